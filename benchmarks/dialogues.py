@@ -19,10 +19,10 @@ from pathlib import Path
 from sets import dialogues
 
 from kaname import RAGPipeline
-from kaname.api.memory.store import Memories
-from kaname.tools.search.chunk import Chunk
-from kaname.tools.search.ingest import of_text
-from kaname.tools.search.rank import ranked
+from kaname.memory.store import Memories
+from kaname.tools.search.chunk import TextChunk
+from kaname.tools.search.ingest import embed_text
+from kaname.tools.search.rank import rank
 from kaname.tools.search.tokenize import query_terms, terms
 
 TOPICS = {
@@ -142,8 +142,8 @@ def by_search(turns, questions, folder):
     """Stored as a file of the form `Name: text` is; and what the chunks' words and meaning alone give."""
     pipeline = RAGPipeline(Path(folder) / "docs.db")
     index = pipeline._index
-    chunks = [Chunk(text, "", "") for text in turns]
-    row, vectors, sentences = of_text("dialogue", "", chunks, pipeline.embedded)
+    chunks = [TextChunk(text, "", "") for text in turns]
+    row, vectors, sentences = embed_text("dialogue", "", chunks, pipeline.embed)
     index.put(row, chunks, vectors, sentences)
     first = index._db.execute("SELECT min(id) FROM chunks").fetchone()[0]
     asked = pipeline._embeddings.embed(questions)
@@ -152,7 +152,7 @@ def by_search(turns, questions, folder):
         orders = {
             "words": sorted(words, key=words.get, reverse=True),
             "meaning": sorted(similar, key=similar.get, reverse=True),
-            "search": ranked(pipeline.scored(question, vector)[0]),
+            "search": rank(pipeline.score(question, vector)[0]),
         }
         yield {kind: [number - first for number in numbers] for kind, numbers in orders.items()}
     pipeline.close()

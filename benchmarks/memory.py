@@ -25,9 +25,9 @@ from typing import Any
 import numpy
 
 from kaname import Agent, Memory, ScriptedModel
-from kaname.api.memory import memory as recalling
-from kaname.api.memory.store import Memories, Recalled
-from kaname.tools.search.chunk import Chunk
+from kaname.memory import memory as recalling
+from kaname.memory.store import Memories, Recalled
+from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
 
 SET = Path(__file__).parent.parent / "tests" / "corpora" / "memories"
@@ -112,7 +112,7 @@ def size(count: int) -> None:
         random = numpy.random.default_rng(7)
         store._load()
         known, texts = store._matrix, [one.text for one in store.all(past=True)]
-        with store._writing():
+        with store._write_transaction():
             for number in range(count - len(texts)):
                 vector = known[number % len(known)] + random.normal(0, 0.05, known.shape[1])
                 text = f"{texts[number % len(texts)]} ({number})"
@@ -122,7 +122,7 @@ def size(count: int) -> None:
                 )
                 store._db.execute("UPDATE memories SET chain = id WHERE id = ?", (made.lastrowid,))
                 row = FileRow(f"memory/{made.lastrowid}", 0.0, 0, "", 1, "")
-                store._insert(row, [Chunk(text, "", "")], [vector / numpy.linalg.norm(vector)])
+                store._insert(row, [TextChunk(text, "", "")], [vector / numpy.linalg.norm(vector)])
         subprocess.run([sys.executable, __file__, "recall", str(store.path)], check=True)
 
 
@@ -137,8 +137,8 @@ def recall(path: str) -> None:
 def _timed(store: Memories) -> Iterator[float]:
     """In ms, without the embedding of the question."""
     questions = [one["question"] for one in lines("questions.jsonl")]
-    vectors = dict(zip(questions, store._search.embedded(questions), strict=True))
-    store._search.embedded = lambda texts, **_: [vectors[texts[0]]]  # type: ignore[method-assign]
+    vectors = dict(zip(questions, store._search.embed(questions), strict=True))
+    store._search.embed = lambda texts, **_: [vectors[texts[0]]]  # type: ignore[method-assign]
     store.search(questions[0])
     for question in questions:
         begun = time.perf_counter()
@@ -154,15 +154,15 @@ def turn(count: int) -> None:
         random = numpy.random.default_rng(7)
         vectors = random.normal(0, 1, (count, 512))
         vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
-        with store._writing():
+        with store._write_transaction():
             for number, vector in enumerate(vectors, 1):
                 text = f"Note {number} is about item {number * 7919 % 100_003}."
                 store._db.execute(
                     "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?, ?, ?, 'said', '', ?, 0, '', ?)",
                     (number, number, text, float(number), text),
                 )
-                store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [Chunk(text, "", "")], [vector])
-        store._search.embedded = lambda texts, **_: vectors[:1]  # type: ignore[method-assign]
+                store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [TextChunk(text, "", "")], [vector])
+        store._search.embed = lambda texts, **_: vectors[:1]  # type: ignore[method-assign]
         memory.lines("What was note 77 about?", "emma", "helper")  # the vectors are loaded with the first
         steps = 0
 

@@ -20,7 +20,7 @@ import numpy
 from sets import documents
 
 from kaname import RAGPipeline
-from kaname.tools.search.chunk import Chunk
+from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora" / "search"
@@ -93,12 +93,12 @@ def queries(pipeline: RAGPipeline, rng: random.Random, count: int = 60) -> dict[
 
 def timed(pipeline: RAGPipeline, asked: dict[str, list[tuple[str, object]]]) -> None:
     """The first question of all, which loads the vectors, is not counted; the first of each kind is."""
-    pipeline.found("", asked["identifier"][0][1], 5)
+    pipeline.search_vector("", asked["identifier"][0][1], 5)
     for kind, questions in asked.items():
         times = []
         for question, vector in questions:
             begun = time.perf_counter()
-            pipeline.found(question, vector, 5)
+            pipeline.search_vector(question, vector, 5)
             times.append((time.perf_counter() - begun) * 1000)
         times.sort()
         print(f"    {kind:17} p50 {times[len(times) // 2]:5.1f} ms, p95 {times[int(len(times) * 0.95)]:5.1f} ms")
@@ -214,14 +214,14 @@ def measured(count: int, folder: Path) -> None:
 def fill(pipeline: RAGPipeline, count: int, rng: random.Random, one: tuple[str, object]) -> None:
     if len(pipeline) >= count:
         return
-    pipeline.found(*one, 5)  # the vectors are loaded with the first
+    pipeline.search_vector(*one, 5)  # the vectors are loaded with the first
     near = pipeline._index._matrix
     while len(pipeline) < count:
         some = [sentence(rng) + " " + sentence(rng) for _ in range(5_000)]
         noise = numpy.random.default_rng(len(pipeline)).normal(0, 0.02, (5_000, 512)).astype(numpy.float32)
         vectors = near[numpy.arange(5_000) % len(near)] + noise
         row = FileRow(f"filled-{len(pipeline)}", 0.0, 0, "", 5_000, "")
-        pipeline._index.put(row, [Chunk(text, "", "") for text in some], vectors)
+        pipeline._index.put(row, [TextChunk(text, "", "") for text in some], vectors)
 
 
 if __name__ == "__main__":

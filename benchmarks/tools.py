@@ -14,7 +14,7 @@ from kaname.core.messages import Message, Text
 from kaname.policies.guardrails.patterns import Pattern, Scan
 from kaname.tools.calculator.arithmetic import evaluate
 from kaname.tools.calculator.exact import Unsolvable
-from kaname.tools.calculator.tool import written
+from kaname.tools.calculator.tool import format_number
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora"
 
@@ -35,7 +35,7 @@ def calculator() -> None:
         text = expanded(case["input"])
         begun = time.process_time()
         try:
-            written(evaluate(text))
+            format_number(evaluate(text))
         except Unsolvable:
             pass
         took = time.process_time() - begun
@@ -43,7 +43,7 @@ def calculator() -> None:
             slowest, name = took, case["name"]
         tracemalloc.start()
         try:
-            written(evaluate(text))
+            format_number(evaluate(text))
         except Unsolvable:
             pass
         largest = max(largest, tracemalloc.get_traced_memory()[1])

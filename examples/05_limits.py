@@ -19,4 +19,4 @@ result = Agent(model, [search], stops=stops, journal="memory").run_sync("Find it
 print(result.stop.kind, "|", result.stop.detail, "|", len(result.steps), "steps kept")
 
 # prints:
-#   budget | $0.0600 spent, the limit is $0.05 | 3 steps kept
+#   budget | the limit of $0.05 was reached ($0.0600 spent) | 3 steps kept

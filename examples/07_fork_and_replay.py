@@ -40,6 +40,6 @@ asyncio.run(main())
 #   Take sunglasses.
 #   Take an umbrella.
 #   the same decisions
-#   sends the model another prompt at fact 3: the prompt has changed
+#   sends the model a different prompt at fact 3
 #   -Give advice.
 #   +Give bad advice.

@@ -51,7 +51,7 @@ async def main(folder: Path) -> None:
     async with Agent.from_config(load_config(folder / "kaname.yaml")) as agent:
         print("tools:", ", ".join([tool["name"] for tool in agent.available_tools]))
         result = await agent.run("Say hello loudly, and what is six times seven?")
-        refused = [step.observation or "" for step in result.steps if "may be called" in (step.observation or "")]
+        refused = [step.observation or "" for step in result.steps if "limit of calls" in (step.observation or "")]
         print(refused[0].removeprefix("Error: "))
         print(result.output)
 
@@ -61,5 +61,5 @@ with tempfile.TemporaryDirectory() as name:
 
 # prints:
 #   tools: calculator, shout
-#   shout may be called 1 times; go on without it
+#   the limit of calls to shout is reached (1); continue without it
 #   HELLO, and 42.

@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: lengths, one broad `except`, every requirement with its test, translated docs.
+"""The rules of the house that no linter knows: lengths, names, one broad `except`, requirements with tests, translated docs.
 
 python scripts/house.py            the rules
 python scripts/house.py files      makes docs/internals/files.md: every file with the first sentence of its docstring
@@ -19,6 +19,37 @@ DOCS = ROOT / "docs"
 LISTED = DOCS / "internals" / "files.md"
 ONLY_ENGLISH = {"benchmarks.md", "synonyms.md"}
 FILE_LINES, FUNCTION_LINES, LOOP_LINES, FLAT_FILES = 400, 60, 60, 16
+CLIPPED_SHARE = 0.03  # of the docstrings
+_CLIPPED = re.compile(
+    r"(?:Of|What|Who|Whether|With|As|Where|Whose|Without|From|For|In|On|At|To|How|When|If|Until|Nothing|Nobody|That|This|It|They|So|But"
+    r"|Because|By|After|Before|Only|Once|Whoever|Whatever|Than|Since|While)\b"
+)
+PARTICIPLE_SHARE = 0.01  # of the functions
+_PARTICIPLE = re.compile(
+    r"\w+(?:ed|ing|en)|told|found|said|heard|held|made|kept|left|sent|shown|begun|done|gone|known|seen|drawn|meant|lost|brought"
+    r"|bought|caught|built|plain|unfit"
+)
+# Verbs and nouns that only look like participles, and the members that a port names (docs/internals/extend.md).
+_NO_PARTICIPLE = {
+    *(
+        "bring",
+        "embed",
+        "feed",
+        "heed",
+        "len",
+        "listen",
+        "need",
+        "open",
+        "proceed",
+        "reopen",
+        "ring",
+        "seed",
+        "shorten",
+        "string",
+    ),
+    *("children", "ending", "heading", "mapping", "meaning", "screen", "setting", "thinking", "token", "warning"),
+    *("drawn", "ended", "listed", "received", "shown"),
+}
 # A forked child reports whatever ends it; the product's own is kernel/boundary.py.
 CATCH_ALL = {"testing/crash_worker.py", "testing/crash_lanes.py"}
 
@@ -126,6 +157,48 @@ def requirements() -> Iterator[str]:
         print(f"  {number} in part; to come: {missing}")
 
 
+def words() -> Iterator[str]:
+    """Yield too many docstrings that begin with neither a verb nor a noun, too many functions that are named by a bare
+    participle (`told`, `checked`), and class names that exist twice."""
+    total, clipped, classes = 0, 0, dict[str, list[str]]()
+    functions, participles = 0, list[str]()
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+                told = ast.get_docstring(node) or ""
+                total, clipped = total + bool(told), clipped + bool(_CLIPPED.match(told))
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                functions += 1
+                participles += [f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"] * is_participle(node.name)
+    if clipped > total * CLIPPED_SHARE:
+        yield f"{clipped} of {total} docstrings begin with neither a verb nor a noun; the limit is {CLIPPED_SHARE:.0%}"
+    if len(participles) > functions * PARTICIPLE_SHARE:
+        yield (
+            f"{len(participles)} of {functions} functions are named by a bare participle; the limit is {PARTICIPLE_SHARE:.0%}. "
+            f"Name what the function does (`check_plan`) or returns (`notice`):\n      " + "\n      ".join(participles)
+        )
+    for name, places in classes.items():
+        if len(places) > 1:
+            yield f"the class name {name} exists twice: {', '.join(places)}"
+
+
+def is_participle(name: str) -> bool:
+    """Return True if a function's name is one word, and that word is a participle. Python's own `__names__` are not counted."""
+    word = name.strip("_")
+    return (
+        not name.startswith("__") and word not in _NO_PARTICIPLE and _PARTICIPLE.fullmatch(word) is not None and "_" not in word
+    )
+
+
+def mutations() -> Iterator[str]:
+    """Yield requirements with too few deliberate faults, and faults that cannot be put into the code any more."""
+    from mutations import faults, problems
+
+    yield from problems(faults())
+
+
 def files() -> str:
     """Every file of the package and what its docstring says first, room by room."""
     lines = ["# Every file, and what it is for", "", "Made by `python scripts/house.py files` from the files themselves."]
@@ -156,22 +229,23 @@ _SPAN = re.compile(r"`([A-Za-z_/.-][\w./-]*)(?:\(…?\))?`")
 
 def translations() -> Iterator[str]:
     """A page in docs/ja has what its page in docs has: headings, options, names, and code but for its texts and comments."""
-    for page in sorted(DOCS.glob("*.md")):
-        other = DOCS / "ja" / page.name
-        if page.name in ONLY_ENGLISH:
+    for page in sorted([*DOCS.glob("*.md"), *DOCS.glob("designs/*.md")]):
+        name = page.relative_to(DOCS).as_posix()
+        other = DOCS / "ja" / name
+        if name in ONLY_ENGLISH:
             continue
         if not other.exists():
-            yield f"docs/ja/{page.name} is missing: translate docs/{page.name}, or add it to ONLY_ENGLISH in scripts/house.py"
+            yield f"docs/ja/{name} is missing: translate docs/{name}, or add it to ONLY_ENGLISH in scripts/house.py"
             continue
         english, nihongo = page.read_text(encoding="utf-8"), other.read_text(encoding="utf-8")
         for here, there, one, two in (
-            (f"docs/{page.name}", f"docs/ja/{page.name}", english, nihongo),
-            (f"docs/ja/{page.name}", f"docs/{page.name}", nihongo, english),
+            (f"docs/{name}", f"docs/ja/{name}", english, nihongo),
+            (f"docs/ja/{name}", f"docs/{name}", nihongo, english),
         ):
             missing = sorted({name for name in _names(one) if name not in two})
             if missing:
                 yield f"{there} does not name {', '.join(missing)}, which {here} has"
-        yield from _structure(page.name, english, nihongo)
+        yield from _structure(name, english, nihongo)
 
 
 def _structure(page: str, english: str, nihongo: str) -> Iterator[str]:
@@ -220,6 +294,8 @@ def main() -> int:
         *files_are_listed(),
         *translations(),
         *requirements(),
+        *mutations(),
+        *words(),
     ]
     for line in broken:
         print(f"  {line}")

@@ -1,8 +1,12 @@
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+# Before numpy is imported: several processes of tests with several threads each wait for each other in loops, at five times the cost.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 from hypothesis import settings
@@ -78,19 +82,36 @@ _SLOW += (
     "kernel/test_random",
     "policies/test_patterns.py",
 )
-_SLOW += tuple(f"serve/test_{name}" for name in ("a", "facts", "mcp", "node", "op", "runs"))
+_SLOW += tuple(
+    f"serve/test_{name}"
+    for name in ("a", "facts", "failures", "leaving", "long", "mcp", "mounted", "node", "op", "runs", "slow")
+)
+_SLOW += ("api/test_fastapi.py",)  # an import of two seconds
 _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety", "views"))
 
-# What takes minutes begins first, so that no process is left with it at the end. The local model before all.
+# What takes longest begins first, so that no process is left with it at the end. The local model before all.
 _LONGEST = (
     "designs/test_d_models.py",
     "e2e/test_crash.py",
+    "page/",
     "tools/test_database",
+    "api/test_types.py",
     "tools/test_mcp",
-    "page/test_views.py",
-    "serve/test_access.py",
-    "page/test_chat.py",
+    "serve/test_operations.py",
+    "tools/test_search.py",
+    "designs/test_d_memory.py",
+    "serve/",
+    "api/test_memory",
+    "e2e/",
+    "cli/test_commands",
+    "journals/test_disk.py",
+    "models/",
+    "journals/",
 )
+
+
+def _rank(place):
+    return next((number for number, start in enumerate(_LONGEST) if place.startswith(start)), len(_LONGEST))
 
 
 def pytest_xdist_make_scheduler(config, log):
@@ -113,9 +134,25 @@ def pytest_xdist_make_scheduler(config, log):
     return ByFile(config, log)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collectstart(collector):
+    gc.disable()  # until everything is collected: that makes half a million objects which all stay
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session):
+    gc.freeze()  # else each collection in a test looks at all of them again
+    gc.enable()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--requirement", help="only the tests that name this requirement, such as A5")
+
+
+def pytest_collection_modifyitems(config, items):
+    if number := config.getoption("--requirement"):
+        items[:] = [item for item in items if any(number in mark.args for mark in item.iter_markers("requirement"))]
     places = {item: item.path.relative_to(TESTS).as_posix() for item in items}
-    items.sort(key=lambda item: (not places[item].startswith(_LONGEST), "local_model" not in item.fixturenames))
+    items.sort(key=lambda item: (_rank(places[item]), "local_model" not in item.fixturenames))
     for item in items:
         if "local_model" in item.fixturenames:
             item.add_marker(pytest.mark.model)
@@ -123,6 +160,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.postgres)
         if places[item].startswith(_SLOW) or "litellm" in item.nodeid.lower():
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What `scripts/test --fast` leaves out is not even imported."""
+    if "not slow" in (config.option.markexpr or "") and collection_path.is_relative_to(TESTS):
+        return collection_path.relative_to(TESTS).as_posix().startswith(_SLOW) or None
+    return None
 
 
 def pytest_report_header():
@@ -137,7 +181,7 @@ def local_model():
     from kaname.models import Local
     from kaname.models.local import weights
 
-    if weights.present() is None:
+    if weights.find_weights() is None:
         try:
             urlopen(weights.index_url(), timeout=20).close()
         except OSError as problem:

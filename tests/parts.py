@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import kaname
 from kaname import MemoryJournal, ScriptedModel, call, tool
 from kaname.core.events import Event
 from kaname.core.messages import Message, ToolResult
+from tests import warm
 
 SOURCE = str(Path(kaname.__file__).parents[1])
 """PYTHONPATH of a process with an environment of its own: it imports the kaname that is tested, also in a worktree."""
@@ -106,14 +106,13 @@ class MortalJournal(MemoryJournal):
 
 
 def typed_into(
-    command: list[str], environment: dict[str, str], folder: Path, feed: Any, seconds: float = 40
+    command: list[str], environment: dict[str, str], folder: Path, feed: Any, seconds: float = 40, also: str = ""
 ) -> tuple[int, str]:
     """Run it in a terminal; type, or send a signal, whenever the words have appeared after those before. Its code, and what
-    was shown."""
-    pid, screen = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.execve(command[0], command, environment)
+    was shown. `also`: see `tests.warm.Popen`."""
+    screen, theirs = pty.openpty()
+    process = warm.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=folder, also=also, tty=True)
+    os.close(theirs)
     shown, feed, until = "", list(feed), time.monotonic() + seconds
     while time.monotonic() < until:
         if select.select([screen], [], [], 0.1)[0]:
@@ -124,8 +123,8 @@ def typed_into(
         if feed and feed[0][0] in shown:
             time.sleep(0.2)
             _, given = feed.pop(0)
-            os.write(screen, given.encode()) if isinstance(given, str) else os.kill(pid, given)
+            os.write(screen, given.encode()) if isinstance(given, str) else process.send_signal(given)
     else:
-        os.kill(pid, signal.SIGKILL)
+        process.kill()
     os.close(screen)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+    return process.wait(), shown

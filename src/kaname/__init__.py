@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api.agent": ("Agent",),
-    "api.config.build": ("Config", "load_config"),
-    "api.judge": ("Judge",),
-    "api.memory.compact": ("Compact",),
-    "api.memory.project": ("ProjectContext",),
-    "api.memory.memory": ("Memory",),
-    "api.memory.retention": ("Keep", "prune"),
-    "api.result": ("Result",),
-    "api.run": ("Run",),
-    "api.memory.sessions": ("Sessions",),
-    "api.designs.react_runtime": ("AgentResult", "AgentRuntime", "PlanResult", "ReActPlanner"),
-    "api.designs.step_sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "agent.agent": ("Agent",),
+    "config.build": ("Config", "load_config"),
+    "config.llm": ("ClaudeConfig", "LLMConfig", "OpenAIConfig"),
+    "agent.judge": ("Judge",),
+    "memory.compact": ("Compact",),
+    "memory.project": ("ProjectContext",),
+    "memory.memory": ("Memory",),
+    "memory.retention": ("Keep", "prune"),
+    "agent.result": ("Result",),
+    "agent.run": ("Run",),
+    "memory.sessions": ("Sessions",),
+    "designs.react.runtime": ("AgentResult", "AgentRuntime", "ReActPlanner"),
+    "designs.react.parts": ("PlanResult",),
+    "agent.steps.sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "agent.steps.phase": ("LoopPhase",),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
-    "api.ids": ("SharedSession",),
+    "agent.ids": ("SharedSession",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
+        "BadArguments",
         "ConfigError",
         "DiskFailed",
         "DuplicateToolError",
@@ -55,21 +59,26 @@ _HOMES = {
         "UnexpectedError",
     ),
     "core.messages": ("Media", "Message", "ModelReply", "ModelRequest", "ToolCall", "ToolResult", "Usage"),
-    "api.designs.orchestrator": ("AgentContext", "AgentOrchestrator", "ExecutionMonitor", "ExecutionResult", "TaskPlanner"),
+    "designs.orchestrator.orchestrator": ("AgentOrchestrator",),
+    "designs.orchestrator.context": ("AgentContext", "ExecutionResult"),
+    "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
-    "api.workflow.workflow": ("Workflow",),
-    "api.team.handoff": ("Team",),
+    "workflows.workflow": ("Workflow",),
+    "agent.handoffs.handoff": ("MAX_HANDOFF_DEPTH", "Team"),
     "context.window": ("Window",),
-    "api.team.meeting": ("Meeting", "NotAllowed"),
-    "api.team.merge": ("Merged", "merge"),
-    "api.team.person": ("DelegateToHuman",),
-    "api.team.roles": ("Role",),
+    "teams.meeting": ("Meeting", "NotAllowed"),
+    "teams.merge": ("Merged", "merge"),
+    "teams.person": ("DelegateToHuman",),
+    "agent.handoffs.roles": ("Role",),
+    "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
     "journals.sqlite": ("SqliteJournal",),
-    "kernel.ports": ("Policy", "Tool", "ToolContext"),
+    "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
+    "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
+    "models.prices": ("Price",),
     "models.prompted.react.model": ("TextOnly",),
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
@@ -119,43 +128,28 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .api.agent import Agent as Agent
-    from .api.config.build import Config as Config
-    from .api.config.build import load_config as load_config
-    from .api.designs.orchestrator import AgentContext as AgentContext
-    from .api.designs.orchestrator import AgentOrchestrator as AgentOrchestrator
-    from .api.designs.orchestrator import ExecutionMonitor as ExecutionMonitor
-    from .api.designs.orchestrator import ExecutionResult as ExecutionResult
-    from .api.designs.orchestrator import TaskPlanner as TaskPlanner
-    from .api.designs.react_runtime import AgentResult as AgentResult
-    from .api.designs.react_runtime import AgentRuntime as AgentRuntime
-    from .api.designs.react_runtime import PlanResult as PlanResult
-    from .api.designs.react_runtime import ReActPlanner as ReActPlanner
-    from .api.designs.step_sequence import AgentConfiguration as AgentConfiguration
-    from .api.designs.step_sequence import AgentStepSequence as AgentStepSequence
-    from .api.ids import SharedSession as SharedSession
-    from .api.judge import Judge as Judge
-    from .api.memory.compact import Compact as Compact
-    from .api.memory.memory import Memory as Memory
-    from .api.memory.project import ProjectContext as ProjectContext
-    from .api.memory.retention import Keep as Keep
-    from .api.memory.retention import prune as prune
-    from .api.memory.sessions import Sessions as Sessions
-    from .api.result import Result as Result
-    from .api.run import Run as Run
-    from .api.team.handoff import Team as Team
-    from .api.team.meeting import Meeting as Meeting
-    from .api.team.meeting import NotAllowed as NotAllowed
-    from .api.team.merge import Merged as Merged
-    from .api.team.merge import merge as merge
-    from .api.team.person import DelegateToHuman as DelegateToHuman
-    from .api.team.roles import Role as Role
-    from .api.workflow.workflow import Workflow as Workflow
+    from .agent.agent import Agent as Agent
+    from .agent.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
+    from .agent.handoffs.handoff import Team as Team
+    from .agent.handoffs.roles import Role as Role
+    from .agent.ids import SharedSession as SharedSession
+    from .agent.judge import Judge as Judge
+    from .agent.result import Result as Result
+    from .agent.run import Run as Run
+    from .agent.steps.phase import LoopPhase as LoopPhase
+    from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
+    from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
+    from .config.build import Config as Config
+    from .config.build import load_config as load_config
+    from .config.llm import ClaudeConfig as ClaudeConfig
+    from .config.llm import LLMConfig as LLMConfig
+    from .config.llm import OpenAIConfig as OpenAIConfig
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
+    from .core.errors import BadArguments as BadArguments
     from .core.errors import ConfigError as ConfigError
     from .core.errors import DiskFailed as DiskFailed
     from .core.errors import DuplicateToolError as DuplicateToolError
@@ -190,14 +184,38 @@ if TYPE_CHECKING:
     from .core.messages import ToolCall as ToolCall
     from .core.messages import ToolResult as ToolResult
     from .core.messages import Usage as Usage
+    from .core.record import replace as replace
     from .core.state import State as State
     from .core.steps import AgentStep as AgentStep
     from .core.steps import Stop as Stop
+    from .designs.orchestrator.context import AgentContext as AgentContext
+    from .designs.orchestrator.context import ExecutionResult as ExecutionResult
+    from .designs.orchestrator.orchestrator import AgentOrchestrator as AgentOrchestrator
+    from .designs.orchestrator.parts import ExecutionMonitor as ExecutionMonitor
+    from .designs.orchestrator.parts import StateManager as StateManager
+    from .designs.orchestrator.parts import TaskPlanner as TaskPlanner
+    from .designs.react.parts import PlanResult as PlanResult
+    from .designs.react.runtime import AgentResult as AgentResult
+    from .designs.react.runtime import AgentRuntime as AgentRuntime
+    from .designs.react.runtime import ReActPlanner as ReActPlanner
     from .journals.memory import MemoryJournal as MemoryJournal
     from .journals.sqlite import SqliteJournal as SqliteJournal
+    from .kernel.bases import ActionBase as ActionBase
+    from .kernel.bases import ContextBase as ContextBase
+    from .kernel.bases import ModelBase as ModelBase
+    from .kernel.bases import SinkBase as SinkBase
+    from .kernel.bases import StrategyBase as StrategyBase
+    from .kernel.ports import Model as Model
     from .kernel.ports import Policy as Policy
     from .kernel.ports import Tool as Tool
     from .kernel.ports import ToolContext as ToolContext
+    from .memory.compact import Compact as Compact
+    from .memory.memory import Memory as Memory
+    from .memory.project import ProjectContext as ProjectContext
+    from .memory.retention import Keep as Keep
+    from .memory.retention import prune as prune
+    from .memory.sessions import Sessions as Sessions
+    from .models.prices import Price as Price
     from .models.prompted.react.model import TextOnly as TextOnly
     from .models.providers.scripted import ScriptedModel as ScriptedModel
     from .models.providers.scripted import call as call
@@ -220,12 +238,18 @@ if TYPE_CHECKING:
     from .strategies.stop import per_tool as per_tool
     from .strategies.termination import DuplicateDetectionPolicy as DuplicateDetectionPolicy
     from .strategies.termination import StandardTerminationPolicy as StandardTerminationPolicy
+    from .teams.meeting import Meeting as Meeting
+    from .teams.meeting import NotAllowed as NotAllowed
+    from .teams.merge import Merged as Merged
+    from .teams.merge import merge as merge
+    from .teams.person import DelegateToHuman as DelegateToHuman
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
     from .tools.function import tool as tool
     from .tools.registry import ToolRegistry as ToolRegistry
     from .tools.search.pipeline import RAGPipeline as RAGPipeline
     from .tools.search.tool import SearchTool as SearchTool
+    from .workflows.workflow import Workflow as Workflow
 
 
 def __getattr__(name: str) -> Any:

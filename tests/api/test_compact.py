@@ -155,17 +155,17 @@ async def test_a_summary_that_fails_is_a_warning_and_the_run_goes_on():
     result = await agent.run(LONG, session_id="s")
     assert result.output == "fine"
     warned = [event.body.text async for event in agent.journal.read(result.run_id) if isinstance(event.body, Warned)]
-    assert any("could not be summed up" in one for one in warned)
+    assert any("could not be summarised" in one for one in warned)
     assert len(seen[-1]) == 5
 
 
 def test_a_number_that_cannot_be_meant_is_told():
-    with pytest.raises(ConfigError, match="keep is a whole number below 100, not 100"):
+    with pytest.raises(ConfigError, match="keep must be an integer .*below 100, not 100"):
         Compact(100, 100)
     for tokens in (-3, 1, 1000.5, "24k"):
-        with pytest.raises(ConfigError, match="tokens is a whole number from 20 up"):
+        with pytest.raises(ConfigError, match="tokens must be an integer of at least 20"):
             Compact(tokens)
-    with pytest.raises(ConfigError, match="by one part"):
+    with pytest.raises(ConfigError, match="only one context part"):
         Agent(ScriptedModel([]), context=[Compact(), Window(messages=4)])
 
 

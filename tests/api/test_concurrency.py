@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 from kaname import Agent, ScriptedModel, SqliteJournal, call, tool
+from tests import warm
 
 
 def script(request):
@@ -60,9 +61,7 @@ WORKER = """
 async def test_four_processes_on_one_file(tmp_path):
     path = tmp_path / "journal.db"
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(WORKER), str(path)]
-    workers = [
-        subprocess.Popen([*command, f"p{n}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(4)
-    ]
+    workers = [warm.Popen([*command, f"p{n}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(4)]
     outcomes = await asyncio.gather(*[asyncio.to_thread(worker.communicate, None, 120) for worker in workers])
     journal = SqliteJournal(path)
     agent = Agent(ScriptedModel(script), [echo], journal=journal)

@@ -79,13 +79,13 @@ async def test_deps_that_are_missing_are_told_before_anything_happens(verb):
         "start_or_resume": lambda: agent.start_or_resume("other", "How many?"),
         "steps": lambda: agent.steps("How many?").next_step(),
     }[verb]
-    with pytest.raises(ConfigError, match=r"tool stock wants deps of type Shop, none were passed: agent\.run\(…, deps=…\)"):
+    with pytest.raises(ConfigError, match=r"tool stock needs deps of type Shop, but none were passed.*agent\.run\(…, deps=…\)"):
         await begin()
     assert len(await agent.journal.runs()) == 1
 
 
 async def test_deps_of_another_type_are_refused():
-    with pytest.raises(ConfigError, match=r"tool stock wants deps of type Shop, not 'kyoto'"):
+    with pytest.raises(ConfigError, match=r"tool stock needs deps of type Shop, not 'kyoto'"):
         await asking().run("How many?", deps="kyoto")
 
 
@@ -116,7 +116,7 @@ async def test_deps_may_be_described_by_a_protocol_or_be_optional():
     assert await told(perhaps, None) == "nobody"
     assert await told(anything, None) == "None"
     assert await told(anything, 5) == "5"
-    with pytest.raises(ConfigError, match="wants deps of type HasTenant"):
+    with pytest.raises(ConfigError, match="needs deps of type HasTenant"):
         await told(who, None)
 
 
@@ -160,5 +160,32 @@ async def test_deps_are_brought_to_a_replay_that_runs_tools_again():
     assert (await agent.replay(result.run_id)).same
     assert (await agent.replay(result.run_id, rerun_pure_tools=True, deps=a_shop())).same
     assert not (await agent.replay(result.run_id, rerun_pure_tools=True, deps=a_shop("osaka"))).same
-    with pytest.raises(ConfigError, match="tool stock wants deps"):
+    with pytest.raises(ConfigError, match="tool stock needs deps"):
         await agent.replay(result.run_id, rerun_pure_tools=True)
+
+
+async def test_tool_reads_the_state_and_the_journal_and_records_a_note():
+    """The context shows the run, and not the engine that executes it."""
+
+    @tool(effect="pure")
+    async def remember(context: ToolContext) -> str:
+        """Count the messages and the facts so far."""
+        facts = [event async for event in context.journal.read(context.run_id)]
+        await context.note("counted", {"facts": len(facts) > 2})
+        return f"{context.state.messages[0].text}: {len(context.state.messages)}"
+
+    agent = Agent(ScriptedModel([call("remember"), "Done."]), [remember], journal="memory")
+    chunks = [chunk async for chunk in agent.run("count")]
+    assert [chunk["data"]["facts"] for chunk in chunks if chunk["type"] == "counted"] == [True]
+    result = await agent.run("count")
+    assert result.steps[0].observation == "count: 2"
+    assert not hasattr(ToolContext, "scope")
+
+
+async def test_tool_that_is_called_directly_has_no_run():
+    context = ToolContext("", "", "", "", "", "", 1)
+    for ask in (lambda: context.deps, lambda: context.state, lambda: context.journal):
+        with pytest.raises(ConfigError, match="there is no run here"):
+            ask()
+    with pytest.raises(ConfigError, match="there is no run here"):
+        await context.run_child(Agent(ScriptedModel(["x"])), "go")

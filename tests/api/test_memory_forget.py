@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel
-from kaname.api.memory.forgetting import split, wanted, without
-from kaname.api.memory.rules import hear, statements
-from kaname.api.memory.store import Memories
+from kaname.memory.forgetting import split, without, words_to_forget
+from kaname.memory.rules import hear, statements
+from kaname.memory.store import Memories
 from tests.tools.test_search import Letters
 
 KNOWN = "The code of my locker is 5538."
@@ -62,7 +62,7 @@ REQUESTS_JA = [
 def left_of(known, said):
     """What is left of a stored sentence after a message."""
     for about in hear(said).unwanted:
-        known = " ".join(without(split(known), wanted(about)))
+        known = " ".join(without(split(known), words_to_forget(about)))
     return known
 
 

@@ -3,14 +3,14 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel, Sessions, SqliteJournal, call
-from kaname.api.memory.store import Memories
+from kaname.memory.store import Memories
+from tests import warm
 from tests.api.test_memory import at, remembering
 
 
@@ -53,7 +53,7 @@ async def main():
 
 asyncio.run(main())
 """
-    told = subprocess.run([sys.executable, "-c", program, str(tmp_path / "m")], capture_output=True, text=True, timeout=300)
+    told = warm.run([sys.executable, "-c", program, str(tmp_path / "m")], capture_output=True, text=True, timeout=300)
     assert told.returncode == 0, told.stderr
     assert "unable to open" not in told.stderr
     most, left = map(int, told.stdout.split())
@@ -160,7 +160,7 @@ async def test_an_earlier_run_that_is_learnt_from_later_is_older_news(tmp_path, 
         await first
     assert [one.text for one in store.all()] == ["Ken lives in the town of York."]
     assert [one.text for one in store.history(1)] == ["Ken lives in the town of York.", "Ken lives in the town of Leeds."]
-    assert store.begun() == {}
+    assert store.runs_to_learn() == {}
     await agent.journal.close()
 
 
@@ -168,7 +168,7 @@ def test_what_a_person_wrote_while_a_run_went_on_is_newer_than_the_run(store):
     store.add("Ken lives in Leeds.", about="home")
     store.begin("r")
     store.add("Ken lives in York.", about="home")
-    upto = store.begun()["r"]
+    upto = store.runs_to_learn()["r"]
     store.add("Ken lives in Bath.", about="home", said=at("2099-01-01"), run="r", later=lambda one: one.id > upto)
     assert [one.text for one in store.all()] == ["Ken lives in York."]
     assert store.history(1)[0].text == "Ken lives in York."

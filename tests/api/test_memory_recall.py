@@ -8,9 +8,9 @@ import numpy
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel, call
-from kaname.api.memory.rules import hear, statements
-from kaname.api.memory.store import Memories
-from kaname.tools.search.chunk import Chunk
+from kaname.memory.rules import hear, statements
+from kaname.memory.store import Memories
+from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
 from tests.tools.test_search import Letters
 
@@ -283,7 +283,7 @@ def filled(folder, count):
     memory = Memory(folder, learn="nothing", embeddings=Letters())
     store = memory.of("rosa")
     vectors = Letters().embed([f"entry {number}" for number in range(count)])
-    with store._writing():
+    with store._write_transaction():
         for number, vector in enumerate(vectors, 1):
             text = f"Entry {number} names shelf w{number}."
             row = (number, number, text, float(number), text)
@@ -291,7 +291,7 @@ def filled(folder, count):
                 "INSERT INTO memories (id, chain, text, kind, about, said, ended, run, same) VALUES (?, ?, ?, 'said', '', ?, 0, '', ?)",
                 row,
             )
-            store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [Chunk(text, "", "")], [vector])
+            store._insert(FileRow(f"memory/{number}", 0.0, 0, "", 1, ""), [TextChunk(text, "", "")], [vector])
     store.add("English", "profile", about="language")
     return memory
 

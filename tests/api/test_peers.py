@@ -9,9 +9,9 @@ import pytest
 
 import kaname
 from kaname import Agent, AgentError, ScriptedModel
-from kaname.api.peers.names import ATTRIBUTES, PARAMETERS
-from kaname.api.result import Result
-from kaname.cli.messages import translated
+from kaname.agent.peers.names import ATTRIBUTES, PARAMETERS
+from kaname.agent.result import Result
+from kaname.cli.messages import translate
 from kaname.tools.function import PEERS
 
 
@@ -107,7 +107,7 @@ def test_missing_attribute_stays_one_and_copies_still_work():
 def test_error_of_the_programs_own_is_left_as_it_is():
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'user_input'"):
         agent().run()
-    with pytest.raises(AgentError, match="instructions is a text"):
+    with pytest.raises(AgentError, match="instructions must be a string"):
         Agent(ScriptedModel([]), instructions=7)
 
 
@@ -115,7 +115,7 @@ def test_explanation_is_there_in_japanese(monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "ja")
     with pytest.raises(AgentError) as caught:
         Agent(ScriptedModel([]), output_type=int)
-    assert translated(caught.value) == "Agent() に引数 'output_type' はありません。kaname では Agent(output=…) です"
+    assert translate(caught.value) == "Agent() に引数 'output_type' はありません。kaname では Agent(output=…) です"
 
 
 def test_what_is_named_instead_exists():
@@ -150,7 +150,7 @@ def test_table_is_loaded_only_when_a_name_was_wrong():
     code = (
         "import sys; from kaname import Agent, ScriptedModel\n"
         "Agent(ScriptedModel(['hi']), journal='memory').run_sync('hi')\n"
-        "assert 'kaname.api.peers.names' not in sys.modules"
+        "assert 'kaname.agent.peers.names' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

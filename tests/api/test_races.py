@@ -187,7 +187,7 @@ async def test_an_answer_that_is_none_is_refused_before_it_is_recorded(answer):
 async def test_an_approval_that_is_not_understood_is_no_approval():
     agent = Agent(ScriptedModel([call("add", a=1, b=2), "done"]), [add], policies=[Approve("add")], journal="memory")
     result = await agent.run("go")
-    with pytest.raises(InvalidState, match="is not clear, and was not recorded"):
+    with pytest.raises(InvalidState, match="is not clear and was not recorded"):
         await agent.resume(result.run_id, {key: {"arg": 3} for key in result.questions})
     assert (await agent.result(result.run_id)).questions == result.questions
 
@@ -213,11 +213,11 @@ async def test_a_replay_sees_another_context_other_settings_and_a_rule_that_is_g
         given = {"context": context("Be kind."), "settings": {"temperature": 0}, "stops": never, **changed}
         return Agent(model, [add], journal=journal, **given).replay(result.run_id)
 
-    assert "the prompt has changed\nnot in instructions, settings or tools" in str(await again(context=context("Be rude.")))
+    assert "\ninstructions, settings and tools are the same" in str(await again(context=context("Be rude.")))
     assert not (await again(stops=None)).same
     hotter = await again(settings={"temperature": 1})
     assert "the settings have changed" in str(hotter)
-    assert "another request at fact 3" in str(hotter), "the place where they part is shown"
+    assert "a different request at fact 3" in str(hotter), "the place where they part is shown"
 
 
 async def test_a_fork_answers_the_question_with_a_result():
@@ -263,7 +263,7 @@ def test_the_contracts_can_fail():
 
             return broken
 
-    with pytest.raises(AssertionError, match="hears no more"):
+    with pytest.raises(AssertionError, match="gets no further events"):
         Sink().test_it_hears_a_run()
 
     class Model(ModelContract):
@@ -296,7 +296,7 @@ def test_the_contracts_can_fail():
     [
         (lambda: Agent(sinks=[3]), "3 is not a sink"),
         (lambda: Agent(strategy=3), "3 is not a strategy"),
-        (lambda: Agent(context=[3]), "3 is not a part of a context"),
+        (lambda: Agent(context=[3]), "3 is not a context part"),
         (lambda: tool(effect="nope"), "effect 'nope' is unknown"),
     ],
 )
@@ -356,7 +356,7 @@ async def test_the_file_itself_refuses_a_gap(tmp_path):
     behind.execute("UPDATE runs SET seq = 7")
     behind.commit()
     behind.close()
-    with pytest.raises(Exception, match="stands at fact 7"):
+    with pytest.raises(Exception, match=r"last fact of run \S+ is 7"):
         await journal.append([Event("r", 2, 1.0, "a", Noted(user("x")))], lease.epoch)
     await journal.close()
 

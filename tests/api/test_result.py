@@ -66,7 +66,7 @@ async def test_begun_raises_what_stands_in_the_way_of_an_answer(caplog):
         await agent.resume("r", {"other": "yes"}).begun()
     run = await agent.resume("r", {key: "yes"}).detach().begun()
     assert (await run).output == "Paid."
-    with pytest.raises(InvalidState, match="already answered"):
+    with pytest.raises(InvalidState, match="already been answered"):
         await agent.resume("r", {key: "no"}).begun()
 
 

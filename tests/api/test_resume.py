@@ -65,14 +65,14 @@ async def test_what_is_irreversible_is_asked_about_and_never_repeated_blindly():
     assert result.stop.kind == "waiting"
     ((key, question),) = result.questions.items()
     assert question.options == ("retry", "skip")
-    assert 'act({"n": 1}) was started and interrupted, and may already have taken effect' in question.prompt
+    assert 'act({"n": 1}) was started and then interrupted' in question.prompt
     assert len(log) == 1
     again = await agent.resume(run)
     assert again.stop.kind == "waiting", "asking again changes nothing"
     done = await agent.resume(run, {key: "skip"})
     assert done.output == "done"
     assert len(log) == 1
-    assert "whether it took effect is unknown" in done.steps[0].observation
+    assert "not known whether it took effect" in done.steps[0].observation
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_reconcile_that_fails_leads_to_a_question():
     log, journal, agent = world("irreversible", reconcile=look)
     run = await dies_after_the_effect(agent, journal)
     (question,) = (await agent.resume(run)).questions.values()
-    assert "looking it up failed with ConnectionError: the bank is closed" in question.prompt
+    assert "checking its result failed: ConnectionError: the bank is closed" in question.prompt
     assert len(log) == 1
 
 
@@ -188,9 +188,9 @@ async def test_answers_are_checked_and_nothing_is_lost():
         await agent.resume(result.run_id, {"approve:c9_9": "yes"})
     assert (await agent.resume(result.run_id, {key: "yes"})).output == "done"
     assert (await agent.resume(result.run_id, {key: "yes"})).output == "done", "the same answer again is passed over"
-    with pytest.raises(InvalidState, match="was already answered with 'yes'; 'no' does not count"):
+    with pytest.raises(InvalidState, match="has already been answered with 'yes'"):
         await agent.resume(result.run_id, {key: "no"})
-    with pytest.raises(RunNotFound, match="no run 'nowhere'"):
+    with pytest.raises(RunNotFound, match="run 'nowhere' was not found"):
         await agent.resume("nowhere")
 
 
@@ -273,9 +273,9 @@ async def test_a_fork_goes_on_from_an_earlier_fact_with_another_result():
     assert fork.run_id != original.run_id
     assert (await agent.resume(original.run_id)).output == "it is 3", "the original stays"
     assert (await agent.resume(fork.run_id)).output == "it is 99"
-    with pytest.raises(InvalidState, match="no call 'c9_9' waits for a result; did you mean 'c1_0'"):
+    with pytest.raises(InvalidState, match="call 'c9_9' is not waiting for a result at fact .*; did you mean 'c1_0'"):
         await agent.fork(original.run_id, at=3, results={"c9_9": 1})
-    with pytest.raises(InvalidState, match="has the facts 1 to 7, not 8"):
+    with pytest.raises(InvalidState, match="has no fact 8; its facts are 1 to 7"):
         await agent.fork(original.run_id, at=8)
 
 
@@ -351,13 +351,13 @@ async def test_a_replay_says_where_it_differs_and_how(change):
     assert not replay.same
     told = {
         "prompt": ["at fact 3", "-Be brief.", "+Be long."],
-        "tool": ["at fact 3", "tool add has another description or schema"],
-        "limit": ["at fact 6", "recorded: ModelReplied", 'now:      Noted {"message"', "the limit is 1"],
+        "tool": ["at fact 3", "schema of tool add has changed"],
+        "limit": ["at fact 6", "recorded: ModelReplied", 'now:      Noted {"message"', "limit of 1 steps"],
         "code": ["at fact 5", '"output":3', '"output":-1'],
     }[change]
     for part in told:
         assert part in str(replay)
-    wanted = "the prompt has changed" if change in ("prompt", "tool") else "takes another decision"
+    wanted = "a different prompt" if change in ("prompt", "tool") else "takes a different decision"
     with pytest.raises(ReplayDiverged, match=wanted):
         await asyncio.to_thread(freeze(result, changed, rerun_pure_tools=change == "code"))
 
@@ -422,8 +422,8 @@ async def test_waiting_run_is_stopped_at_the_terminal(tmp_path, monkeypatch, cap
     monkeypatch.setenv("KANAME_LANG", "en")
     command = ["runs", "stop", waiting.run_id, "--journal", str(tmp_path / "journal.db")]
     assert await asyncio.to_thread(main, command) == 0
-    assert "is stopped" in capsys.readouterr().err
+    assert "stopped" in capsys.readouterr().err
     assert (await journal.runs())[0].status == "cancelled"
     assert await asyncio.to_thread(main, command) == 1
-    assert "is over already: cancelled" in capsys.readouterr().err
+    assert "has already ended: cancelled" in capsys.readouterr().err
     await journal.close()

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from kaname import Agent, Config, ConfigError, Keep, MemoryJournal, ScriptedModel, SqliteJournal, load_config, prune
-from kaname.api.memory import retention
 from kaname.core.events import Event, Opened
+from kaname.memory import retention
 from kaname.serve import app
 from kaname.testing.journal_lists import ids, write
 
@@ -100,9 +100,9 @@ def test_file_that_says_nothing_keeps_everything(tmp_path):
     ("line", "words"),
     [
         ("keep: soon", "keep: 'soon' is not a duration"),
-        ("keep: 0", "keep: 0 is not a duration"),
-        ("keep: 90", 'keep: 90 is not a time to keep runs; write "90d"'),
-        ("keep: 3m", "is not a time to keep runs"),
+        ("keep: 0", "keep: 0 is not a"),
+        ("keep: 90", "keep: 90 is not a valid retention time"),
+        ("keep: 3m", "is not a valid retention time"),
         ("keep: {failed: -1d}", "keep.failed: '-1d' is not a duration"),
         ("keep: {faild: 1d}", "did you mean 'failed'"),
         ("keep: {waiting: 1d}", "keep.waiting: unknown key"),

@@ -50,7 +50,7 @@ def test_a_typed_agent_gives_typed_results_and_tools_keep_their_signatures(check
             said for line, _, said in told if (line == number and "ype of" in said) or (line == number and "Revealed" in said)
         ]
         plain = re.sub(
-            r"\b(?:builtins|kaname\.api\.agent|tests\.api\.typed_program|typed_program)\.",
+            r"\b(?:builtins|kaname\.agent\.agent|tests\.api\.typed_program|typed_program)\.",
             "",
             re.findall(r'"([^"]*)"', said)[-1],
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kaname import Agent, ConfigError, ScriptedModel, Workflow, tool
-from kaname.api.workflow import draw
-from kaname.api.workflow.file import SCHEMA
 from kaname.cli.main import main
 from kaname.serve import app
+from kaname.workflows import draw
+from kaname.workflows.file import SCHEMA
 
 DOCUMENT = (Path(__file__).parents[1] / "corpora" / "workflow.yaml").read_text("utf-8")
 
@@ -155,46 +155,54 @@ async def test_workflow_files_may_name_the_same_tools(tmp_path):
 
 WRONG = [  # what stands in the file after `workflow:`, the line of the mistake, and what is said of it
     ("  name: x\n", 1, "'steps' is missing"),
-    ("  steps: []\n", 2, "there is nothing to do"),
+    ("  steps: []\n", 2, "has no steps"),
     ("  steps:\n    - tool: add\n", 3, "'name' is missing"),
     ("  steps:\n    - {name: a, tool: add, args: {a: 1}, colour: red}\n", 3, "unknown key"),
     ("  step:\n    - {name: a}\n", 2, "unknown key"),
-    ("  steps:\n    - {name: a}\n", 3, "a step has one of tool, ask, agent, workflow"),
+    ("  steps:\n    - {name: a}\n", 3, "exactly one of tool, ask, agent, workflow"),
     ("  steps:\n    - {name: a, tool: add, ask: Why}\n", 3, "not tool \\+ ask"),
     ("  steps:\n    - name: a\n      tool: ad\n", 4, "there is no tool 'ad'.*add"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1, c: 2}\n", 5, "add takes no argument 'c'"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {b: 2}\n", 5, "add wants an argument 'a'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1, c: 2}\n", 5, "add has no argument 'c'"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {b: 2}\n", 5, "add is missing the required argument 'a'"),
     ("  steps:\n    - name: a\n      tool: add\n      args:\n        a: one\n", 6, "expected integer"),
-    ("  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - {name: a, tool: add, args: {a: 1}}\n", 4, "there twice"),
+    ("  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - {name: a, tool: add, args: {a: 1}}\n", 4, "used twice"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: [b]\n", 6, "there is no task 'b'"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: a\n", 6, "it waits for itself"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      depends_on: a\n", 6, "depends on itself"),
     (
         "  steps:\n    - {name: a, tool: add, args: {a: 1}, depends_on: b}\n    - {name: b, tool: add, args: {a: 1}, depends_on: a}\n",
         4,
-        "they wait for each other: a → b → a|they wait for each other: b → a → b",
+        "circular dependency: (a → b → a|b → a → b)",
     ),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${x.y}'}\n", 5, "there is no 'x'"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.'}\n", 5, "is not closed|cannot be read"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${len(params)}'}\n", 5, "there are no calls"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.__class__}'}\n", 5, "is no key of the data"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: 1 >\n", 6, "cannot be read"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: false\n", 6, "it can never run"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.'}\n", 5, "has no closing|is not a valid expression"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${len(params)}'}\n", 5, "cannot call functions"),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.__class__}'}\n",
+        5,
+        "must not begin with an underscore",
+    ),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: 1 >\n", 6, "is not a valid expression"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: false\n", 6, "can never run"),
     (
         "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: on_failure\n",
         6,
-        "nothing that it waits for",
+        "depends on no other step",
     ),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      timeout: soon\n", 6, "soon"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      on_failure: explode\n", 6, "not among the choices"),
-    ("  steps:\n    - name: a\n      tool: send\n      args: {text: x}\n      retries: 3\n", 6, "is not repeated blindly"),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      needs: 2\n", 6, "it wants 2 of 0"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      on_failure: explode\n", 6, "is not a valid value"),
+    ("  steps:\n    - name: a\n      tool: send\n      args: {text: x}\n      retries: 3\n", 6, "is not retried automatically"),
+    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      needs: 2\n", 6, "2 tasks are needed.* only 0"),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      undo: ad\n", 6, "there is no tool 'ad'"),
     ("  steps:\n    - name: a\n      agent: nobody\n", 4, "there is no agent 'nobody'"),
     ("  steps:\n    - name: a\n      workflow: nothing.yaml\n", 4, "nothing.yaml"),
-    ("  steps:\n    - name: a\n      workflow: workflow.yaml\n", 4, "leads back to itself"),
+    ("  steps:\n    - name: a\n      workflow: workflow.yaml\n", 4, "includes itself"),
     ("  outputs: '${b}'\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "there is no 'b'"),
-    ("  steps:\n    - name: 'a[0]'\n      tool: add\n      args: {a: 1}\n", 3, "cannot be a name"),
-    ("  params: {n: {type: text}}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "the type of n is one of string"),
+    ("  steps:\n    - name: 'a[0]'\n      tool: add\n      args: {a: 1}\n", 3, "cannot be used as a name"),
+    (
+        "  params: {n: {type: text}}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
+        2,
+        "the type of n must be one of string",
+    ),
     (
         "  params:\n    n: {type: integer, default: one}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
         3,
@@ -203,32 +211,40 @@ WRONG = [  # what stands in the file after `workflow:`, the line of the mistake,
     (
         "  params:\n    n: {typ: integer}\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
         3,
-        "'typ' means nothing here.*type",
+        "'typ' cannot be used here.*type",
     ),
-    ("  steps:\n    - name: a\n      tool: add\n      args:\n        b: 1\n        a: '${a}'\n", 7, "it speaks of itself"),
+    ("  steps:\n    - name: a\n      tool: add\n      args:\n        b: 1\n        a: '${a}'\n", 7, "its own result"),
     (
         "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: steps.a.status == 'done'\n",
         6,
-        "of itself",
+        "its own result",
     ),
-    ("  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      retries: -1\n", 6, "a whole number from 0, not -1"),
+    (
+        "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      retries: -1\n",
+        6,
+        "must be an integer of at least 0, not -1",
+    ),
     (
         "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      max_rounds: 4\n",
         6,
-        "without 'until' there are no rounds",
+        "without 'until'",
     ),
     (
         "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      with: {}\n",
         6,
-        "'with' means nothing in a step with 'tool'",
+        "'with' cannot be used in a step with 'tool'",
     ),
-    ("  max_parallel: 0\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n", 2, "max_parallel is a whole number from 1"),
+    (
+        "  max_parallel: 0\n  steps:\n    - {name: a, tool: add, args: {a: 1}}\n",
+        2,
+        "max_parallel must be an integer of at least 1",
+    ),
     ("  steps:\n    - name: a\n      tool: add\n      args: {a: '${params.n}'}\n", 5, "there is no parameter 'n'"),
     (
         "  steps:\n    - {name: a, tool: add, args: {a: 1}}\n    - name: b\n      tool: add\n      args: {a: 1}\n"
         "      condition: steps.a.staus == 'done'\n",
         7,
-        "a step has status, output, error, and no 'staus'.*status",
+        "a step has no field 'staus' .fields: status, output, error",
     ),
     (
         "  steps:\n    - name: a\n      tool: add\n      args: {a: 1}\n      condition: steps['x'].status == 'done'\n",
@@ -266,7 +282,7 @@ def test_mistakes_of_form_do_not_hide_those_of_content(tmp_path):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     told = "\n".join(caught.value.mistakes)
-    for words in ("3: .*unknown key", "3: .*expected a whole number", "4: .*no tool 'ad'", "5: .*no 'nobody'", "6: .*expected"):
+    for words in ("3: .*unknown key", "3: .*expected an integer", "4: .*no tool 'ad'", "5: .*no 'nobody'", "6: .*expected"):
         assert re.search(words, told), (words, told)
     assert len(caught.value.mistakes) == 5
 
@@ -281,8 +297,15 @@ def test_one_mistake_hides_no_other_and_makes_up_none(tmp_path):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
     told = "\n".join(caught.value.mistakes)
-    wanted = ["2: .*colour", "4: .*retry", "4: .*no 'nobody'", "4: .*cannot be read", "5: .*no tool 'nothing'", "6: .*no 'zz'"]
-    for words in [*wanted, "7: .*no 'nowhere'", "7: .*cannot be read"]:
+    wanted = [
+        "2: .*colour",
+        "4: .*retry",
+        "4: .*no 'nobody'",
+        "4: .*is not a valid expression",
+        "5: .*no tool 'nothing'",
+        "6: .*no 'zz'",
+    ]
+    for words in [*wanted, "7: .*no 'nowhere'", "7: .*is not a valid expression"]:
         assert re.search(words, told), (words, told)
     assert len(caught.value.mistakes) == 8
 
@@ -296,7 +319,7 @@ async def test_same_workflow_file_is_used_twice(tmp_path):
 
 def test_workflow_drawn_in_three_ways(tmp_path):
     graph = read(tmp_path, RICH).graph
-    assert "  note: send (after 1 of them)  ← large, small" in draw.terminal(graph)
+    assert "  note: send (after 1 of its dependencies)  ← large, small" in draw.terminal(graph)
     assert draw.mermaid(graph).startswith("flowchart TD\n")
     assert 't1 -->|"total #gt; limit"| t2' in draw.mermaid(graph)
     picture = draw.svg(graph)
@@ -353,9 +376,9 @@ def test_workflow_with_the_name_of_an_agent_or_of_another_workflow_is_reported(d
     (desk / "kaname.yaml").write_text(DESK.replace("order.yaml", "order.yaml, flows/again.yaml, flows/desk.yaml"))
     assert main(["config", "check"]) == 2
     told = capsys.readouterr().err
-    assert f"{desk}/flows/again.yaml: the workflow in {desk}/flows/order.yaml is called 'order', too" in told
-    assert f"{desk}/flows/desk.yaml: an agent is called 'desk', too" in told
-    with pytest.raises(ConfigError, match="an agent is called 'desk', too"):
+    assert f"{desk}/flows/again.yaml: the workflow in {desk}/flows/order.yaml is also named 'order'" in told
+    assert f"{desk}/flows/desk.yaml: an agent is also named 'desk'" in told
+    with pytest.raises(ConfigError, match="an agent is also named 'desk'"):
         app(desk / "kaname.yaml")
 
 
@@ -379,7 +402,7 @@ def test_workflow_that_the_configuration_names_is_run_by_its_name(desk, capsys, 
 def test_workflow_that_the_configuration_names_is_checked_and_drawn_by_its_name(desk, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["workflow", "check", "-a", "order"]) == 0
-    assert "order: 2 tasks, no mistakes" in capsys.readouterr().out
+    assert "order: 2 tasks, no errors" in capsys.readouterr().out
     assert main(["workflow", "show", "-a", "order"]) == 0
     assert "price" in capsys.readouterr().out
     assert main(["run", "-a", "order"]) == 0, "its parameters have defaults"

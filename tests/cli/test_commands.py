@@ -11,7 +11,8 @@ import time
 import pytest
 
 from kaname.cli.main import parser
-from kaname.cli.terminal.screen import cut, padded, width
+from kaname.cli.terminal.screen import pad, truncate, width
+from tests import warm
 from tests.parts import SOURCE
 
 TOOLS = """
@@ -55,7 +56,7 @@ def terminal(tmp_path):
         return f"scripted/{path}"
 
     def run(*arguments, stdin="", **env):
-        return subprocess.run(
+        return warm.run(
             [sys.executable, "-m", "kaname.cli.main", *arguments],
             input=stdin,
             capture_output=True,
@@ -144,7 +145,7 @@ def test_runs_diff_starts_at_the_fork(terminal):
     assert terminal("runs", "fork", first, "--at", "5", "-m", terminal.script("", "four"), "-t", "mytools.py").returncode == 0
     different = terminal("runs", "diff", first, "last")
     assert different.stdout.splitlines()[3:] == ["-three", "+four"]
-    assert "they part after fact 5" in different.stderr
+    assert "diverge after fact 5" in different.stderr
 
 
 def test_runs_show_has_parallel_results_beside_their_calls(terminal):
@@ -168,7 +169,7 @@ def test_fork_replay_and_diff(terminal):
     different = terminal("runs", "diff", first, "last")
     assert different.returncode == 1
     assert "+> and one more?" in different.stdout
-    assert "they part after fact 7 of" in different.stderr
+    assert "diverge after fact 7 of" in different.stderr
     assert "1 + 2?" not in different.stdout, "what they have in common is no difference"
     assert terminal("runs", "diff", first, first).returncode == 0
 
@@ -198,7 +199,7 @@ def test_a_server_next_door_is_found(terminal):
 
 def test_ctrl_c_ends_the_run_in_order(terminal):
     command = ["run", "-m", terminal.script(uses("wait", seconds=30), "x"), "-t", "mytools.py", "go"]
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, "-m", "kaname.cli.main", *command],
         cwd=terminal.folder,
         env=terminal.environment,
@@ -218,8 +219,8 @@ def test_ctrl_c_ends_the_run_in_order(terminal):
 
 def test_mistakes_are_told_with_the_nearest_name(terminal):
     assert "did you mean 'add'" in terminal("run", "-m", terminal.script("x"), "-t", "mytools.py:ad", "hi").stderr
-    assert "there is no file" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere.py", "hi").stderr
-    assert "no module" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere:x", "hi").stderr
+    assert "does not exist" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere.py", "hi").stderr
+    assert "the module" in terminal("run", "-m", terminal.script("x"), "-t", "nowhere:x", "hi").stderr
 
 
 def test_slip_in_a_limit_is_told_before_a_model_is_fetched(terminal):
@@ -238,7 +239,7 @@ def test_in_japanese(terminal):
     assert "この引数はありません: --nothing" in terminal("run", "--nothing", KANAME_LANG="ja").stderr
     assert "'all' は選べません。使えるもの: " in terminal("runs", "all", KANAME_LANG="ja").stderr
     assert "必要な引数がありません: 操作" in terminal("docs", KANAME_LANG="ja").stderr
-    assert "モジュール 'nope' がありません" in terminal("run", "-t", "nope:x", "hi", KANAME_LANG="ja").stderr
+    assert "モジュール 'nope' が見つかりません" in terminal("run", "-t", "nope:x", "hi", KANAME_LANG="ja").stderr
     assert terminal("doctor", KANAME_MODEL=terminal.script("x")).returncode == 0
     assert "sk-x" not in terminal("models", OPENAI_API_KEY="sk-x").stdout
 
@@ -251,9 +252,9 @@ def test_a_conversation_over_a_pipe(terminal):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("one\n")
     assert "add: Add." in done.stdout
-    assert "there is no /nonsense" in done.stderr
+    assert "unknown command /nonsense" in done.stderr
     assert (terminal.folder / "talk.md").read_text() == "## hello\n\none\n\n"
-    assert "forgotten: hello" in done.stderr
+    assert "deleted: hello" in done.stderr
     assert "kaname chat --session chat-" in done.stderr
 
 
@@ -265,11 +266,11 @@ def test_help_is_quick_and_loads_little(terminal):
 
 def test_widths():
     assert (width("abc"), width("日本"), width("e\u0301")) == (3, 4, 1)
-    assert cut("日本語です", 7) == "日本語…"
-    assert padded("日本", 6) == "日本  "
+    assert truncate("日本語です", 7) == "日本語…"
+    assert pad("日本", 6) == "日本  "
     joined, toned, drawn, flag = "👩\u200d💻", "👍🏽", "☀\ufe0f", "🇯🇵"
     assert [width(one) for one in (joined, toned, drawn, flag, "☀", "a\u200bb", "각")] == [2, 2, 2, 2, 1, 2, 2]
-    assert cut(f"{joined}{joined}{joined}", 5) == f"{joined}{joined}…"
+    assert truncate(f"{joined}{joined}{joined}", 5) == f"{joined}{joined}…"
 
 
 def test_lists_keep_to_their_columns_in_japanese(terminal):
@@ -295,14 +296,14 @@ def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):
     (tmp_path / "note.txt").write_text("tea: 300 yen\n")
     command = [sys.executable, "-m", "kaname.cli.main", "run", "-m", "scripted/echo.json", "--json", "Summarise this"]
     with (tmp_path / "note.txt").open() as note:
-        done = subprocess.run(command, stdin=note, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = warm.run(command, stdin=note, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    listed = subprocess.run(
+    listed = warm.run(
         [*command[:3], "runs", "show", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "Summarise this" in listed.stdout
     assert "tea: 300 yen" in listed.stdout
-    done = subprocess.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    done = warm.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=60, check=False)
     assert (done.returncode, b"not text" in done.stderr) == (2, True)
 
 

@@ -44,13 +44,13 @@ agents:
 """,
     )
     for words in (
-        "kaname.yaml:5: agents.a.tools.0: there is no module 'nowhere'",
+        "kaname.yaml:5: agents.a.tools.0: the module 'nowhere' was not found",
         "agents.a.tools.1: broken.py cannot be loaded: SyntaxError",
         "agents.a.tools.2: failing.py cannot be loaded: ZeroDivisionError",
         "agents.a.tools.3: leaving.py cannot be loaded: SystemExit",
-        "agents.a.tools.4: there is no file",
+        "agents.a.tools.4: the file",
         "agents.a.tools.5: math has no 'sine'; did you mean 'sin",
-        "kaname.yaml:6: agents.a.policies.0: math:pi is no policy",
+        "kaname.yaml:6: agents.a.policies.0: math:pi is not a policy",
         "kaname.yaml:7: agents.a.guardrails: the pattern",
         "kaname.yaml:4: agents.a.model: ",
     ):
@@ -60,17 +60,17 @@ agents:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("agents: {a: {model: local, stops: {max_steps: 0}}}", "stops.max_steps: max_steps takes a whole number from 1 up"),
+        ("agents: {a: {model: local, stops: {max_steps: 0}}}", "stops.max_steps: max_steps must be an integer of at least 1"),
         ("agents: {a: {}}\nmodels: {openai: {tool_mode: nativ}}", "did you mean 'native'"),
-        ("agents: {a: {}}\nmodels: {opnai: {api_key: x}}", "no provider 'opnai'; did you mean 'openai'"),
-        ("agents: {a: {}}\nmcp_servers: {web: {url: blah}}", "an address begins with http"),
+        ("agents: {a: {}}\nmodels: {opnai: {api_key: x}}", "unknown provider 'opnai'; did you mean 'openai'"),
+        ("agents: {a: {}}\nmcp_servers: {web: {url: blah}}", "the URL must start with http"),
         ("agents: {a: {mcp_servers: [fiels]}}\nmcp_servers: {files: {command: x}}", "no server 'fiels'; did you mean 'files'"),
         ("agents: {a: {}}\nmcp_servers: {x: {command: x, timeout: -5}}", "mcp_servers.x.timeout"),
-        ("", "neither 'agents' nor 'llm'"),
+        ("", "add 'agents' or 'llm'"),
         ("agents: &a\n  b: *a\n", "contains itself"),
         ("agents: {a: {instructions: '${NOT_SET_ANYWHERE}'}}", "NOT_SET_ANYWHERE is not set"),
-        ("agents: {a: {instructions: '${1x}'}}", "is no variable"),
-        ("agents: {a: {instructions: '${OPEN'}}", "not closed"),
+        ("agents: {a: {instructions: '${1x}'}}", "is not a variable"),
+        ("agents: {a: {instructions: '${OPEN'}}", "has no closing"),
     ],
 )
 def test_mistakes(tmp_path, text, words):
@@ -145,7 +145,7 @@ def test_a_run_is_gone_on_with_as_it_was_begun(terminal):
     again = terminal("runs", "resume", run)
     assert (again.returncode, again.stdout) == (0, "three\n"), "a completed run gives its result again"
     refused = terminal("runs", "resume", run, "--answer", "yes")
-    assert (refused.returncode, "asks nothing" in refused.stderr) == (2, True)
+    assert (refused.returncode, "is not waiting for an answer" in refused.stderr) == (2, True)
 
 
 def test_other_arguments_can_be_the_answer(terminal):
@@ -171,7 +171,7 @@ def test_a_run_of_a_program_is_not_guessed_at(terminal, tmp_path):
 
     run = asyncio.run(make())
     refused = terminal("runs", "fork", run, "and now?")
-    assert (refused.returncode, "made by a program" in refused.stderr) == (2, True)
+    assert (refused.returncode, "started by a program" in refused.stderr) == (2, True)
 
 
 def test_errors_are_told_and_never_swallowed(terminal):
@@ -224,7 +224,7 @@ def test_a_chat_is_taken_up_whole(terminal):
     saved = (terminal.folder / "conversation.md").read_text()
     assert saved.startswith("## first\n\none\n")
     assert "## third\n\nthree" in saved
-    assert "forgotten: third" in again.stderr
+    assert "deleted: third" in again.stderr
     assert (terminal.folder / "other.md").read_text() == "## first\n\none\n\n"
 
 
@@ -237,7 +237,7 @@ def test_the_story_of_a_run(terminal):
     assert re.search(r"← waited  \d+\.\d s", story), story
     forked = terminal("runs", "fork", run, "again?")
     assert forked.returncode == 1, "the script has no more"
-    assert "goes on from" in terminal("runs", "show", "last").stdout
+    assert "continues" in terminal("runs", "show", "last").stdout
 
 
 def test_secrets_are_not_shown(terminal):
@@ -279,7 +279,7 @@ def test_the_printed_command_works_as_it_stands(terminal):
     write(elsewhere, json.dumps([uses("add", a=1, b=2), "three"]), "second.json")
     (elsewhere / "mytools.py").write_text((terminal.folder / "mytools.py").read_text())
     asked = terminal("run", "-c", "elsewhere/kaname.yaml", "-a", "second", "1 + 2")
-    program, *command = shlex.split(asked.stderr.rpartition("to go on: ")[2].strip().rstrip("]"))
+    program, *command = shlex.split(asked.stderr.rpartition("to continue: ")[2].strip().rstrip("]"))
     assert shutil.which(program)
     done = terminal(*command)
     assert (done.returncode, done.stdout) == (0, "three\n"), done.stderr
@@ -293,8 +293,8 @@ def test_what_cannot_be_taken_back_stays_in_the_record(terminal):
     write(terminal.folder, "from kaname import tool\n@tool\ndef pay(): 'Pay.'\n", "bank.py")
     script = terminal.script(uses("pay"), "Paid.", "hello")
     said = terminal("chat", "-m", script, "-t", "bank.py", "-s", "x", stdin="pay now\n/undo\nhi\n/undo\n/cost\nquit\n")
-    assert "pay cannot be taken back" in said.stderr
-    assert "forgotten: hi" in said.stderr
+    assert "pay cannot be undone" in said.stderr
+    assert "deleted: hi" in said.stderr
     assert "45 tokens" in said.stderr, "what was spent stays spent"
 
 
@@ -303,7 +303,7 @@ def test_all_mistakes_at_once_also_of_different_kinds(tmp_path):
         tmp_path, "agents:\n  a:\n    tools: [nosuch:f, calculater]\n    mcp_server: {}\n    stops: {max_steps: '${N:-5}'}\n"
     )
     assert "unknown key; did you mean 'mcp_servers'" in told
-    assert "no module 'nosuch'" in told
+    assert "module 'nosuch' was not found" in told
     assert "did you mean 'calculator'" in told
     assert told.count("kaname.yaml:") == 3, "a number from the environment is one, in quotes too"
 
@@ -366,7 +366,7 @@ def test_plan_is_not_resumed_by_an_agent_that_does_not_plan(terminal, tmp_path):
     import sys
 
     told = subprocess.run([sys.executable, "other.py"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    assert told.count("was made by the strategy 'Orchestrate', and this agent uses 'React'") == 2
+    assert told.count("was started with the strategy 'Orchestrate', but this agent uses 'React'") == 2
     done = terminal("runs", "fork", "last", "-a", "ag.py:planner")
     assert _paid(tmp_path) == []
     assert "Run this plan?" in done.stdout + done.stderr

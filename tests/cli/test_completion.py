@@ -87,8 +87,8 @@ def test_words_are_offered_in_each_shells_form(project, capsys):
         ("bash", ["kaname runs rate last g"], "good\n"),
         ("bash", ['kaname run "an open quotation mark'], ""),
         ("zsh", ["completion", "b"], "bash\n"),
-        ("fish", ["stats", "--js"], "--json\tas JSON\n"),
-        ("zsh", ["stats", "--js"], "--json:as JSON\n"),
+        ("fish", ["stats", "--js"], "--json\tPrint JSON.\n"),
+        ("zsh", ["stats", "--js"], "--json:Print JSON.\n"),
     ):
         assert main(["completion", shell, *typed]) == 0
         assert capsys.readouterr().out == form

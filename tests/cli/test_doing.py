@@ -43,7 +43,7 @@ async def test_spinner_says_what_is_going_on(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(io.StringIO(), Terminal())
     assert await doing(screen) == ["thinking", 'look(item="cup")', "in the second drawer", "thinking"]
-    async with screen.waiting():
+    async with screen.spinner():
         async with asyncio.timeout(20):
             while "s thinking" not in screen.err.getvalue():
                 await asyncio.sleep(0.05)
@@ -69,7 +69,7 @@ async def test_loading_is_told_where_there_is_no_spinner_too(monkeypatch):
 
 def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     from kaname import Result
-    from kaname.api.result import result_of
+    from kaname.agent.result import result_of
     from kaname.cli.terminal import questions
     from kaname.core.events import Asked
     from kaname.core.state import State
@@ -79,7 +79,7 @@ def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     result: Result = result_of("r", state, None)
     screen = Screen(io.StringIO(), io.StringIO())
     assert questions.ask_the_user(result, screen) == {"in-doubt:c1": {"result": "done"}}
-    assert "is not clear, and was not recorded" in screen.err.getvalue()
+    assert "is not clear and was not recorded" in screen.err.getvalue()
 
 
 async def test_changed_arguments_that_do_not_fit_are_asked_for_once_more(monkeypatch):
@@ -97,7 +97,7 @@ async def test_changed_arguments_that_do_not_fit_are_asked_for_once_more(monkeyp
 
 
 def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monkeypatch):
-    from kaname.api.result import result_of
+    from kaname.agent.result import result_of
     from kaname.cli.terminal import questions
     from kaname.core.events import Asked
     from kaname.core.state import State
@@ -116,9 +116,9 @@ async def test_what_is_logged_meanwhile_stands_on_lines_of_its_own_in_the_users_
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(io.StringIO(), Terminal())
     log = getLogger("kaname")
-    async with screen.waiting():
+    async with screen.spinner():
         screen.replace("⠧ 3 s pay()")
-        log.warning("%s", notice("run.at_work", "a tool of run {run} is still at work, and holds it until it ends", run="r1"))
+        log.warning("%s", notice("run.at_work", "a tool of run {run} is still running", run="r1"))
         log.warning("%s is %d", "it", 7)
         log.info("not shown")
     before, _, shown = screen.err.getvalue().partition("\r\x1b[2K\x1b[33m")

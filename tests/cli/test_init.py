@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 from kaname.cli.init import TEMPLATE
 from kaname.cli.main import main
+from tests import warm
 from tests.parts import SOURCE
 
 TOOLS = '''
@@ -58,9 +58,7 @@ def test_runs_from_before_the_file_was_there_are_told_of(tmp_path):
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
 
     def python(*arguments):
-        return subprocess.run(
-            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        )
+        return warm.run([sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
 
     python("program.py")
     assert "hello" in python("-m", "kaname.cli.main", "runs").stdout

@@ -13,21 +13,21 @@ import pytest
 
 import kaname
 from kaname import Agent, Approve, ScriptedModel, Workflow, call, deadline, max_steps, tool
-from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
-from kaname.api.replay import Difference, Replay, _changes
+from kaname.agent.replay import Difference, Replay, _changes
 from kaname.cli.chat import as_command
-from kaname.cli.docs import told_place
-from kaname.cli.messages import catalogue, many, say, translated
+from kaname.cli.docs import place_text
+from kaname.cli.messages import catalogue, many, say, translate
 from kaname.cli.messages.stops import KINDS
 from kaname.cli.terminal.chunks import result_text
 from kaname.core.codec import decode, encode
 from kaname.core.errors import ConfigError, ToolNotFoundError, nearest
 from kaname.core.events import ToolFinished
 from kaname.core.messages import ToolResult
-from kaname.core.notices import joined, notice
+from kaname.core.notices import join_notices, notice
 from kaname.core.openai_shape import result_text as shown_to_model
 from kaname.core.runs import UNDER_WAY
 from kaname.core.steps import StopKind
+from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
 from kaname.tools.arguments.schema import problems
 from tests.api import test_workflow_files as workflow_files
 
@@ -128,7 +128,7 @@ def test_mistakes_of_a_workflow_file_are_told_in_japanese(in_japanese, tmp_path)
     for text, _, told in workflow_files.WRONG:
         with pytest.raises(ConfigError) as caught:
             workflow_files.read(tmp_path, f"workflow:\n{text}")
-        mistakes = translated(caught.value).split("\n")[1:]
+        mistakes = translate(caught.value).split("\n")[1:]
         assert told in english or all(JAPANESE.search(line) for line in mistakes), mistakes
 
 
@@ -144,20 +144,20 @@ def test_the_language_is_the_users(monkeypatch):
 def test_an_error_is_english_and_the_terminal_says_it_in_japanese(in_japanese):
     error = ToolNotFoundError("serch", ["search", "add"])
     assert str(error) == "there is no tool named 'serch'; did you mean 'search'?"
-    assert translated(error) == "'serch' というツールはありません。'search' のことですか?"
+    assert translate(error) == "'serch' というツールはありません。'search' のことですか?"
 
 
 def test_joined_and_added_texts_keep_their_codes(in_japanese):
     told = "kaname.yaml:3: " + nearest("x", []) + "!"
-    assert told == "kaname.yaml:3: ; there are none!"
-    assert translated(told) == "kaname.yaml:3: 。一つもありません!"
-    assert translated(ConfigError(joined("\n", [told, "plain"]))).splitlines()[1] == "plain"
+    assert told == "kaname.yaml:3: ; none are available!"
+    assert translate(told) == "kaname.yaml:3: 。使えるものはありません!"
+    assert translate(ConfigError(join_notices("\n", [told, "plain"]))).splitlines()[1] == "plain"
 
 
 def test_a_text_without_a_code_stays_as_it_is(in_japanese):
-    assert translated("plain") == "plain"
-    assert translated(ValueError("plain")) == "plain"
-    assert translated(notice("made.up", "{n} things", n=3)) == "3 things"
+    assert translate("plain") == "plain"
+    assert translate(ValueError("plain")) == "plain"
+    assert translate(notice("made.up", "{n} things", n=3)) == "3 things"
 
 
 @tool(effect="irreversible")
@@ -172,7 +172,7 @@ async def test_a_question_in_the_journal_is_english_and_shown_in_japanese(in_jap
     written = [encode(event) async for event in agent.journal.read(result.run_id)]
     asked = next(line for line in written if '"Asked"' in line)
     assert '"prompt":"Run pay(' in asked
-    assert translated(decode(asked).body.prompt).endswith("を実行しますか?")
+    assert translate(decode(asked).body.prompt).endswith("を実行しますか?")
     assert not JAPANESE.search("".join(written))
 
 
@@ -187,8 +187,8 @@ async def test_a_stop_in_the_journal_is_english_and_shown_in_japanese(in_japanes
     agent = Agent(model, [look], stops=[max_steps(1)], journal="memory")
     result = await agent.run("go")
     last = [encode(event) async for event in agent.journal.read(result.run_id)][-1]
-    assert result.stop.detail == "1 steps, the limit is 1"
-    assert translated(decode(last).body.stop.detail) == "ステップ数が上限の 1 に達しました"
+    assert result.stop.detail == "the limit of 1 steps was reached"
+    assert translate(decode(last).body.stop.detail) == "ステップ数が上限の 1 に達しました"
 
 
 @pytest.mark.parametrize("difference", [Difference(3, "a", ""), Difference(0, "", "b"), Difference(3, "a", "b", prompt=True)])
@@ -196,20 +196,20 @@ async def test_a_stop_in_the_journal_is_english_and_shown_in_japanese(in_japanes
 def test_every_line_of_a_replay_is_told_in_japanese(in_japanese, difference, changes):
     then = {"settings": 1, "model": "a", "tools": {"x": 1, "y": 1}}
     now = {**then, **{name: {"settings": 2, "model": "b", "tools": {"y": 2, "z": 1}}[name] for name in changes}}
-    told = translated(Replay("r1", difference, tuple(_changes(then, now, ()))))
+    told = translate(Replay("r1", difference, tuple(_changes(then, now, ()))))
     assert all(re.search(r"[\u3040-\u30ff\u4e00-\u9fff]", line) for line in told.splitlines()), told
 
 
 def test_a_value_of_the_wrong_kind_is_told_in_japanese(in_japanese):
     (told,) = problems({"n": "abc"}, {"properties": {"n": {"type": ["integer", "null"]}}})
     assert told == "arguments.n: expected integer or null, got string 'abc'"
-    assert translated(told) == "arguments.n: 整数かnull が必要ですが、文字列 'abc' です"
+    assert translate(told) == "arguments.n: 整数かnull が必要ですが、文字列 'abc' です"
 
 
 def test_a_notice_of_another_kaname_stays_english(in_japanese):
     """A record may have a code, or values, that this one does not know."""
-    assert translated(notice("stop.max_steps", "9 of {most} steps", most=9)) == "9 of 9 steps"
-    assert translated(notice("stop.max_steps", "{steps} of {limit}", steps="many", limit="few")) == "many of few"
+    assert translate(notice("stop.max_steps", "9 of {most} steps", most=9)) == "9 of 9 steps"
+    assert translate(notice("stop.max_steps", "{steps} of {limit}", steps="many", limit="few")) == "many of few"
 
 
 PLAN = '{"description": "払う", "steps": [{"name": "a", "tool_name": "pay", "arguments": {"yen": 5}}, ' + (
@@ -225,16 +225,16 @@ async def test_a_plans_question_is_shown_in_japanese_as_a_whole(in_japanese):
     written = [encode(event) async for event in made.agent.journal.read(run.run_id)]
     (asked,) = [decode(line).body.prompt for line in written if '"Asked"' in line]
     assert asked.endswith("\nRun this plan? Answer yes, no, or describe what to change."), "facts are in one language"
-    said = translated(asked)
+    said = translate(asked)
     assert said.splitlines() == [
         "払う",
         '1. a: pay({"yen": 5}) [取り消し不可]',
         '2. b: pay({"yen": 6}) [取り消し不可] (a の後)',
-        "全体: 呼び出しは最大 2 回、最大 600 秒。変更を伴うステップ: a (取り消し不可), b (取り消し不可) (タスク全体の上限: 18000 秒)",
+        "全体: 呼び出しは最大 2 回、最大 600 秒。変更を伴うステップ: a (取り消し不可), b (取り消し不可) (タスク全体の上限: 18000 秒または$10)",
         "この計画を実行しますか? はい、いいえ、または変更したい点を入力してください。",
     ]
     refused = await made.resume(result.run_id, dict.fromkeys(result.questions, "いいえ"))
-    assert translated(refused.stop.detail) == "計画が承認されませんでした"
+    assert translate(refused.stop.detail) == "計画が承認されませんでした"
 
 
 async def test_a_hidden_character_of_a_plan_is_shown_in_its_question():
@@ -255,7 +255,7 @@ async def test_a_refused_call_is_shown_in_japanese_live_and_from_the_record(in_j
     recorded = [decode(encode(event)) async for event in agent.journal.read(waits.run_id)]
     (result,) = [event.body.result for event in recorded if isinstance(event.body, ToolFinished)]
     assert result.error.startswith("the user did not allow this call")
-    assert translated(result.error) == shown
+    assert translate(result.error) == shown
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, "0 memories"), (1, "1 memory"), (2, "2 memories")])
@@ -273,9 +273,9 @@ def test_one_word_for_one_state():
 
 def test_a_place_in_a_document_is_told_in_the_users_language(monkeypatch):
     places = ["line 3", "page 2", "paragraph 7", "slide 4, notes", "sheet 売上, row 9", "", "chapter"]
-    assert list(map(told_place, places)) == places
+    assert list(map(place_text, places)) == places
     monkeypatch.setenv("KANAME_LANG", "ja")
-    assert list(map(told_place, places)) == [
+    assert list(map(place_text, places)) == [
         "3 行目",
         "2 ページ",
         "7 段落目",
@@ -336,8 +336,8 @@ async def test_a_workflows_failure_and_its_parameters_are_told_in_japanese(in_ja
     flow.options(name="b").task(pay, yen=first["無い"])
     result = await flow.run({"n": 5})
     assert result.stop.detail.startswith("b failed: ")
-    assert translated(result.stop.detail).startswith("b が失敗しました: ")
+    assert translate(result.stop.detail).startswith("b が失敗しました: ")
     for params in ({"n": "た"}, {"n": 2}, {"m": 1, "n": 5}, {}, {"n": 5, "name": "長すぎる"}):
         with pytest.raises(ConfigError) as caught:
             flow.given(params)
-        assert JAPANESE.search(translated(caught.value)), translated(caught.value)
+        assert JAPANESE.search(translate(caught.value)), translate(caught.value)

@@ -96,7 +96,7 @@ def test_a_workflows_input_is_its_parameters(kaname):
 
 def test_a_workflow_of_a_program_is_checked_shown_run_and_resumed_as_one_of_a_file(kaname):
     code, out, _ = kaname("workflow", "check", "-a", "desk_of_tests.py:order")
-    assert (code, "2 tasks, no mistakes" in out) == (DONE, True)
+    assert (code, "2 tasks, no errors" in out) == (DONE, True)
     assert "asks a person" in kaname("workflow", "show", "-a", "desk_of_tests.py:order")[1]
     assert kaname("workflow", "run", "-q", "-a", "desk_of_tests.py:order", "-p", "item=cup", "-p", "count=3")[0] == WAITING
     code, out, _ = kaname("workflow", "resume", "last", "--answer", "no")
@@ -147,7 +147,7 @@ def test_plan_uses_the_orchestrator_that_is_named_and_asks_first(kaname):
 
 def test_a_plan_that_cannot_be_made_has_failed_and_was_not_interrupted(kaname):
     code, _, told = kaname("run", "-a", "desk_of_tests.py:lost", "x")
-    assert (code, "no plan led to the goal" in told, "runs fork" in told, "runs resume" in told) == (FAILED, True, True, False)
+    assert (code, "no plan reached the goal" in told, "runs fork" in told, "runs resume" in told) == (FAILED, True, True, False)
     assert kaname("plan", "-y", "-a", "desk_of_tests.py:lost", "--max-revisions", "0", "x")[0] == FAILED
     assert kaname("runs", "resume", "last")[0] == FAILED
 
@@ -169,7 +169,7 @@ def test_follow_of_a_run_that_waits_says_so_and_ends(kaname):
     kaname("run", "-a", "desk_of_tests.py:order", '{"item": "cup"}')
     code, _, told = kaname("runs", "follow", "last")
     assert (code, "? Send it?" in told) == (WAITING, True)
-    assert "it waits for an answer; to go on:" in told.splitlines()[-1]
+    assert "waiting for an answer; to continue:" in told.splitlines()[-1]
     assert kaname("runs", "follow", "last", "--json")[0] == WAITING
 
 

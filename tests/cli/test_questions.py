@@ -39,7 +39,7 @@ def test_end_of_input_leaves_the_question_open(tmp_path):
     code, shown = asked(tmp_path, [("[yes/no]", "\x04")])
     assert code == 3
     assert "paid" not in shown
-    assert "to go on" in shown
+    assert "to continue" in shown
 
 
 def test_end_of_input_at_the_offer_of_a_model_says_what_to_do(tmp_path):
@@ -53,8 +53,8 @@ def test_end_of_input_at_the_offer_of_a_model_says_what_to_do(tmp_path):
     command = [sys.executable, "-m", "kaname.cli.main", "run", "hi"]
     code, shown = typed_into(command, {**kept, **here}, tmp_path, [("[Y/n]", "\x04")])
     assert code == 2
-    assert "the question was not answered, and nothing was fetched" in shown
-    assert "models pull), name another with --model" in shown
+    assert "no answer, so nothing was downloaded" in shown
+    assert "models pull), choose another with --model" in shown
     assert not (tmp_path / "cache").exists()
 
 
@@ -64,6 +64,6 @@ def test_end_of_input_before_something_is_deleted_deletes_nothing_and_says_so(mo
         raise ends
 
     monkeypatch.setattr("builtins.input", end)
-    monkeypatch.setattr(questions, "somebody_is_there", lambda: True)
-    assert not questions.confirmed("delete all?", Screen())
-    assert "nothing was deleted; -y does without" in capsys.readouterr().err
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    assert not questions.confirm("delete all?", Screen())
+    assert "nothing was deleted; -y skips the question" in capsys.readouterr().err

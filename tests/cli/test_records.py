@@ -65,7 +65,7 @@ def test_sessions_are_listed_a_page_at_a_time_and_the_next_command_is_printed(re
 def test_stats_count_all_runs_and_say_how_many_were_read(recorded):
     told = recorded("stats", "-n", "4").stdout
     assert "all runs: 30 (completed 27, failed 3)" in told
-    assert "of these the last: 4 (completed 4)" in told
+    assert "of these, read in full: 4 (completed 4)" in told
     counted = json.loads(recorded("stats", "-n", "4", "--json").stdout)
     assert (counted["recorded"]["runs"], counted["runs"]) == (30, 4)
 
@@ -75,12 +75,12 @@ def test_old_runs_are_pruned_after_a_look_and_a_question(recorded):
     assert (wanted.returncode, "--keep 90d" in wanted.stderr) == (2, True)
     look = recorded("runs", "prune", "--keep", "90d", "--dry-run")
     assert "10 runs would be deleted" in look.stderr
-    assert recorded("runs", "prune", "--keep", "90d").returncode == 1, "nobody is there to be asked"
+    assert recorded("runs", "prune", "--keep", "90d").returncode == 1, "there is no terminal to ask in"
     assert len(listed(recorded("runs", "-n", "100", "--json"))) == 30
     done = recorded("runs", "prune", "--keep", "90d", "-y")
     assert (done.returncode, "deleted 10 runs" in done.stderr) == (0, True)
     assert {one["run_id"] for one in listed(recorded("runs", "-n", "100", "--json"))} == {f"run-{n:02}" for n in range(10, 30)}
-    assert "no runs are old enough" in recorded("runs", "prune", "--keep", "90d", "-y").stderr
+    assert "there are no runs to delete" in recorded("runs", "prune", "--keep", "90d", "-y").stderr
 
 
 def test_old_runs_are_pruned_as_the_file_says(recorded):
@@ -96,10 +96,10 @@ def test_old_runs_are_pruned_as_the_file_says(recorded):
 def test_doctor_says_beforehand_how_long_reading_takes(recorded, monkeypatch, capsys):
     path = recorded.environment["KANAME_JOURNAL"]
     told = recorded("doctor", "--journal", path).stdout
-    assert f"{path}: 30 runs, undamaged" in told
+    assert f"{path}: 30 runs, no damage found" in told
     monkeypatch.setattr(doctor, "_BYTES_A_SECOND", 1_000.0)
     given = doctor.argparse.Namespace(journal=path, agent=None, config=None)
     ((_, fine, found),) = doctor._journal(given)
     assert fine is True
-    assert "30 runs, undamaged" in found
+    assert "30 runs, no damage found" in found
     assert "takes about" in capsys.readouterr().err

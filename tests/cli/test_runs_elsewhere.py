@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests import warm
+
 PROGRAM = """
     import asyncio
     from kaname import Agent, ScriptedModel, call, max_steps, per_tool, tool
@@ -37,11 +39,11 @@ def elsewhere(tmp_path):
 
     def kaname(*arguments, **more):
         command = [sys.executable, "-m", "kaname.cli.main", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env={**environment, **more}, cwd=tmp_path)
+        return warm.run(command, capture_output=True, text=True, timeout=60, env={**environment, **more}, cwd=tmp_path)
 
     def start(turns):
         program = textwrap.dedent(PROGRAM).replace("TURNS", str(turns))
-        started = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
+        started = warm.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
         until = time.monotonic() + 20
         while "sleep" not in kaname("runs").stdout:
             assert time.monotonic() < until
@@ -66,7 +68,7 @@ def test_stop_ends_a_run_of_another_process(elsewhere):
     other = elsewhere.start(turns=100_000)
     asked = elsewhere("runs", "stop", "last")
     assert asked.returncode == 0
-    assert "is asked to stop" in asked.stderr
+    assert "stop requested" in asked.stderr
     assert "stopped with `kaname runs stop`" in other.communicate(timeout=20)[0]
     again = elsewhere("runs", "stop", "last", KANAME_LANG="ja")
     assert again.returncode == 1
@@ -111,13 +113,13 @@ if __name__ == "__main__":
 
 def test_runs_of_a_program_are_gone_on_with_by_its_own_agent(elsewhere, tmp_path):
     (tmp_path / "desk.py").write_text(DESK)
-    subprocess.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
+    warm.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
     listed = elsewhere("runs", "--journal", "desk.db")
-    assert "it waits for an answer; to go on: " in listed.stderr
+    assert "waiting for an answer; to continue: " in listed.stderr
     assert "--answer … -a FILE.py:AGENT --journal desk.db" in listed.stderr
     refused = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
-    assert "name its agent (-a FILE.py:NAME)" in refused.stderr
-    assert "and not an Agent" in elsewhere("runs", "resume", "last", "-a", "desk.py:pay", "--journal", "desk.db").stderr
+    assert "pass its agent (-a FILE.py:NAME)" in refused.stderr
+    assert "not an Agent" in elsewhere("runs", "resume", "last", "-a", "desk.py:pay", "--journal", "desk.db").stderr
     assert "Pay the rent." in elsewhere("runs", "-a", "desk.py:desk").stdout
     done = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
@@ -137,9 +139,9 @@ def test_run_of_a_program_is_not_taken_up_by_the_agent_of_the_folders_file(elsew
     (tmp_path / "desk.py").write_text(DESK)
     (tmp_path / "kaname.yaml").write_text(HELPER)
     (tmp_path / "script.json").write_text('["Hello."]')
-    subprocess.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
+    warm.run([sys.executable, "desk.py"], cwd=tmp_path, check=True)
     refused = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
-    assert (refused.returncode, "made by a program" in refused.stderr) == (2, True)
+    assert (refused.returncode, "started by a program" in refused.stderr) == (2, True)
     done = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
@@ -151,7 +153,7 @@ def test_run_of_a_programs_agent_is_gone_on_with_from_any_folder(elsewhere, tmp_
     assert "--answer yes -a desk.py:desk --journal" in asked.stderr
     (tmp_path / "other").mkdir()
     command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
-    done = subprocess.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
 
@@ -170,18 +172,28 @@ spender = Agent(ScriptedModel(script, usage=Usage(10, 5, cost=0.1)), [look], nam
 """
 
 
+def test_limit_option_keeps_the_other_limits_of_the_configuration(elsewhere, tmp_path):
+    (tmp_path / "looks.py").write_text("def look(n: int) -> int:\n    'Look.'\n    return n\n")
+    script = [{"calls": [{"name": "look", "args": {"n": n}}]} for n in range(9)]
+    (tmp_path / "script.json").write_text(json.dumps(script))
+    stops = "    stops: {max_steps: 3, per_tool: 2}\n"
+    (tmp_path / "kaname.yaml").write_text(f"agents:\n  a:\n    model: scripted/script.json\n    tools: [looks.py]\n{stops}")
+    limited = elsewhere("run", "--max-steps", "50", "look around")
+    assert "more than 2 times" in limited.stderr
+
+
 def test_options_go_over_what_a_programs_agent_says(elsewhere, tmp_path):
     (tmp_path / "spender.py").write_text(SPENDER)
     poor = elsewhere("run", "-a", "spender.py:spender", "--cost", "$0.25", "look around")
-    assert "cost limit: $0.3000 spent, the limit is $0.25" in poor.stderr
+    assert "cost limit: the limit of $0.25 was reached ($0.3000 spent)" in poor.stderr
     short = elsewhere("run", "-a", "spender.py:spender", "--max-steps", "2", "--journal", "mine.db", "look around")
-    assert "step limit: 2 steps" in short.stderr
+    assert "step limit: the limit of 2 steps" in short.stderr
     assert "--journal mine.db" in short.stderr
     assert "look around" in elsewhere("runs", "--journal", "mine.db").stdout
     (tmp_path / "script.json").write_text('["I am another."]')
     assert elsewhere("run", "-a", "spender.py:spender", "-m", "scripted/script.json", "hi").stdout == "I am another.\n"
     nobody = elsewhere("run", "-a", "nobody", "hi")
-    assert (nobody.returncode, "no kaname.yaml here with an agent 'nobody'" in nobody.stderr) == (2, True)
+    assert (nobody.returncode, "no kaname.yaml here defines the agent 'nobody'" in nobody.stderr) == (2, True)
 
 
 SLOW_DESK = """
@@ -204,11 +216,11 @@ def test_interrupt_in_the_middle_of_a_payment_says_that_it_may_have_happened(tmp
     command = [sys.executable, "-m", "kaname.cli.main", "run", "-a", "desk.py:desk", "Pay the rent."]
     environment = {**os.environ, "KANAME_LANG": "en"}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as going:
+    with warm.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as going:
         assert going.stdout.readline() == "paying\n"
         going.send_signal(signal.SIGINT)
         _, told = going.communicate(timeout=30)
-    assert "pay was under way and may have taken effect" in told
+    assert "pay was running and may have taken effect" in told
 
 
 FILED = """
@@ -226,7 +238,7 @@ def test_run_of_a_program_with_the_files_agent_is_gone_on_with_by_that_agent(els
     (tmp_path / "tools.py").write_text(DESK.split("desk = ")[0])
     (tmp_path / "script.json").write_text('[{"calls": [{"name": "pay", "args": {"yen": 5}}]}, "Paid."]')
     program = "from kaname import Agent, load_config; Agent.from_config(load_config('kaname.yaml')).run_sync('Pay the rent.')"
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
+    warm.run([sys.executable, "-c", program], cwd=tmp_path, check=True)
     done = elsewhere("runs", "resume", "last", "--answer", "yes")
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
@@ -237,7 +249,7 @@ def test_tools_beside_a_programs_agent_are_remembered_with_their_folder(elsewher
     assert elsewhere("run", "-a", "desk.py:desk", "-t", "more.py", "Pay the rent.").returncode == 3
     (tmp_path / "other").mkdir()
     command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
-    done = subprocess.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
 

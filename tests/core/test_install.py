@@ -7,7 +7,7 @@ import pytest
 
 from kaname import ConfigError
 from kaname.core.install import install_command
-from kaname.tools.database.engines.base import need
+from kaname.tools.database.engines.base import require
 
 
 @pytest.mark.network
@@ -20,6 +20,6 @@ def test_install_command_works_as_it_is_written():
 
 def test_remedy_of_a_missing_package_is_that_command():
     with pytest.raises(ConfigError) as told:
-        need("no_such_package", "postgres")
-    assert str(told.value) == f"no_such_package is not installed: {install_command('postgres')}"
+        require("no_such_package", "postgres")
+    assert str(told.value) == f"no_such_package is not installed. Install it with: {install_command('postgres')}"
     assert "[postgres]" in install_command("postgres")

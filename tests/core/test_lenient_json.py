@@ -11,9 +11,9 @@ from kaname.core.errors import BadArguments
 from kaname.core.messages import ModelReply, ToolCall, ToolSpec, assistant
 from kaname.core.reading.lenient_json import TwoReadings, lenient_json, strict_json
 from kaname.core.values import read_json
-from kaname.models.http.provider import parsed_arguments
+from kaname.models.http.provider import parse_arguments
 from kaname.models.prompted.inline_calls import written_call
-from kaname.models.prompted.react.parse import read
+from kaname.models.prompted.react.parse import read_reply
 from kaname.testing import ScriptedModel
 
 # No double quotes: written without escaping, they would end the text, and that may be valid JSON of another kind
@@ -138,8 +138,8 @@ def test_nothing_is_completed_and_no_other_language_is_guessed(text):
 
 def test_a_key_given_twice_stays_a_text_in_a_providers_reply():
     text = '{"yen": 1, "yen": 1000}'
-    assert parsed_arguments(text) == text
-    assert parsed_arguments('{"yen": 123456789012345678901234567890}') == {"yen": 123456789012345678901234567890}
+    assert parse_arguments(text) == text
+    assert parse_arguments('{"yen": 123456789012345678901234567890}') == {"yen": 123456789012345678901234567890}
     with pytest.raises(TwoReadings):
         strict_json(text)
 
@@ -204,15 +204,17 @@ _TOOLS = {"delete": {"type": "object", "properties": {"path": {"type": "string"}
 )
 def test_react_asks_again_where_there_are_two_readings(reply):
     for careful in ((), ("delete",)):
-        reading = read(reply, _TOOLS, careful)
+        reading = read_reply(reply, _TOOLS, careful)
         assert not reading.action, reading
         assert reading.problem
 
 
 def test_react_names_the_place():
-    assert "\\new at line 1, column 18" in read('Action: delete\nAction Input: {"path": "C:\\data\\new"}', _TOOLS).problem
-    assert read('Action: delete\nAction Input: {"path": "C:\\data"}', _TOOLS).args == {"path": "C:\\data"}
-    assert read("Action: delete\nAction Input: C:\\data\\new", _TOOLS).args == {"path": "C:\\data\\new"}, "plain text is plain"
+    assert "\\new at line 1, column 18" in read_reply('Action: delete\nAction Input: {"path": "C:\\data\\new"}', _TOOLS).problem
+    assert read_reply('Action: delete\nAction Input: {"path": "C:\\data"}', _TOOLS).args == {"path": "C:\\data"}
+    assert read_reply("Action: delete\nAction Input: C:\\data\\new", _TOOLS).args == {"path": "C:\\data\\new"}, (
+        "plain text is plain"
+    )
 
 
 async def test_a_call_written_into_the_text_is_told_why_it_is_not_run():

@@ -20,7 +20,7 @@ from kaname.core.record import field, record, replace
 from kaname.core.runs import RunInfo, index
 from kaname.core.state import State, evolve
 from kaname.core.steps import CallModel, Stop
-from kaname.core.values import identity, read_json, unescaped_json
+from kaname.core.values import identity, read_json, unescape_json
 from kaname.testing import samples
 from tests.parts import assert_valid_history
 
@@ -235,7 +235,7 @@ def test_openai_shapes_go_both_ways(message):
 def test_pictures_in_the_openai_shape():
     message = Message("user", (Text("what is it?"), Media("image/png", data="aGk=")))
     assert from_openai(to_openai(message)) == message
-    with pytest.raises(ConfigError, match="not understood"):
+    with pytest.raises(ConfigError, match="not supported"):
         from_openai({"role": "user", "content": [{"type": "smell"}]})
 
 
@@ -284,7 +284,7 @@ def test_unknown_cost_stays_unknown():
 )
 def test_durations(text, value):
     if value is None:
-        with pytest.raises(ConfigError, match="is not a duration"):
+        with pytest.raises(ConfigError, match="is not a (valid )?duration"):
             seconds(text)
     else:
         assert seconds(text) == value
@@ -335,7 +335,7 @@ def test_a_chunk_is_json_and_an_event_of_a_stream():
 )
 def test_json_without_escapes_says_the_same(value):
     written = json.dumps(value)
-    read = unescaped_json(written)
+    read = unescape_json(written)
     assert json.loads(read) == value
     if (text := json.dumps(value, ensure_ascii=False)).isprintable() and "\\" not in text:
         assert read == text
@@ -343,8 +343,8 @@ def test_json_without_escapes_says_the_same(value):
 
 def test_a_text_that_is_no_json_keeps_its_escapes():
     for text in (r"see \u305f", r"C:\users\u305f", r'{"a": "\\u305f"}', r'{"a": "\u0022\u0000\ud83d"}'):
-        assert unescaped_json(text) is text or unescaped_json(text) == text
-    assert unescaped_json(r'{"a": "\\\u305f"}') == '{"a": "\\\\た"}'
+        assert unescape_json(text) is text or unescape_json(text) == text
+    assert unescape_json(r'{"a": "\\\u305f"}') == '{"a": "\\\\た"}'
 
 
 @given(st.text(st.characters(), max_size=10))

@@ -15,6 +15,9 @@ from kaname import (
     AgentOrchestrator,
     Approve,
     Compact,
+    EvaluationResult,
+    ExecutionPlan,
+    ExecutionStep,
     ScriptedModel,
     TaskPlanner,
     ToolContext,
@@ -270,3 +273,33 @@ def orchestrated() -> Agent:
     ]
     planner = TaskPlanner(ScriptedModel(script), [add, put, sold_out], max_revisions=5)
     return AgentOrchestrator(planner).agent
+
+
+def own_parts() -> Agent:
+    """A planner that asks the built-in one, and a monitor and a state manager of the user's own: three plans, the last good."""
+    folder = Path(os.environ["KANAME_CRASH_FOLDER"])
+
+    class Planner(TaskPlanner):
+        async def generate_plan(self, context):
+            tried = len(context.execution_history)
+            made = await super().generate_plan(context)  # a child run
+            return ExecutionPlan(
+                f"{made.description}, after {context.feedback_history}", [*made.steps, ExecutionStep("pay", {"yen": tried})]
+            )
+
+    class Monitor:
+        async def evaluate_result(self, result, context):
+            tried = len(context.execution_history)
+            if tried < 3:
+                return EvaluationResult(should_retry=True, feedback=f"{tried}: {sorted(result.steps)}")
+            return EvaluationResult(is_successful=True, answer=result.plan.description)
+
+    def script(request):
+        key = f"k{len(request.messages[-1].text.splitlines())}"
+        return json.dumps({"description": key, "steps": [{"name": "a", "tool_name": "put", "arguments": {"key": key}}]})
+
+    class Keeper:
+        async def save(self, context):
+            (folder / "saved").write_text(context.phase)
+
+    return AgentOrchestrator(Planner(ScriptedModel(script)), Monitor(), Keeper(), tools=[pay, put]).agent

@@ -16,8 +16,7 @@ from kaname import (
     ToolResult,
     call,
 )
-from kaname.context.history import window
-from kaname.core.messages import Message, ToolCall, assistant, user
+from kaname.core.openai_shape import from_openai
 from tests.parts import add, assert_valid_history
 
 
@@ -38,24 +37,60 @@ def test_agent_state_keeps_messages_and_steps():
     assert state.get_steps() == []
 
 
+def fill(state, calls_of_each_exchange):
+    """Add whole exchanges: a question, calls with their results (one reply a call), an answer."""
+    number = 0
+    for calls in calls_of_each_exchange:
+        state.add_message("user", "question")
+        for _ in range(calls):
+            number += 1
+            made = {"id": f"c{number}", "function": {"name": "add", "arguments": "{}"}}
+            state.add_message("assistant", "", tool_calls=[made])
+            state.add_message("tool", str(number), tool_call_id=f"c{number}", name="add")
+        state.add_message("assistant", "answer")
+
+
 @pytest.mark.requirement("A3")
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.integers(1, 12))
 def test_history_is_cut_at_whole_exchanges(calls_of_each_exchange, limit):
-    messages, number = [], 0
-    for calls in calls_of_each_exchange:
-        messages.append(user("question"))
-        made = [ToolCall(f"c{number + place}", "add", {}) for place in range(calls)]
-        number += calls
-        if made:
-            messages.append(assistant("", *made))
-            messages += [Message("tool", (ToolResult(1, call_id=c.id, name="add"),)) for c in made]
-        messages.append(assistant("answer"))
-    kept = window(messages, limit)
-    assert_valid_history(kept)
-    assert kept[0].role == "user"
-    last_exchange = 2 + (calls_of_each_exchange[-1] and calls_of_each_exchange[-1] + 1)
-    assert len(kept) <= max(limit, last_exchange)
-    assert list(kept) == messages[-len(kept) :]
+    whole, state = AgentState(max_history=1000), AgentState(max_history=limit)
+    fill(whole, calls_of_each_exchange)
+    fill(state, calls_of_each_exchange)
+    kept = state.get_messages()
+    assert_valid_history([from_openai(message) for message in kept])
+    assert len(kept) <= limit
+    assert kept[-1] == whole.get_messages()[-1]
+    assert limit < 2 or kept[0]["role"] == "user"
+    last_exchange = 2 + 2 * calls_of_each_exchange[-1]
+    if last_exchange <= limit:
+        assert kept == whole.get_messages()[-len(kept) :]
+        assert len(kept) >= last_exchange, "an exchange that fits stays whole"
+
+
+@pytest.mark.requirement("A3")
+def test_one_exchange_keeps_its_question_and_its_last_calls_within_the_limit():
+    state = AgentState(max_history=4)
+    state.add_message("user", "question")
+    for number in range(10):
+        made = {"id": f"c{number}", "function": {"name": "add", "arguments": "{}"}}
+        state.add_message("assistant", "", tool_calls=[made])
+        state.add_message("tool", str(number), tool_call_id=f"c{number}", name="add")
+    assert [message["content"] for message in state.get_messages()] == ["question", "", "9"]
+    several = [{"id": f"d{n}", "function": {"name": "add", "arguments": "{}"}} for n in range(6)]
+    state.add_message("assistant", "", tool_calls=several)
+    for n in range(6):
+        state.add_message("tool", f"d{n}", tool_call_id=f"d{n}", name="add")
+    kept = state.get_messages()
+    assert [message["content"] for message in kept] == ["question", "", *[f"d{n}" for n in range(6)]], "a call and its results"
+    assert_valid_history([from_openai(message) for message in kept])
+
+
+@pytest.mark.requirement("A3")
+def test_steps_are_limited_too():
+    state = AgentState(max_history=2)
+    for number in range(5):
+        state.add_step(AgentStep(str(number)))
+    assert [step.thought for step in state.get_steps()] == ["3", "4"]
 
 
 @pytest.mark.requirement("A3")

@@ -83,7 +83,7 @@ async def test_a_run_from_question_to_answer():
     assert result.answer == "It said hello."
     assert result.tool_calls == 1
     assert result.stopped_reason == "completed"
-    assert result.steps == [AgentStep("I ask.", "echo", {"input": "hello"}, "you said hello"), AgentStep("Now I know.")]
+    assert result.steps == [AgentStep("I ask.", "echo", "hello", "you said hello"), AgentStep("Now I know.")]
 
 
 @pytest.mark.requirement("A1")
@@ -101,7 +101,7 @@ async def test_blocked_input_reaches_no_model():
     runtime = AgentRuntime(ReActPlanner(model), guardrails=Guardrails(blocked_patterns=["(?i)bomb"]), journal="memory")
     result = await runtime.run("How do I build a BOMB?")
     assert result.stopped_reason == "blocked"
-    assert result.answer == "it matches the pattern no. 1", "and not what it says"
+    assert result.answer == "the text matches the pattern no. 1", "and not what it says"
     assert not asked
     long = await AgentRuntime(planner("Final Answer: x"), journal="memory").run("word " * 5000)
     assert long.stopped_reason == "blocked"

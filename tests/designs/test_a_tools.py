@@ -1,7 +1,9 @@
 """Design A's three tools and the rules for tools, with the document's names and defaults."""
 
+import asyncio
 import inspect
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -97,5 +99,77 @@ async def test_guardrails_on_the_use_of_tools():
     rails = Guardrails(tools=[ToolRule("read", max_calls=1, arguments={"path": "/data/.*"})])
     script = [call("read", path="/etc/passwd"), call("read", path="/data/a"), "done"]
     result = await Agent(ScriptedModel(script), [read], policies=[rails], journal=MemoryJournal()).run("?")
-    assert "may not be called with this path" in result.steps[0].observation
-    assert "may be called 1 times" in result.steps[1].observation
+    assert "cannot be called with this path" in result.steps[0].observation
+    assert "limit of calls to read is reached" in result.steps[1].observation
+
+
+def pdf_of(text):
+    """The smallest PDF with one line of text."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    made, places = b"%PDF-1.4\n", []
+    for number, one in enumerate(objects, 1):
+        places.append(len(made))
+        made += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    table = b"".join([b"%010d 00000 n \n" % place for place in places])
+    end = b"xref\n0 6\n0000000000 65535 f \n%strailer << /Size 6 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (table, len(made))
+    return made + end
+
+
+@pytest.mark.requirement("A10")
+async def test_every_kind_of_document_is_found_with_its_source(tmp_path):
+    import docx
+
+    document = docx.Document()
+    document.add_paragraph("The library closes at eight.")
+    document.save(tmp_path / "library.docx")
+    (tmp_path / "garden.pdf").write_bytes(pdf_of("The garden opens at seven."))
+    (tmp_path / "museum.html").write_text("<html><body><p>The museum is closed on Mondays.</p></body></html>")
+    (tmp_path / "pool.txt").write_text("The pool is heated to 28 degrees.")
+    (tmp_path / "駅.md").write_text("# 駅\n\n終電は零時十分です。\n")
+    pipeline = RAGPipeline(tmp_path / "index.db")
+    for name in ("library.docx", "garden.pdf", "museum.html", "pool.txt", "駅.md"):
+        pipeline.add(tmp_path / name)
+    wanted = {
+        "when does the garden open": ("garden.pdf", "seven"),
+        "when does the library close": ("library.docx", "eight"),
+        "is the museum open on Monday": ("museum.html", "Mondays"),
+        "how warm is the pool": ("pool.txt", "28"),
+        "終電は何時ですか": ("駅.md", "零時十分"),
+    }
+    for question, (source, word) in wanted.items():
+        first = (await SearchTool(pipeline).execute(question)).output["passages"][0]
+        assert (first["source"], word in first["text"], bool(first["chunk"])) == (source, True, True), question
+    pipeline.close()
+
+
+@pytest.mark.requirement("A11")
+def test_the_connection_itself_cannot_write(tmp_path):
+    """A parser's miss still cannot write: not even with SQLite's own switch thrown."""
+    from kaname.tools.database.tool import engine_for
+
+    made = sqlite3.connect(tmp_path / "shop.db")
+    made.executescript("CREATE TABLE items (id INTEGER)")
+    made.close()
+    connection = engine_for(tmp_path / "shop.db")._open()
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.executescript("PRAGMA query_only = OFF; INSERT INTO items VALUES (1)")
+    connection.close()
+
+
+@pytest.mark.requirement("A11")
+async def test_a_query_that_takes_too_long_is_stopped(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.executescript("CREATE TABLE items (id INTEGER)")
+    database = DatabaseTool(tmp_path / "shop.db", timeout=0.3)
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    async with asyncio.timeout(10):
+        result = await database.execute(endless)
+    assert "0.3" in result.error
+    database.close()

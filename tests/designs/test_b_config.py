@@ -33,7 +33,7 @@ async def test_config_yaml_as_the_design_shows(tmp_path, monkeypatch):
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     for told in (
-        "config.yaml:2: llm.provider: no provider 'opnai'; did you mean 'openai'",
+        "config.yaml:2: llm.provider: unknown provider 'opnai'; did you mean 'openai'",
         "llm.openai.modle",
         "mcp_servers.files",
     ):
@@ -106,13 +106,13 @@ def test_the_interactive_session(tmp_path):
     terminal.type("please wait\r")
     terminal.wait_for("→ wait(seconds=30)")
     terminal.type("\x03")  # Ctrl-C: the run, not the program
-    terminal.wait_for("the conversation goes on")
+    terminal.wait_for("you can continue the conversation")
     terminal.type("still\x1b\rthere?\r")  # two lines
     terminal.wait_for("まだいます strong")
     terminal.type("1 + 2?\r")
     terminal.wait_for("← 3")
     terminal.wait_for("三です")
-    terminal.type("quit\r")
+    terminal.type("QUIT\r")  # in any case
     terminal.wait_for("kaname chat --session")
     assert terminal.end() == 0
     assert "still" in (tmp_path / "state" / "kaname" / "history").read_text()

@@ -240,7 +240,7 @@ async def test_any_type_that_pydantic_can_validate(kind, text, value):
 async def test_max_steps_is_raised_by_the_sequence_and_returned_by_run():
     agent = Agent(repeating(*[{"a": n, "b": n} for n in range(9)]), [add], stops=max_steps(3), journal="memory")
     sequence, seen = agent.steps("go"), []
-    with pytest.raises(MaxStepsExceeded, match="the limit is 3") as raised:
+    with pytest.raises(MaxStepsExceeded, match="limit of 3 steps") as raised:
         async for step in sequence:
             seen.append(step.kind)
     assert seen == ["tool_call", "tool_result"] * 3
@@ -265,7 +265,7 @@ async def test_the_caller_runs_the_tools():
     async with agent.steps("go", configuration=AgentConfiguration(auto_execute_tools=False)) as sequence:
         steps = [await sequence.next_step() for _ in range(3)]
         assert [s.kind for s in steps] == ["tool_call"] * 3
-        with pytest.raises(InvalidState, match="waits for"):
+        with pytest.raises(InvalidState, match="is waiting for"):
             await sequence.next_step()
         first, second, third = [s.call for s in steps]
         await sequence.submit(first.id, (await sequence.execute_tool(first)).output)
@@ -275,7 +275,7 @@ async def test_the_caller_runs_the_tools():
         with pytest.raises(ToolNotFound, match="unknown"):
             await sequence.execute_tool(third)
         await sequence.submit(third.id, {"by": "hand"})
-        with pytest.raises(InvalidState, match="nothing waits for"):
+        with pytest.raises(InvalidState, match="there is no open question"):
             await sequence.submit(third.id, 1)
         rest = [await sequence.next_step() for _ in range(4)]
         assert [s.kind for s in rest] == ["tool_result", "tool_result", "tool_result", "final_response"]

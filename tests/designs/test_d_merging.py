@@ -113,7 +113,7 @@ async def test_judge_with_a_type_of_output_chooses_by_its_value():
     "said", ["0", "-1", "3", "1.5", "true", '{"number": true}', "none of the 2", "NaN", "1 or 2", "9" * 5000]
 )
 async def test_judge_without_one_whole_number_has_chosen_nothing(said):
-    with pytest.raises(ConfigError, match="chose none of the 2 answers"):
+    with pytest.raises(ConfigError, match="did not choose one of the 2 answers"):
         await merge(["tea", "coffee"], "best", judge=agent(said, "judge"))
 
 
@@ -122,15 +122,15 @@ async def test_judge_without_one_whole_number_has_chosen_nothing(said):
     [
         ([], {}, "nothing to merge: no results"),
         ([ValueError("x")], {}, "nothing to merge: 1: ValueError: x"),
-        (["a"], {"strategy": "vote"}, "strategy is majority"),
-        (["a"], {"strategy": "best"}, "best needs judge"),
+        (["a"], {"strategy": "vote"}, "strategy must be majority"),
+        (["a"], {"strategy": "best"}, "'best' needs an agent that decides"),
         (["a"], {"strategy": "average"}, "nothing to merge: 1: 0 numbers in 'a'"),
-        (["a"], {"weights": {"1": 1}}, "for the strategy 'weighted'"),
-        (["a"], {"strategy": "weighted", "weights": {"1": float("nan")}}, "weights are numbers"),
-        ("Kyoto", {}, "results is a list"),
-        (["a"], {"strategy": ["sum"]}, "strategy is a name or a function"),
-        (["a"], {"strategy": "weighted", "weights": {"b": 1}}, "weights names b, and there are 1"),
-        (["a", "b"], {"strategy": "best", "judge": agent('{"number": 3}', "j")}, "chose none of the 2 answers"),
+        (["a"], {"weights": {"1": 1}}, "with strategy 'weighted'"),
+        (["a"], {"strategy": "weighted", "weights": {"1": float("nan")}}, "weights must be numbers"),
+        ("Kyoto", {}, "results must be a list"),
+        (["a"], {"strategy": ["sum"]}, "strategy must be a name or a function"),
+        (["a"], {"strategy": "weighted", "weights": {"b": 1}}, "weights has unknown names: b; available: 1"),
+        (["a", "b"], {"strategy": "best", "judge": agent('{"number": 3}', "j")}, "did not choose one of the 2 answers"),
     ],
 )
 async def test_what_cannot_be_merged_is_told(results, options, told):

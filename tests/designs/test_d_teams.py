@@ -23,8 +23,8 @@ from kaname import (
     max_steps,
     tool,
 )
-from kaname.api.child import SharedLimit
-from kaname.api.team.handoff import join
+from kaname.agent.child import SharedLimit
+from kaname.agent.handoffs.handoff import join
 from kaname.core.errors import InvalidState
 from kaname.core.messages import Message, ModelReply, ToolCall, Usage, assistant
 from kaname.core.state import State
@@ -106,7 +106,7 @@ async def test_d18_circular_handoffs_are_refused_by_path():
     first = agent([transfer("second")], "first", team=[last])
     join(last, [first])
     assert (await first.run("go")).output == "then I answer it"
-    assert "first has had this already (first → second → first)" in seen[1].parts[0].error
+    assert "first has already worked on this (first → second → first)" in seen[1].parts[0].error
 
 
 @pytest.mark.requirement("D18")
@@ -128,7 +128,7 @@ async def test_d18_depth_is_limited():
     for number in (3, 2, 1):
         team = agent(link(number), f"a{number}", team=Team((team,), max_depth=2))
     assert (await team.run("go")).output == "1 is done"
-    assert answers[0] == "not handed over: it has been passed on 2 times (a1 → a2 → a3), which is the limit"
+    assert answers[0] == "not handed over: this has already been handed over 2 times (a1 → a2 → a3), which is the limit"
     assert answers[1:] == ["3 is done", "2 is done"]
 
 
@@ -174,7 +174,7 @@ async def test_error_in_a_delegate_is_told_and_return_is_seen():
         return [[delegate("good"), delegate("bad")], "done"][len(seen) - 1]
 
     await agent(script, "lead", team=[good, bad]).run("go")
-    assert "did not finish" in seen[1].parts[0].error or "by a fault of its program" in seen[1].parts[0].error
+    assert "did not finish" in seen[1].parts[0].error or "because of a bug in its program" in seen[1].parts[0].error
     seen.clear()
     good, bad = agent(["fine"], "good"), agent([call("nothing")] * 30, "bad")
     result = await agent(script, "lead", team=Team((good, bad), on_handoff_return=on_return)).run("go")
@@ -204,7 +204,7 @@ async def test_d18_question_two_deep_is_answered_by_another_process(tmp_path):
     assert key.endswith("/clerk:approve:c1_0")
     assert PAID == []
     inner = next(card.run_id for card in await made().journal.runs() if card.run_id.endswith("/clerk"))
-    with pytest.raises(InvalidState, match=r"is a part of run .*/chief, which waits for it: answer there"):
+    with pytest.raises(InvalidState, match=r"is a part of run .*/chief\. Answer"):
         await made().resume(inner, {"approve:c1_0": "yes"})
     result = await made().resume(waiting.run_id, {key: "yes"})
     assert result.output == "all done"
@@ -237,9 +237,9 @@ async def _result(run):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["expert"], "a team is a list of agents"),
-        ([agent([], "lead")], "two agents of a team are called 'lead'"),
-        ([agent([], "a"), agent([], "a")], "two agents of a team are called 'a'"),
+        (["expert"], "a team must be a list of agents"),
+        ([agent([], "lead")], "two agents of a team are named 'lead'"),
+        ([agent([], "a"), agent([], "a")], "two agents of a team are named 'a'"),
         (Team((agent([], "a"),), transfer=False, delegate=False), "transfer or delegate"),
     ],
 )
@@ -331,7 +331,7 @@ async def test_circle_through_a_transfer_and_a_delegate_is_refused():
     join(researcher, [writer])
     lead = agent([transfer("writer")], "lead", team=[writer])
     assert (await lead.run("go", run_id="2026/07/job")).stop.kind == "completed"
-    assert "writer has had this already (lead → writer → researcher → writer)" in told[0]
+    assert "writer has already worked on this (lead → writer → researcher → writer)" in told[0]
 
 
 async def test_money_is_limited_at_every_depth():
@@ -435,7 +435,7 @@ def test_an_agent_with_a_type_transfers_to_none_without():
         total: int
 
     plain, typed = Agent(ScriptedModel([]), name="plain"), Agent(ScriptedModel([]), name="typed", output=Answer)
-    with pytest.raises(ConfigError, match="plain would answer in its place without one"):
+    with pytest.raises(ConfigError, match="plain could answer in its place without one"):
         Agent(ScriptedModel([]), name="lead", output=Answer, team=[plain, typed])
     assert Agent(ScriptedModel([]), name="lead", output=Answer, team=[typed]).team
     assert Agent(ScriptedModel([]), name="lead", output=Answer, team=Team((plain,), transfer=False)).team

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from kaname import tool
-from kaname.api.designs.orchestrator import AgentOrchestrator, TaskPlanner
 from kaname.core.errors import ModelError
 from kaname.core.events import ToolStarted
 from kaname.core.messages import ModelReply, assistant
 from kaname.core.state import State, evolve
+from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
 from kaname.kernel.load import read_run
 from kaname.strategies.orchestrate import phase_of
 from tests.parts import Died, MortalJournal
@@ -33,7 +33,7 @@ ARROWS = {
 BY_RULE = {("monitoring", "planning")}
 # From outside at any moment, by a failing model, or because the revisions are used up.
 CANCELLED = {(phase, "cancelled") for phase in ("planning", "execution", "monitoring", "evaluation")}
-# All that the new plan wants is known from the one before.
+# All that the new plan wants was done by the one before, and cannot be repeated.
 KNOWN = {("planning", "evaluation")}
 PLANS = {
     "good": [
@@ -46,6 +46,8 @@ PLANS = {
     "unknown tool": [{"name": "a", "tool_name": "nothing", "arguments": {}}],
     "circle": [{"name": "a", "tool_name": "look", "arguments": {"what": "x"}, "depends_on": ["a"]}],
 }
+
+SELL = json.dumps({"description": "sell", "steps": [{"name": "a", "tool_name": "sell", "arguments": {"what": "a"}}]})
 
 
 def plan(kind):
@@ -97,7 +99,12 @@ class World:
             """Change."""
             return await self.ask(Waiting("tool", what))
 
-        self.made = AgentOrchestrator(TaskPlanner(self, [look, change], max_revisions=self.revisions), None, self.journal)
+        @tool
+        async def sell(what: str) -> str:
+            """Sell."""
+            return await self.ask(Waiting("tool", what))
+
+        self.made = AgentOrchestrator(TaskPlanner(self, [look, change, sell], max_revisions=self.revisions), None, self.journal)
         self.abort = asyncio.Event()
 
         async def follow():
@@ -252,4 +259,5 @@ def test_e1_every_arrow_of_the_diagram_is_taken():
     taken = run_of(("plan", plan("good")), *results, ("verdict", verdict("again")), ("plan", plan("short")))
     taken |= run_of(("plan", plan("good")), *results, ("verdict", verdict("never")))
     taken |= run_of(("plan", plan("short")), ("tool", ValueError("no")), ("plan", plan("good")))
+    taken |= run_of(("plan", SELL), ("tool", "sold"), ("verdict", verdict("again")), ("plan", SELL))
     assert taken >= ARROWS | BY_RULE | KNOWN

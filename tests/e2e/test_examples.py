@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.parts import SOURCE
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
@@ -17,9 +17,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 def test_example(path, tmp_path):
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
     environment["PYTHONWARNINGS"] = "error"
-    done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path
-    )
+    done = warm.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     promised = re.findall(r"^#   (.+)$", path.read_text(encoding="utf-8").split("# prints:")[1], re.M)

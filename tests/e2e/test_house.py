@@ -1,4 +1,4 @@
-"""The house's own gate for translated pages: what is missing is named, and translating texts is enough to satisfy it."""
+"""The house's own gate: what a translated page lacks is named, and functions that are named by a bare participle are counted."""
 
 import runpy
 from pathlib import Path
@@ -61,3 +61,24 @@ def test_a_translated_page_is_in_order(told):
 )
 def test_what_a_translation_lacks_is_named(told, change, named):
     assert named in told(change(NIHONGO))
+
+
+@pytest.mark.parametrize(
+    ("name", "counted"),
+    [
+        *[(name, True) for name in ("told", "_checked", "opened", "leaving", "written", "begun")],
+        *[(name, False) for name in ("read", "open", "_feed", "set", "thinking", "check_plan", "as_seen", "is_open", "shown")],
+        *[(name, False) for name in ("__missing__", "refused_handoff", "data_received")],
+    ],
+)
+def test_a_function_that_is_named_by_a_bare_participle_is_counted(name, counted):
+    assert runpy.run_path(str(HOUSE))["is_participle"](name) is counted
+
+
+def test_too_many_participles_are_listed(tmp_path):
+    house = runpy.run_path(str(HOUSE))
+    (tmp_path / "one.py").write_text("def told(): ...\n\n\ndef tell(): ...\n", "utf-8")
+    house["words"].__globals__["SOURCE"] = tmp_path
+    (said,) = house["words"]()
+    assert "1 of 2 functions are named by a bare participle; the limit is 1%" in said
+    assert "one.py:1 told" in said

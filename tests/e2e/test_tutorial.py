@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests import warm
 from tests.parts import SOURCE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,8 +39,10 @@ class Desk:
             self.port = free.getsockname()[1]
         self.environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
 
-    def write(self, upto):
-        (self.folder / "desk.py").write_text("\n\n".join(self.steps[:upto]), encoding="utf-8")
+    def write(self, upto, seconds=2):
+        """Write the program. `seconds`: how long the wholesaler takes."""
+        program = "\n\n".join(self.steps[:upto]).replace("asyncio.sleep(2)", f"asyncio.sleep({seconds})")
+        (self.folder / "desk.py").write_text(program, encoding="utf-8")
 
     def try_it(self, trial):
         (self.folder / "try_it.py").write_text(self.trials[trial], encoding="utf-8")
@@ -50,11 +52,11 @@ class Desk:
 
     def python(self, *arguments):
         command = [sys.executable, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder, env=self.environment)
+        return warm.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder, env=self.environment)
 
     def serve(self):
         command = [sys.executable, "-m", "uvicorn", "desk:app", "--port", str(self.port), "--log-level", "error"]
-        self.server = subprocess.Popen(command, cwd=self.folder, env=self.environment)
+        self.server = warm.Popen(command, cwd=self.folder, env=self.environment)
         until(lambda: self.ask("GET", "/runs") is not None)
 
     def stop(self, how):
@@ -97,12 +99,22 @@ class Desk:
         )
         return run_id
 
+    def interrupt_order(self, upto, how):
+        """Stop the server in the middle of an order, and start it again. The wholesaler is slow enough for a busy machine."""
+        self.write(upto, seconds=60)
+        self.serve()
+        run_id = self.begin_order()
+        self.stop(how)
+        self.write(upto)
+        self.serve()
+        return run_id
+
     def orders(self):
         book = self.folder / "wholesaler.txt"
         return len(book.read_text().splitlines()) if book.exists() else 0
 
 
-def until(happens, seconds=30):
+def until(happens, seconds=120):
     end = time.monotonic() + seconds
     while not happens():
         assert time.monotonic() < end
@@ -143,12 +155,8 @@ def without_words(program):
 def test_tutorial_from_the_first_step_to_the_last(tmp_path):
     desk = follow("tutorial.md", tmp_path)
     try_the_first_steps(desk)
-    desk.write(4)
-    desk.serve()
+    run_id = desk.interrupt_order(4, signal.SIGKILL)
     try:
-        run_id = desk.begin_order()
-        desk.stop(signal.SIGKILL)
-        desk.serve()
         until(lambda: desk.status(run_id) == "waiting")  # nobody knows whether the order went through
         assert "retry" in desk.ask("GET", f"/runs/{run_id}")
         assert "409" in desk.answer(run_id, "maybe")
@@ -156,20 +164,18 @@ def test_tutorial_from_the_first_step_to_the_last(tmp_path):
         until(lambda: desk.status(run_id) == "completed")
         assert desk.orders() == 0
         desk.stop(signal.SIGTERM)
-        desk.write(5)
-        desk.serve()
-        run_id = desk.begin_order()
-        desk.stop(signal.SIGKILL)
-        desk.serve()
+        run_id = desk.interrupt_order(5, signal.SIGKILL)
         until(lambda: desk.status(run_id) == "completed")
         assert desk.orders() == 1
         outcome = json.loads(desk.ask("GET", f"/runs/{run_id}"))
         assert outcome["output"]["yen"] == 1600
-        run_id = desk.begin_order()
-        desk.stop(signal.SIGTERM)  # in order: what is under way is interrupted, too, and goes on
-        desk.serve()
+        desk.stop(signal.SIGTERM)
+        run_id = desk.interrupt_order(5, signal.SIGTERM)  # in order: what is under way is interrupted, too, and goes on
         until(lambda: desk.status(run_id) == "completed")
         assert desk.orders() == 2
+        desk.stop(signal.SIGTERM)
+        desk.write(5, seconds=60)
+        desk.serve()
         run_id = desk.begin_order()
         stop = ("-m", "kaname.cli.main", "runs", "stop", run_id, "--journal", "desk.db")
         assert desk.python(*stop).returncode == 0

@@ -62,7 +62,7 @@ async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         return "x" * 200_000 if len(request.messages) == 1 else "short"
 
     run = Agent(ScriptedModel(script), journal=small).run("go")
-    with pytest.raises(JournalFull, match="no room left.*everything before it is safe"):
+    with pytest.raises(JournalFull, match="no space is left.*all earlier facts are safe"):
         await run
     await small.close()
     roomy = SqliteJournal(path)
@@ -102,7 +102,7 @@ async def test_a_file_that_stays_locked(journal):
     await Agent(adding(), [add], journal=journal).run("go")
     holder = sqlite3.connect(journal.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(JournalLocked, match="stayed locked by another program"):
+    with pytest.raises(JournalLocked, match="is locked by another program"):
         await Agent(adding(), [add], journal=journal).run("go")
     holder.execute("ROLLBACK")
     holder.close()
@@ -239,7 +239,7 @@ async def test_who_was_thought_dead_and_comes_back_cannot_write(tmp_path):
     result = await Agent(ScriptedModel(["taken over"]), journal=other).resume(sleeping.run_id, takeover=True)
     assert result.output == "taken over"
     event.set()
-    with pytest.raises(JournalError, match="taken over by somebody else"):
+    with pytest.raises(JournalError, match="taken over by another process"):
         await sleeping
     assert (await Agent(Slow(), journal=one).resume(sleeping.run_id)).output == "taken over"
     await one.close()

@@ -97,7 +97,7 @@ async def test_random_damage_gives_a_clear_error_or_the_right_data(tmp_path):
         ("UPDATE runs SET seq = 5", "the entry of run .* does not match its checksum"),
         ("UPDATE runs SET place = place + 100", "the entry of run .* does not match its checksum"),
         ("UPDATE runs SET session = 'another'", "the entry of run .* does not match its checksum"),
-        ("DELETE FROM runs", "run .* has facts and no entry"),
+        ("DELETE FROM runs", "run .* has facts, but no entry"),
     ],
 )
 async def test_rows_that_were_changed_or_removed_are_noticed(tmp_path, statement, what):

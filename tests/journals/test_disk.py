@@ -16,6 +16,7 @@ from kaname import Agent, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.errors import JournalFull
 from kaname.core.events import Event, Noted, Opened
 from kaname.core.messages import user
+from tests import warm
 from tests.parts import add, adding
 
 HERE = Path(__file__).parent
@@ -29,7 +30,7 @@ def faulty(disk_faults):
     def run(folder, fault, moment):
         environment = {**os.environ, "LD_PRELOAD": str(disk_faults), "KANAME_FAULT": str(folder / "fault")}
         command = [sys.executable, HERE / "failing_disk.py", folder, fault, moment]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        return warm.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
     return run
 
@@ -54,7 +55,7 @@ def test_a_page_that_was_half_written_when_the_machine_stopped(faulty, tmp_path,
     (tmp_path / "fault").write_text("")
     journal_says = faulty(tmp_path, "none", "never")  # takes the run up again, in a new process
     if journal_says.returncode != 0:  # there was a run already: its first life was recorded
-        assert "already a run" in journal_says.stderr
+        assert "already exists" in journal_says.stderr
     ended = asyncio.run(_finish(tmp_path))
     assert ended == ("completed", "done")
     paid = (tmp_path / "paid.log").read_text().split()
@@ -115,7 +116,7 @@ async def test_a_disk_without_room_parallel_tools_are_all_told_so_and_go_on_when
         journal=journal,
     )
     run = agent.run("go")
-    with pytest.raises(JournalFull, match="no room left"):
+    with pytest.raises(JournalFull, match="no space is left"):
         await run
     assert sorted(done) == [1, 2, 3, 4, 5]
     (small_disk / "filler").unlink()

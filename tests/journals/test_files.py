@@ -12,6 +12,7 @@ import pytest
 from kaname import Agent, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, Opened
 from kaname.journals.sqlite.owners import Owner
+from tests import warm
 from tests.parts import add, adding
 
 
@@ -89,7 +90,7 @@ def test_owners_that_come_and_look_at_each_other_all_the_time_are_never_taken_fo
             owner.close()
     """
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "owners")]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    running = [warm.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:
         _, problem = process.communicate(timeout=60)
         assert process.returncode == 0, problem
@@ -234,7 +235,7 @@ async def test_a_backup_is_a_whole_journal_and_may_be_made_while_others_write(tm
     running = [agent.run("go") for _ in range(20)]
     await asyncio.gather(journal.backup(tmp_path / "copy.db"), *running)
     assert oct(os.stat(tmp_path / "copy.db").st_mode)[-3:] == "600"
-    with pytest.raises(JournalError, match="already a file"):
+    with pytest.raises(JournalError, match="already exists"):
         await journal.backup(tmp_path / "copy.db")
     copy = SqliteJournal(tmp_path / "copy.db")
     assert await copy.verify() == []

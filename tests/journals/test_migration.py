@@ -108,7 +108,7 @@ async def test_a_journal_from_the_future_is_not_touched(tmp_path):
     connection.commit()
     connection.close()
     journal = SqliteJournal(path)
-    with pytest.raises(JournalTooNew, match="written by a newer kaname.*schema 99"):
+    with pytest.raises(JournalTooNew, match="written by a newer version of kaname.*schema 99"):
         await journal.claim("r")
     with pytest.raises(JournalTooNew):
         await journal.runs()

@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from kaname import Agent, ScriptedModel, SqliteJournal
+from tests import warm
 
 _HOLDS_A_LOCK = """
     import fcntl, os, struct, sys
@@ -33,7 +33,7 @@ _LISTS_RUNS = """
 
 def other_process(program, path):
     """What another process prints. It is another one on purpose: to open a journal here would drop the locks of this one."""
-    found = subprocess.run(
+    found = warm.run(
         [sys.executable, "-c", textwrap.dedent(program), str(path)], capture_output=True, text=True, check=True, timeout=60
     )
     return int(found.stdout)

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, SessionBusy, SqliteJournal
+from tests import warm
 
 PROGRAM = """
 import asyncio, sys
@@ -38,7 +39,7 @@ def test_processes_at_one_session_never_mix(tmp_path):
     path, each, lanes = tmp_path / "j.db", 6, ("a", "b", "c")
     SqliteJournal(path)  # made once
     started = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(path), lane, str(each)], stderr=subprocess.PIPE) for lane in lanes
+        warm.Popen([sys.executable, "-c", PROGRAM, str(path), lane, str(each)], stderr=subprocess.PIPE) for lane in lanes
     ]
     for one in started:
         _, told = one.communicate(timeout=60)
@@ -136,5 +137,5 @@ async def test_run_of_a_busy_session_is_refused_by_choice(place, tmp_path):
     go_on.set()
     await first
     assert len((await agent.run("three", session_id="s", when_busy="refuse")).state.messages) == 4
-    with pytest.raises(ConfigError, match="when_busy is 'wait' or 'refuse'"):
+    with pytest.raises(ConfigError, match="when_busy must be 'wait' or 'refuse'"):
         agent.run("four", when_busy="maybe")

@@ -95,7 +95,7 @@ async def test_a_model_that_returns_something_else(journal, reply, told):
         ({"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: None})())}, "T.decide returned None"),
         (
             {"strategy": React(termination=type("T", (), {"decide": lambda self, r, s: ContinueWithTools(())})())},
-            "CallTools with no calls",
+            "T.decide continues with calls that the reply does not have",
         ),
         ({"stops": lambda state, step: True}, "returned True; expected a Stop"),
         (
@@ -167,7 +167,7 @@ async def test_a_tool_that_has_trouble_with_another_run():
 
     result = await Agent(ScriptedModel([call("other"), "went on"]), [other], journal="memory").run("go")
     assert result.output == "went on"
-    assert "no run 'nosuch'" in result.steps[0].observation
+    assert "run 'nosuch' was not found" in result.steps[0].observation
 
 
 async def test_sinks_that_raise_our_own_errors_or_never_return():
@@ -346,7 +346,7 @@ async def test_what_cannot_be_repaired_because_the_tool_is_gone_is_asked_about()
         journal.revive()
         later = Agent(model, [] if change == "removed" else [other], journal=journal)
         ((key, question),) = (await later.resume(run.run_id)).questions.items()
-        assert ("no such tool any more" if change == "removed" else "no longer accepted") in question.prompt
+        assert ("the tool no longer exists" if change == "removed" else "no longer accepted") in question.prompt
         assert (await later.resume(run.run_id, {key: {"result": "paid"}})).steps[0].observation == "paid"
         assert log == [5]
 
@@ -507,17 +507,17 @@ async def test_limits_in_every_arrangement():
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Agent(tools=add), "tools is a list"),
-        (lambda: Agent(tools={"name": "x"}), "tools is a list"),
-        (lambda: Agent(stops=5), "a stop rule is made by"),
-        (lambda: Agent(stops="max_steps"), "a stop rule is made by"),
-        (lambda: max_steps(3) | 7, "a stop rule is made by"),
+        (lambda: Agent(tools=add), "tools must be a list"),
+        (lambda: Agent(tools={"name": "x"}), "tools must be a list"),
+        (lambda: Agent(stops=5), "a stop rule must be"),
+        (lambda: Agent(stops="max_steps"), "a stop rule must be"),
+        (lambda: max_steps(3) | 7, "a stop rule must be"),
         (lambda: Agent(policies=[object()]), "is not a policy"),
         (lambda: Agent(output="Nope"), "is not a type that pydantic"),
         (lambda: Agent(output={"type": "object"}), "is not a type"),
         (lambda: Agent(journal="memory").steps("x", configuration={"max_steps": 3}), "AgentConfiguration"),
-        (lambda: tool("name"), "@tool goes on a function"),
-        (lambda: tool(dict), "@tool goes on a function"),
+        (lambda: tool("name"), "@tool must be applied to a function"),
+        (lambda: tool(dict), "@tool must be applied to a function"),
     ],
 )
 def test_more_mistakes_that_are_told_at_once(make, told):

@@ -175,7 +175,7 @@ async def test_children_of_one_call_have_names_or_are_refused():
     boss = Agent(ScriptedModel([call("both", named=True), call("both", named=False), "done"]), [both], journal="memory")
     steps = (await boss.run("go")).steps
     assert steps[0].observation == "done: one, done: two"
-    assert "give the second one a name" in steps[1].observation
+    assert "Give the second one a name" in steps[1].observation
 
 
 async def test_what_a_child_spent_before_it_failed_counts():
@@ -479,4 +479,4 @@ async def test_an_orchestrator_runs_as_a_child():
 
 async def test_what_cannot_be_run_as_a_child_is_told():
     result = await delegating(lambda: None, "x").run("go")
-    assert "run_child runs an Agent, a Workflow or an AgentOrchestrator" in result.steps[0].observation
+    assert "expects an Agent, Workflow or AgentOrchestrator" in result.steps[0].observation

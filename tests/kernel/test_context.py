@@ -3,7 +3,7 @@
 import pytest
 
 from kaname import Agent, MemoryJournal, ScriptedModel, call
-from kaname.context.history import window
+from kaname.context.window import Window
 from kaname.core.errors import ConfigError, UnexpectedError
 from kaname.core.messages import system, user
 from kaname.kernel.view import custom
@@ -16,7 +16,7 @@ def seeing():
 
 
 async def last_two(messages, view):
-    return window(messages, 2)
+    return Window(messages=2).cut(messages)
 
 
 async def greet(messages, view):

@@ -6,6 +6,7 @@ from pydantic import BaseModel
 from kaname import Agent, ScriptedModel, call, cost, max_steps, no_repeats, per_tool, tool
 from kaname.core.errors import ModelError
 from kaname.core.messages import ModelReply, Usage, assistant
+from kaname.strategies import stop
 from kaname.strategies.react import React
 
 
@@ -91,7 +92,7 @@ async def test_last_words_that_cannot_be_had_leave_the_limit_as_the_end():
     run = agent.run("go")
     chunks = [chunk async for chunk in run]
     assert (await run).stop.kind == "max_steps"
-    assert any("could not be asked for a last answer: the model could not answer" in str(chunk) for chunk in chunks)
+    assert any("gave no final answer: the model could not answer" in str(chunk) for chunk in chunks)
 
 
 async def test_last_words_that_call_a_tool_run_none():
@@ -131,3 +132,16 @@ async def test_last_words_are_replayed_as_they_were():
     run = agent.run("go")
     await run
     assert (await agent.replay(run.run_id)).same
+
+
+async def test_replay_does_not_mind_other_words_of_the_same_notice(monkeypatch):
+    """A later version words its limits otherwise; a recorded decision is the same if its code and values are."""
+    _, agent = reading(per_tool(2))
+    run = agent.run("go")
+    await run
+    real = stop.notice
+    monkeypatch.setattr(stop, "notice", lambda code, text, **values: real(code, f"in other words: {text}", **values))
+    first = (await agent.replay(run.run_id)).difference
+    assert first is None or first.prompt  # what the model is told at the limit is worded otherwise, too
+    monkeypatch.setattr(stop, "notice", lambda code, text, **values: real(code + ".other", text, **values))
+    assert not (await agent.replay(run.run_id)).same

@@ -149,7 +149,10 @@ async def test_facts_that_follow_while_the_first_are_on_their_way_leave_a_right_
     lease = await journal.claim("r")
     writing = threading.Event()
     journal._writer.submit(lambda connection: writing.wait(5))  # the disk takes its time
-    facts = [Event("r", 1, 1.0, "agent", Opened()), Event("r", 2, 2.0, "agent", Stopped(Stop("cancelled", "called off")))]
+    facts = [
+        Event("r", 1, 1.0, "agent", Opened()),
+        Event("r", 2, 2.0, "agent", Stopped(Stop("cancelled", "cancelled while it was starting"))),
+    ]
     going = [asyncio.create_task(journal.append([fact], lease.epoch)) for fact in facts]
     await asyncio.sleep(0)
     writing.set()

@@ -56,7 +56,7 @@ async def test_a_model_call_may_choose_tools_instructions_and_settings():
 async def test_a_model_call_may_choose_the_agent():
     expert = Agent(ScriptedModel(["I know it"]), name="expert", journal="memory")
     root = Agent(ScriptedModel(["no idea"]), strategy=Asking(CallModel(agent="expert")), journal="memory")
-    root.recipe = root.recipe.altered(team={"expert": expert.recipe})
+    root.recipe = root.recipe.with_changes(team={"expert": expert.recipe})
     chunks = [chunk async for chunk in root.run("hi")]
     assert [chunk.agent for chunk in chunks if chunk.type == "usage"] == ["expert"]
     assert chunks[-1].data["output"] == "I know it"
@@ -154,7 +154,7 @@ class Together:
 
 async def test_a_call_that_is_running_is_waited_for_and_not_started_again():
     times, agent = graph()
-    agent.recipe = agent.recipe.altered(strategy=Together())
+    agent.recipe = agent.recipe.with_changes(strategy=Together())
     assert (
         await Agent(tools=list(agent.tools.values()), strategy=Together(), stops=NO_LIMITS, journal="memory").run("go")
     ).output == "both"

@@ -25,6 +25,7 @@ from kaname import (
 )
 from kaname.core.errors import JournalError
 from kaname.core.messages import ModelReply, assistant
+from tests import warm
 from tests.parts import add, adding
 
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
@@ -295,7 +296,7 @@ WORKER = """
 
 def worker(path, root, turns=10):
     program = textwrap.dedent(WORKER.format(root=str(root), turns=turns))
-    return subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    return warm.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
 
 
 async def test_a_run_in_another_process_is_followed_fact_by_fact(tmp_path, request):

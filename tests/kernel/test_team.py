@@ -43,7 +43,7 @@ async def look(n: int) -> str:
 
 
 def with_team(agent, **team):
-    recipe = agent.recipe.altered(team={name: member.recipe for name, member in team.items()})
+    recipe = agent.recipe.with_changes(team={name: member.recipe for name, member in team.items()})
     agent.recipe = recipe
     return agent
 

@@ -110,7 +110,7 @@ async def test_run_that_is_taken_over_from_a_thread_says_that_the_call_may_still
     await reached(bank)
     await run.let_go()
     (asked,) = (await bank.agent(there).resume(run.run_id, takeover=True)).questions.values()
-    assert "may still be going on there" in asked.prompt
+    assert "may still be running there" in asked.prompt
     bank.go_on.set()
     await here.close()
     await there.close()
@@ -163,7 +163,7 @@ async def test_parent_is_not_taken_up_while_a_thread_of_its_child_is_at_work(tmp
         run.abort()
         await run
     other = lead(there)
-    with pytest.raises(RunBusy, match="still at work"):
+    with pytest.raises(RunBusy, match="still running"):
         await other.resume(run.run_id)
     bank.go_on.set()
     result = await freed(there, other, run.run_id)
@@ -182,7 +182,7 @@ async def test_run_that_is_taken_over_after_an_abort_says_that_the_call_may_stil
     run.abort()
     await run
     (asked,) = (await bank.agent(there).resume(run.run_id, takeover=True)).questions.values()
-    assert "may still be going on there" in asked.prompt
+    assert "may still be running there" in asked.prompt
     bank.go_on.set()
     await here.close()
     await there.close()

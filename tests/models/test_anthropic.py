@@ -373,7 +373,7 @@ async def test_anthropic_settings_that_the_api_refuses_are_left_out_and_reported
         seen += [chunk async for chunk in agent.run("again?", session_id="s")]
         await agent.close()
     warnings = [chunk["content"] for chunk in seen if chunk["type"] == "status" and chunk["data"]["status"] == "warning"]
-    assert warnings == ([f"anthropic/claude does not take these settings, and they are left out: {told}"] if told else [])
+    assert warnings == ([f"anthropic/claude does not support these settings, so they are not sent: {told}"] if told else [])
 
 
 @pytest.mark.parametrize(

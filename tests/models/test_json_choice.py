@@ -218,7 +218,7 @@ async def test_the_mode_is_found_out():
         await run(lambda _: status(401, "tools param requires a paid plan"), tool_mode="auto")
     with pytest.raises(ModelError, match="something else"):
         await run(lambda _: status(400, "something else"), tool_mode="auto")
-    with pytest.raises(ConfigError, match="tool_mode is one of"):
+    with pytest.raises(ConfigError, match="tool_mode must be one of"):
         OpenAI("x", base_url="http://h", tool_mode="magic")
 
 

@@ -29,7 +29,7 @@ async def record(tmp_path):
 
 
 @pytest.mark.parametrize("model", NAMES)
-@pytest.mark.parametrize("more", ["", GIVEN], ids=["from the environment", "named in the file"])
+@pytest.mark.parametrize("more", ["", GIVEN], ids=["in the environment", "named in the file"])
 async def test_a_frozen_run_needs_no_key(record, tmp_path, model, more):
     (tmp_path / "kaname.yaml").write_text(f"agents: {{desk: {{model: {model}}}}}\njournal: memory\n{more}")
     freeze(record, lambda: agent_of("kaname.yaml", "desk", tmp_path))()

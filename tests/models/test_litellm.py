@@ -37,7 +37,7 @@ def test_nothing_of_it_is_loaded_before_its_first_use():
 
 def test_a_clear_word_when_it_is_not_installed(monkeypatch):
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"gemini/flash goes through LiteLLM.*pip install .*\[litellm\]'"):
+    with pytest.raises(ConfigError, match=r"gemini/flash needs LiteLLM.*pip install .*\[litellm\]'"):
         resolve("gemini/flash")
 
 
@@ -106,7 +106,7 @@ async def test_its_patience_and_keys_in_the_environment(monkeypatch):
             await model.reply(ModelRequest((user("hi"),)), quiet)
         await model.close()
     model = LiteLLM("nonesuch/x", api_key="k")
-    with pytest.raises(errors.ModelNotFound, match="knows no provider 'nonesuch'"):
+    with pytest.raises(errors.ModelNotFound, match="has no provider 'nonesuch'"):
         await model.reply(ModelRequest((user("hi"),)), quiet)
     await model.close()
 
@@ -234,7 +234,7 @@ async def test_it_fetches_nothing_and_counts_nothing_that_was_not_reported():
 
 
 def test_usage_of_zeros_is_not_known():
-    pieces = adapter._Pieces(LiteLLM("openai/any").who, Price(1, 1), charged=True)
+    pieces = adapter._LiteLLMPieces(LiteLLM("openai/any").who, Price(1, 1), charged=True)
     assert pieces.count({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}) == Usage(cost=None)
 
 

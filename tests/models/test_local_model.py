@@ -24,13 +24,13 @@ async def test_a_typed_answer(local_model):
 
 
 def test_its_names_and_what_is_missing(monkeypatch, tmp_path):
-    with pytest.raises(ConfigError, match="there is no model file"):
+    with pytest.raises(ConfigError, match="model file .* was not found"):
         resolve("local/nowhere.gguf")
     monkeypatch.setenv("KANAME_CACHE", str(tmp_path))
     with pytest.raises(ConfigError, match="kaname models pull"):
         resolve("local")
     (tmp_path / "broken.gguf").write_bytes(b"no model")
-    with pytest.raises(ConfigError, match="is no model file for"):
+    with pytest.raises(ConfigError, match="is not a model file for"):
         Local(tmp_path / "broken.gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF and no more")
     broken = Local(tmp_path / "broken.gguf")

@@ -1,7 +1,6 @@
 """A model that is held to a schema plans before its first call. The server here plays the model."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from kaname.models.prompted.findings import as_facts, is_nought
 from kaname.models.prompted.plan_first.plan import read_plan
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
+from tests import warm
 from tests.models import test_json_choice as plain
 from tests.models.test_json_choice import answer, says, text_of
 
@@ -335,10 +335,10 @@ async def test_plan_is_not_asked_for_again_after_the_process_was_killed(tmp_path
 
     async with WireServer(script) as server:
         program = [sys.executable, "-c", KILLED, server.url, str(tmp_path / "app.db")]
-        first = await asyncio.to_thread(subprocess.run, [*program, "die"], capture_output=True, text=True, timeout=120)
+        first = await asyncio.to_thread(warm.run, [*program, "die"], capture_output=True, text=True, timeout=120)
         assert first.returncode == 9, first.stderr
         assert len(server.requests) == 2
-        again = await asyncio.to_thread(subprocess.run, program, capture_output=True, text=True, timeout=120)
+        again = await asyncio.to_thread(warm.run, program, capture_output=True, text=True, timeout=120)
     assert again.stdout.strip() == "2880", again.stderr
     assert ["steps" in json.dumps(request["response_format"]) for request in server.requests] == [True, False, False, False]
     assert "- the price of a seat: 64" in asked(server.requests[2])

@@ -86,7 +86,7 @@ def test_a_table_of_ones_own(monkeypatch, tmp_path):
     for wrong in ('{"openai/mine": {"in": 1}}', "[1]", "{"):
         file.write_text(wrong)
         _table.cache_clear()
-        with pytest.raises(ConfigError, match="KANAME_PRICES.*for a million tokens"):
+        with pytest.raises(ConfigError, match="KANAME_PRICES.*per million tokens"):
             price_of("openai/mine")
     _table.cache_clear()
 

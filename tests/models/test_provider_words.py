@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from kaname import Agent, ModelRequest, ScriptedModel, ToolContext, call, max_steps, tool
-from kaname.cli.messages import translated
+from kaname.cli.messages import translate
 from kaname.core import errors
 from kaname.core.chunks import chunks_of
 from kaname.core.messages import user
@@ -31,13 +31,13 @@ async def test_an_error_has_words_for_everybody_and_the_providers_own(caplog):
         with pytest.raises(errors.ModelDenied) as raised, caplog.at_level(logging.WARNING, "kaname"):
             await model(server).reply(ModelRequest((user("hi"),)), quiet)
     error = raised.value
-    assert str(error) == "openai/any: 401: the provider denied access (check the API key and what it may be used for)"
+    assert str(error) == "openai/any: 401: the provider denied access (check the API key and its permissions)"
     assert error.said.startswith("Incorrect API key provided: ***")
     assert error.said.endswith(" for org-CANARY.")
     assert "WXYZ" not in error.said
     assert error.said in caplog.text
     assert error.__notes__ == [f"Details: {error.said}"], "a traceback shows them"
-    assert error.said in translated(error), "and so does the terminal"
+    assert error.said in translate(error), "and so does the terminal"
 
 
 @pytest.mark.parametrize("text", [KEY, KEY[:10], KEY[-4:], KEY[6:20], f"…{KEY[-5:]}", f"{KEY[:7]}...{KEY[-4:]}"])
@@ -85,7 +85,7 @@ async def test_retries_fallbacks_and_last_words_show_none():
         agent = Agent(model(server), [look], journal="memory", stops=max_steps(1))
         result, told, _ = await told_and_recorded(agent, server)
     assert result.stop.kind == "max_steps"
-    assert "could not be asked for a last answer" in str(told)
+    assert "gave no final answer" in str(told)
     assert "CANARY" not in f"{told} {result.text}"
 
 
@@ -112,5 +112,5 @@ async def test_a_childs_failure_tells_neither_the_parents_model_nor_its_users():
 
 def test_a_plain_text_is_the_providers_words():
     error = errors.RateLimited("quota of org-CANARY is used up")
-    assert error.public == "the provider's limit on requests is reached (wait, or raise the limit with the provider)"
+    assert error.public == "the provider's rate limit was reached (wait, or ask the provider for a higher limit)"
     assert error.said == str(error) == "quota of org-CANARY is used up"

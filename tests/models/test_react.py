@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kaname import Agent, MemoryJournal, ScriptedModel, tool
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
-from kaname.models.prompted.react.parse import Reading, read, reading_of
+from kaname.models.prompted.react.parse import ReplyReading, read_reply, reading_of
 from kaname.models.prompted.react.sections import Sections
 from tests.properties import tries
 
@@ -42,7 +42,7 @@ def test_the_corpus_is_read_as_it_is_labelled():
 
 
 def is_as_labelled(case):
-    reading, expected = read(case["reply"], tools_of(case), careful_of(case)), case["expect"]
+    reading, expected = read_reply(case["reply"], tools_of(case), careful_of(case)), case["expect"]
     if "action" in expected:
         return (reading.action, reading.args) == (expected["action"], expected["args"])
     if "answer" in expected:
@@ -77,7 +77,7 @@ def is_beginning(stream, shown, reading, tools, careful=()):
 @given(st.sampled_from(CASES), st.lists(st.integers(1, 9), max_size=200))
 @tries(500)
 def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
-    reading = read(case["reply"], tools_of(case), careful_of(case))
+    reading = read_reply(case["reply"], tools_of(case), careful_of(case))
     assert is_beginning(*streamed(case["reply"], sizes), reading, tools_of(case), careful_of(case))
 
 
@@ -86,7 +86,7 @@ def test_all_of_the_corpus_streams_as_it_is_read(size):
     wrong = []
     for case in CASES:
         text, tools, careful = case["reply"], tools_of(case), careful_of(case)
-        if not is_beginning(*streamed(text, [size] * (len(text) // size)), read(text, tools, careful), tools, careful):
+        if not is_beginning(*streamed(text, [size] * (len(text) // size)), read_reply(text, tools, careful), tools, careful):
             wrong.append(case["name"])
     assert wrong == []
 
@@ -169,7 +169,7 @@ PIECES = st.sampled_from([*LABELS, *MARKS, *WORDS])
 )
 @tries(1500)
 def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools, careful):
-    reading = read(text, tools, tools if careful else ())
+    reading = read_reply(text, tools, tools if careful else ())
     assert [bool(reading.action), bool(reading.answer), bool(reading.problem)].count(True) == 1
     for size in (1, 3, 20):
         assert is_beginning(*streamed(text, [size] * (len(text) // size)), reading, tools, tools if careful else ())
@@ -179,7 +179,7 @@ def test_nothing_makes_it_fail_and_it_is_always_one_of_three(text, tools, carefu
     "text", ["Action: search[" * 20_000, "[" * 100_000, "{" * 100_000, "Thought: " * 50_000, "`" * 100_001, "x(" * 50_000]
 )
 def test_long_nonsense_is_read_in_linear_time(text):
-    assert isinstance(read(text, TOOLS), Reading)
+    assert isinstance(read_reply(text, TOOLS), ReplyReading)
 
 
 @tool(effect="pure")
@@ -223,8 +223,9 @@ async def test_an_unreadable_reply_is_answered_with_what_was_wrong_at_most_twice
     notes = [chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "noted"]
     assert len(notes) == 2
     assert "neither an action nor a final answer" in notes[0]
-    assert result.completed
-    assert result.output == "it may be 13 million", "the best answer so far"
+    assert result.stop.kind == "incomplete"
+    assert "neither an action nor a final answer" in result.stop.detail
+    assert not result.output, "a thought is never the answer"
 
 
 async def test_nothing_but_silence_ends_as_incomplete():
@@ -301,11 +302,11 @@ def test_the_strict_forms_are_all_read():
     for query in QUERIES:
         for form in CALLS:
             text = form.format(q=query, j=json.dumps(query, ensure_ascii=False))
-            reading = read(text, TOOLS)
+            reading = read_reply(text, TOOLS)
             if (reading.action, reading.args) not in (("search", {"query": query}), ("検索", {"query": query})):
                 wrong.append((text, reading))
         for form in ANSWERS:
             text = form.format(q=query, j=json.dumps(query, ensure_ascii=False))
-            if read(text, TOOLS).answer != query:
-                wrong.append((text, read(text, TOOLS)))
+            if read_reply(text, TOOLS).answer != query:
+                wrong.append((text, read_reply(text, TOOLS)))
     assert wrong == []

@@ -23,7 +23,7 @@ from kaname.models import OpenAI, OpenAIResponses
 from kaname.models.prompted.react import sections
 from kaname.models.prompted.react.labels import label_of, may_become_label
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
-from kaname.models.prompted.react.parse import read
+from kaname.models.prompted.react.parse import read_reply
 from kaname.models.prompted.react.sections import Sections
 from kaname.testing.wire import WireServer, reply, status
 from tests.models.test_react import CASES, TOOLS, shown_of
@@ -77,8 +77,8 @@ def work(text):
     sys.setrecursionlimit(10_000)  # an error of too deep a nesting inside `counting` would end the counting
     sys.setprofile(counting)
     try:
-        read(text, TOOLS)
-        read(text, TOOLS, TOOLS)
+        read_reply(text, TOOLS)
+        read_reply(text, TOOLS, TOOLS)
         stream = Sections()
         for place in range(0, len(text), 4):
             stream.feed(text[place : place + 4])
@@ -93,7 +93,7 @@ def test_four_times_the_text_is_at_most_four_times_the_work(name):
     began = time.monotonic()
     small, large = work(RUNS[name](1_000)), work(RUNS[name](4_000))
     assert large < 5 * small + 500
-    assert read(RUNS[name](30_000), TOOLS)
+    assert read_reply(RUNS[name](30_000), TOOLS)
     assert time.monotonic() - began < 60, "it froze for minutes once; this is but a net under the count"
 
 
@@ -191,10 +191,9 @@ async def told(*replies, tools=(population,), **more):
     return await handle, "".join([chunk["content"] for chunk in seen if chunk.type == "delta"]), asked
 
 
-async def test_the_best_answer_so_far_is_streamed_too():
+async def test_a_thought_is_not_the_answer_when_asking_again_did_not_help():
     result, said, _ = await told("Thought: it may be 13 million", '{"action": "pop', "Action:")
-    assert result.completed
-    assert result.output == said == "it may be 13 million"
+    assert (result.stop.kind, result.output, said) == ("incomplete", "", "")
 
 
 async def test_each_question_has_its_own_tries():
@@ -256,7 +255,7 @@ async def test_a_tool_of_one_text_hears_it_as_it_was_written(given):
     planned = await ReActPlanner(scripted(text)[0]).plan("q", AgentState(), [orders])
     assert orders.heard == [given]
     assert planned.action_input == given
-    assert result.steps[0].action_input == {"input": given}
+    assert result.steps[0].action_input == given
     named = Orders()
     await AgentRuntime(ReActPlanner(scripted('Action: orders({"input": "x"})', "Final Answer: x")[0]), [named]).run("q")
     assert named.heard == ["x"]
@@ -388,7 +387,7 @@ async def test_a_call_in_the_last_step_leaves_its_thought_as_the_best_there_is()
 
 async def test_an_error_is_called_one_once():
     _, _, asked = await told("Action: hammer[x]", "Final Answer: no")
-    assert asked[-1].messages[-1].text == "Observation: Error: there is no tool named 'hammer'; there are: population"
+    assert asked[-1].messages[-1].text == "Observation: Error: there is no tool named 'hammer'; available: population"
 
 
 @pytest.mark.parametrize("words", ["Stop sequences must be at most 1", "`stop`: not here", "stop_sequences: bad", "got 'stop'"])
@@ -430,7 +429,7 @@ _JA = "\n行動：delete\n行動入力：/srv"
 )
 def test_a_tool_that_changes_something_is_not_called_beside_other_words(reply):
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    assert read(reply, {"delete": schema}, {"delete"}).action == ""
+    assert read_reply(reply, {"delete": schema}, {"delete"}).action == ""
 
 
 @pytest.mark.parametrize(
@@ -445,7 +444,7 @@ def test_a_tool_that_changes_something_is_not_called_beside_other_words(reply):
 )
 def test_and_is_where_the_reply_says_so_and_no_more(reply):
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    reading = read(reply, {"delete": schema}, {"delete"})
+    reading = read_reply(reply, {"delete": schema}, {"delete"})
     assert (reading.action, reading.args) == ("delete", {"path": "/a"})
 
 
@@ -464,7 +463,7 @@ def test_and_is_where_the_reply_says_so_and_no_more(reply):
 )
 def test_a_manual_or_a_log_calls_nothing_that_changes_something(reply):
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    assert read(reply, {"delete": schema}, {"delete"}).action == ""
+    assert read_reply(reply, {"delete": schema}, {"delete"}).action == ""
 
 
 def test_a_letter_is_sent_whole_or_not_at_all():
@@ -472,12 +471,12 @@ def test_a_letter_is_sent_whole_or_not_at_all():
     schema = {"type": "object", "properties": texts, "required": list(texts)}
     for line in ("Observation: it is hot", "観察：暑い", "Final Answer: 42", "Action: reboot"):
         reply = f"Action: send_mail\nAction Input:\nto: k@x\nsubject: s\nbody: Hi\n\n{line}\n\nBye"
-        assert read(reply, {"send_mail": schema}, {"send_mail"}).action == "", line
+        assert read_reply(reply, {"send_mail": schema}, {"send_mail"}).action == "", line
     short = {"type": "object", "properties": {"body": {"type": "string"}}, "required": ["body"]}
     for line in ("Result: passed", "Output: 7", "結果：合格"):
         reply = f"Thought: go\nAction: send\nAction Input: Hello Ken,\n{line}\nBye"
-        assert read(reply, {"send": short}, {"send"}).action == "", line
-        assert read(reply, {"send": short}).args == {"body": "Hello Ken,"}, "one that only looks gets the first line"
+        assert read_reply(reply, {"send": short}, {"send"}).action == "", line
+        assert read_reply(reply, {"send": short}).args == {"body": "Hello Ken,"}, "one that only looks gets the first line"
 
 
 async def test_settings_that_text_cannot_carry_are_reported():

@@ -97,7 +97,7 @@ async def test_failed_generation_is_garbled_and_keeps_its_words(where):
 
 async def test_malformed_call_of_gemini_is_garbled():
     ending = {"choices": [{"delta": {}, "finish_reason": "function_call_filter: MALFORMED_FUNCTION_CALL"}]}
-    with pytest.raises(errors.ReplyGarbled, match="a call that cannot be read"):
+    with pytest.raises(errors.ReplyGarbled, match="a tool call that cannot be read"):
         await asked(raw(ending, b"[DONE]"))
 
 

@@ -104,7 +104,7 @@ async def test_responses_pictures_and_files_of_user_and_tool():
         {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="},
         {"type": "input_image", "image_url": "u"},
     ]
-    with pytest.raises(ConfigError, match="takes no audio/wav"):
+    with pytest.raises(ConfigError, match="does not accept audio/wav"):
         await asked(responses_reply("ok"), Message("user", (Media("audio/wav", "aGk="),)))
 
 
@@ -297,7 +297,7 @@ async def test_responses_settings_that_are_left_out_are_reported_once(mine, agen
         seen += [chunk async for chunk in agent.run("again?", session_id="s")]
         await agent.close()
     warnings = [chunk["content"] for chunk in seen if chunk["type"] == "status" and chunk["data"]["status"] == "warning"]
-    assert warnings == ([f"openai/gpt-5 does not take these settings, and they are left out: {told}"] if told else [])
+    assert warnings == ([f"openai/gpt-5 does not support these settings, so they are not sent: {told}"] if told else [])
 
 
 async def test_responses_wanted_form_of_chat_completions_is_translated():

@@ -8,7 +8,7 @@ from kaname import Agent, RAGPipeline, ScriptedModel, SearchTool, tool
 from kaname.core.messages import ToolResult
 from kaname.models.prompted.findings import found_nothing
 from kaname.models.prompted.names import named_in
-from kaname.models.prompted.numbers import Known, forms, numbers, plain_signs, reckoned_with
+from kaname.models.prompted.numbers import KnownNumbers, forms, numbers, numbers_in_call, plain_signs
 from tests.models.test_json_choice import answer, call, run, text_of
 
 
@@ -149,7 +149,7 @@ def test_search_says_which_documents_it_knows(tmp_path):
 
 @given(st.integers(13, 10**9), st.integers(0, 9))
 def test_known_numbers_may_be_written_in_any_usual_way(value, digit):
-    known = Known([f"{value:,} and 7.{digit}5 percent"])
+    known = KnownNumbers([f"{value:,} and 7.{digit}5 percent"])
     assert known.unknown(f"{value} {value:,} {value}.0 7.{digit}5 {digit} 100") == []
     assert known.unknown(f"x {value + 2_000_000_000}") == [(2, str(value + 2_000_000_000))]
 
@@ -340,7 +340,7 @@ async def test_tool_whose_same_call_failed_twice_is_left_out_of_the_next_offer()
     ],
 )
 def test_number_counts_as_used_beside_an_operator_or_as_an_argument(args, used):
-    assert list(reckoned_with(args)) == used
+    assert list(numbers_in_call(args)) == used
 
 
 async def test_number_inside_a_search_query_is_still_to_be_used():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from kaname.models import Anthropic, LiteLLM, OpenAI, OpenAIResponses
 from kaname.models.registry import maker
 from kaname.testing import WireContract, WireServer
 from kaname.testing.wire import anthropic_reply, reply, responses_reply
+from tests import warm
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
@@ -75,14 +77,14 @@ async def life(protocol, server, journal, run, kill_at=None):
     """One process. With `kill_at` it gets SIGKILL when the server has its request of that number in hand."""
     here = len(server.requests)
     command = [sys.executable, "-m", "tests.crash_agents.served", protocol, server.url, str(journal), run]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    process = warm.Popen(command, stdout=subprocess.PIPE, text=True)
     if kill_at is not None:
         async with asyncio.timeout(60):
-            while len(server.requests) - here < kill_at and process.returncode is None:
+            while len(server.requests) - here < kill_at and process.poll() is None:
                 await asyncio.sleep(0.005)
         process.kill()
-    out, _ = await process.communicate()
-    return out.decode()
+    out, _ = await asyncio.to_thread(process.communicate)
+    return out
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "responses"])

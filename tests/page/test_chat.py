@@ -18,7 +18,7 @@ expect = sync_api.expect
 def ask(page, words, agent=""):
     if agent:
         page.get_by_label("agent").select_option(agent)
-    page.get_by_label("Your question").fill(words)
+    page.get_by_label("Your message").fill(words)
     page.keyboard.press("Enter")
 
 
@@ -65,9 +65,9 @@ def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     expect(page.locator(".theirs")).to_contain_text("echo: good morning")
     ask(page, "how are you")
     expect(page.locator(".theirs").last).to_contain_text("echo: how are you")
-    page.get_by_role("button", name="Edit and ask again").last.click()
-    page.get_by_label("Your question").first.fill("how is the weather")
-    page.get_by_role("button", name="Ask again", exact=True).click()
+    page.get_by_role("button", name="Edit and resend").last.click()
+    page.get_by_label("Your message").first.fill("how is the weather")
+    page.get_by_role("button", name="Resend", exact=True).click()
     expect(page.locator(".theirs").last).to_contain_text("echo: how is the weather")
     expect(page.locator(".talk")).to_contain_text("echo: good morning")
     expect(page.locator(".talk")).not_to_contain_text("how are you")
@@ -86,7 +86,7 @@ def test_a_server_killed_in_mid_stream_is_found_again_and_the_run_goes_on(tabs, 
     ask(page, "something long", "travel")
     expect(page.locator(".going .prose")).to_contain_text("word word")
     served.kill()
-    expect(page.get_by_role("status").filter(has_text="not reached")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="cannot be reached")).to_be_visible()
     again = Served(tmp_path, agents="tests/page/agents.py:agents", port=served.port, KANAME_TEST_PACE="0")
     try:
         expect(page.locator(".chip", has_text="completed").first).to_be_visible(timeout=30_000)
@@ -103,7 +103,7 @@ def test_two_tabs_show_one_run_and_an_answer_in_one_is_seen_in_the_other(tab, ap
     expect(one.locator(".question")).to_be_visible()
     expect(other.locator(".question")).to_be_visible()
     one.get_by_role("button", name="Refuse").click()
-    one.get_by_label("Why not?").fill("too dear")
+    one.get_by_label("Reason").fill("too dear")
     one.get_by_role("button", name="Refuse").click()
     expect(other.locator(".theirs").last).to_contain_text("Ryokan Umi")
     expect(one.locator(".chip", has_text="completed").first).to_be_visible()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 from kaname import Agent, AgentOrchestrator, ScriptedModel, TaskPlanner, Workflow, tool
-from kaname.api.recipe import describe
-from kaname.core.events import Event, ModelReplied, Opened
-from kaname.core.messages import Message, ModelReply, Text
+from kaname.agent.recipe import describe
+from kaname.core.events import Event, ModelReplied, Opened, ToolFinished
+from kaname.core.messages import Message, ModelReply, Text, ToolResult
 from kaname.core.steps import CallModel
-from kaname.serve.page.graphs import Graphs, drawn
+from kaname.serve.page.graphs import Graphs, draw_graph
 
 
 @tool(effect="pure")
@@ -34,14 +34,14 @@ def test_drawing_of_a_workflow_says_when_and_how_often_each_task_runs():
     flow.options(name="other", when="on_failure", after=["large"]).task(add, 1, 1)
     flow.options(name="report", when="always", after=["large", "each"]).task(add, 1, 1)
     flow.options(name="some", needs=1, after=["large", "each"]).task(add, 1, 1)
-    told = drawn(describe(flow.agent.recipe)["graph"])
+    told = draw_graph(describe(flow.agent.recipe)["graph"])
     assert {task["name"]: [one["text"] for one in task.get("conditions", [])] for task in told["tasks"]} == {
         "first": ["until result > 3"],
         "each": ["for each of params['many']"],
         "large": ["if first > params['limit']"],
         "other": ["on failure"],
-        "report": ["in any case"],
-        "some": ["after 1 of them"],
+        "report": ["always"],
+        "some": ["after 1 of its dependencies"],
     }
     assert len(told["edges"]) == sum(len(task["after"]) for task in told["tasks"]) == 7
 
@@ -58,6 +58,9 @@ def test_drawing_of_a_plan_is_made_of_the_reply_that_is_one():
     told = graphs.take(replied(text))
     assert {task["name"]: task["after"] for task in told["tasks"]} == {"one": [], "two": ["one"]}
     assert graphs.take(replied("It is done.")) is None
+    own = ToolFinished(ToolResult({"plan": {"steps": steps}}, call_id="plan1?generate", name="planner:generate_plan"))
+    told = graphs.take(Event("r", 3, 1.0, "a", own))
+    assert {task["name"]: task["after"] for task in told["tasks"]} == {"one": [], "two": ["one"]}, "of one's own planner"
     assert graphs.take(replied('{"steps": [1]}')) is None
     plain = Graphs()
     plain.take(opened(describe(Agent(ScriptedModel("x"), [add]).recipe)))
@@ -75,4 +78,4 @@ def test_drawing_refuses_what_is_no_list_of_tasks():
         [{"name": 1, "tool": "t", "after": []}],
         [{"name": "a", "tool": "t", "after": [1]}],
     ):
-        assert drawn(odd) is None, odd
+        assert draw_graph(odd) is None, odd

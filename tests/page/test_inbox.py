@@ -41,10 +41,10 @@ def test_the_inbox_is_done_by_keyboard(go, api, served):
     expect(page.locator(".inbox > li")).to_have_count(1)
     page.keyboard.press("j")
     page.keyboard.press("n")
-    expect(page.get_by_label("Why not?")).to_be_focused()
+    expect(page.get_by_label("Reason")).to_be_focused()
     page.keyboard.type("we stay at home")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
     expect(page.locator("nav .count")).to_have_count(0)
     booked = (served.folder / "booked.txt").read_text("utf-8").splitlines()
     assert booked == ["Hotel Higashi 2 84000", "Ryokan Umi 1 96000"], "as approved, as edited, and the third not at all"
@@ -60,7 +60,7 @@ def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing
     expect(page.locator(".inbox > li")).to_have_count(2)
     page.keyboard.press("j")
     page.keyboard.press("n")
-    expect(page.get_by_label("Why not?")).to_be_focused()
+    expect(page.get_by_label("Reason")).to_be_focused()
     first = api.get("/api/questions").json()["questions"][-1]
     api.post(f"/api/runs/{first['run']['run_id']}/answers", json={"answers": {first["key"]: "no"}, "mode": "wait"})
     expect(page.locator(".inbox > li")).to_have_count(1)
@@ -69,16 +69,16 @@ def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing
     expect(page.locator(".inbox > li")).to_have_count(1)
     page.get_by_role("button", name="Refuse").click()
     page.get_by_role("button", name="Refuse").click()
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
 
 
 def test_a_question_asked_while_the_inbox_is_open_appears_by_itself(go, api):
     page = go("#/inbox")
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
     api.post("/api/runs", json={"input": "Kyoto later", "agent": "travel"})
     expect(page.locator(".inbox > li")).to_contain_text("Kyoto later")
     page.get_by_role("button", name="Approve").click()
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
 
 
 def test_refusal_is_a_refusal_whatever_its_reason_says(go, api, served):
@@ -86,9 +86,9 @@ def test_refusal_is_a_refusal_whatever_its_reason_says(go, api, served):
     page = go("#/inbox")
     before = (served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else ""
     page.get_by_role("button", name="Refuse").click()
-    page.get_by_label("Why not?").fill("yes")
+    page.get_by_label("Reason").fill("yes")
     page.keyboard.press("Control+Enter")
-    expect(page.get_by_text("Nothing waits for you")).to_be_visible()
+    expect(page.get_by_text("No open questions")).to_be_visible()
     after = (served.folder / "booked.txt").read_text("utf-8") if (served.folder / "booked.txt").exists() else ""
     assert after == before
 
@@ -99,7 +99,7 @@ def test_question_shows_characters_that_hide_or_reorder_others(go, api):
     page.wait_for_selector(".inbox > li")
     shown = page.evaluate(
         """async () => {
-            const { visible, called, value } = await import("/page/told.js");
+            const { visible, callText: called, value } = await import("/page/format.js");
             const hidden = "\\u202e\\u200b\\u2066\\u0007\\ufeff\\u3164\\udb40\\udc41";
             return [visible(`a${hidden}b`), value(hidden), called("pay", { to: hidden }), visible("日本語　です\\n葛\\u{e0100}❤\\ufe0f")];
         }"""

@@ -21,10 +21,10 @@ def test_a_real_model_answers_in_the_chat(local_model, tabs, tmp_path):
     with serving(tmp_path, agents=f"{tmp_path}/small.py:agents") as served:
         page = tabs(served=served).page
         page.goto(f"{served.url}/#/chat")
-        page.get_by_label("Your question").fill("What is the capital of Japan?")
+        page.get_by_label("Your message").fill("What is the capital of Japan?")
         page.keyboard.press("Enter")
         expect(page.locator(".chip", has_text="completed").first).to_be_visible(timeout=180_000)
         expect(page.locator(".theirs .prose").last).to_contain_text("Tokyo")
-        page.get_by_role("link", name="see what happened").click()
+        page.get_by_role("link", name="Show the run").click()
         expect(page.locator("aside")).to_contain_text("local/")
         page.context.close()

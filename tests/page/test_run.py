@@ -44,7 +44,7 @@ def test_a_run_tells_its_story_with_lanes_costs_and_its_child(go, kyoto):
 
 def test_time_travel_shows_what_was_known_at_a_fact_and_has_an_address(go, kyoto, tab):
     page = go(f"#/runs/{kyoto}?at=5")
-    expect(page.get_by_role("status").filter(has_text="as it stood at fact 5")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="at fact 5")).to_be_visible()
     beside = page.get_by_role("heading", name="At fact 5").locator("..")
     expect(beside).to_contain_text("search_hotels, search_trains")
     expect(page.get_by_role("region", name="Story")).not_to_contain_text("6 hotels")
@@ -79,7 +79,7 @@ def test_story_and_comparison_tell_each_thing_at_its_own_fact_and_in_order(go, k
     hotels = next(fact["seq"] for fact in facts if fact["type"] == "ToolFinished")
     expect(page.locator(".ret", has_text="6 hotels").get_by_role("link", name=f"fact {hotels}")).to_be_visible()
     page = go(f"#/compare/{kyoto}/{kyoto}")
-    expect(page.locator(".verdict")).to_contain_text("They tell the same story.")
+    expect(page.locator(".verdict")).to_contain_text("The two runs do not differ.")
     rows = numbered(page, ".pair > .left", "span")
     assert [number for number, text in rows if text[0] in "?!"] == [asked, answered]
     assert [number for number, text in rows if "booked:" in text] == [booked]
@@ -142,7 +142,7 @@ def test_a_plan_is_drawn_with_the_state_of_its_steps_also_after_one_that_could_n
     opened = Opened(recipe={"strategy": "Orchestrate"})
     write_runs(served.folder, {"planned": [opened, Received(user("do it")), replied("no plan"), plan, begun, done]})
     page = go("#/runs/planned")
-    for told in ("● one · add · done", "○ two · add · to come"):
+    for told in ("● one · add · done", "○ two · add · not started"):
         expect(page.get_by_role("button", name=told)).to_be_visible()
 
 
@@ -158,7 +158,7 @@ def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):
     dialog.get_by_role("button", name="Fork", exact=True).click()
     expect(page.get_by_role("heading", name="Related runs").locator("..")).to_contain_text("forked from")
     expect(page.get_by_role("region", name="Story")).to_contain_text("no hotel is free")
-    expect(page.locator(".item.is-given").first).to_contain_text("result given for")
+    expect(page.locator(".item.is-given").first).to_contain_text("result supplied for")
     expect(page.locator(".item.earlier", has_text="search_trains")).not_to_contain_text("try 2")
     page.get_by_role("link", name="compare").click()
     expect(page.locator(".verdict")).to_contain_text("First difference at fact")
@@ -172,7 +172,7 @@ def test_a_fork_with_other_words_goes_on_from_the_fact_under_the_cursor(go, kyot
     page = go(f"#/runs/{kyoto}?at=4")
     expect(page.get_by_role("status").filter(has_text="fact 4")).to_be_visible()
     page.keyboard.press("f")
-    page.get_by_label("Say something else").fill("weather in Nara instead")
+    page.get_by_label("Send another message").fill("weather in Nara instead")
     page.get_by_role("dialog").get_by_role("button", name="Fork", exact=True).click()
     expect(page.get_by_role("region", name="Story")).to_contain_text("It is sunny")
     expect(page.locator(".item.earlier").first).to_contain_text("Kyoto for four")
@@ -204,7 +204,7 @@ def recorded_reply(text):
 def test_a_run_is_made_into_a_test_that_passes_and_fails_with_the_agent(go, kyoto, served, tmp_path):
     page = go(f"#/runs/{kyoto}")
     with page.expect_download() as waiting:
-        page.get_by_role("button", name="Make a test").click()
+        page.get_by_role("button", name="Save as test").click()
     file = tmp_path / waiting.value.suggested_filename
     waiting.value.save_as(file)
     assert file.name.startswith("test_kyoto_for_four_")

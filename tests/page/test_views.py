@@ -77,7 +77,7 @@ def test_a_problem_of_the_server_is_told_in_japanese(tabs, filled):
     page.get_by_role("button", name="分岐").click()
     page.get_by_label("別のモデル").fill("nosuch/model")
     page.get_by_role("dialog").get_by_role("button", name="分岐", exact=True).click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("ありません")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("対応していません")
     tab.wrong[:] = [line for line in tab.wrong if "400" not in line]
 
 
@@ -122,9 +122,9 @@ def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, man
     page = tab.page
     for token in ("kn_wrong", tokens["rin"]):
         page.get_by_label("Token").fill(token)
-        page.get_by_role("button", name="Enter").click()
+        page.get_by_role("button", name="Sign in").click()
         if token == "kn_wrong":
-            expect(page.get_by_role("alert")).to_contain_text("does not know")
+            expect(page.get_by_role("alert")).to_contain_text("not valid")
     expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
     with client(served, tokens["rin"]) as api:
         facts = json.dumps(api.get(f"/api/runs/{runs['Kyoto']}/facts").json())
@@ -134,7 +134,7 @@ def test_a_server_with_users_asks_for_a_token_and_shows_what_it_allows(tabs, man
         assert api.get(f"/api/compare?one={runs['Kyoto']}&other={runs['other']}").status_code == 404
     page.goto(f"{served.url}/#/runs/{runs['Kyoto']}")
     expect(page.get_by_text("You can see this question, but you are not allowed to answer it.")).to_be_visible()
-    expect(page.get_by_role("button", name="Make a test")).to_have_count(0)
+    expect(page.get_by_role("button", name="Save as test")).to_have_count(0)
     page.get_by_role("button", name="sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
     tab.context.close()
@@ -175,10 +175,10 @@ def test_a_memory_is_corrected_and_forgotten(go, filled, api):
     page = go("#/memory")
     one = page.locator(".memory", has_text="window seat")
     one.get_by_role("button", name="correct").click()
-    page.get_by_label("The right words").fill("The user wants an aisle seat")
-    page.get_by_role("button", name="Correct", exact=True).click()
+    page.get_by_label("Corrected text").fill("The user wants an aisle seat")
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.locator(".memories")).to_contain_text("aisle seat")
-    page.locator(".memory", has_text="aisle seat").get_by_role("button", name="forget").click()
+    page.locator(".memory", has_text="aisle seat").get_by_role("button", name="delete").click()
     expect(page.locator(".memories")).not_to_contain_text("aisle seat")
     assert "aisle" not in api.get("/api/memory?past=1").text
 

@@ -26,7 +26,7 @@ def test_every_word_of_the_page_has_its_japanese():
 
 def test_every_state_has_its_word_in_both_languages():
     """`cancelled` and `interrupted` are two states with two words, the same as in the terminal and the docs."""
-    states = re.findall(r'^  (\w+): \["(.)", "([\w ]+)", "\w+"\]', (STATIC / "told.js").read_text("utf-8"), re.MULTILINE)
+    states = re.findall(r'^  (\w+): \["(.)", "([\w ]+)", "\w+"\]', (STATIC / "format.js").read_text("utf-8"), re.MULTILINE)
     known = {quoted or plain: japanese for quoted, plain, japanese in _PAIR.findall((STATIC / "ja.js").read_text("utf-8"))}
     words = {status: (english, known[english]) for status, _, english in states}
     assert words == {status: KINDS[status] for status in words}

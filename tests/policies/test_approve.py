@@ -30,7 +30,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import ToolCall
-from kaname.core.people.answers import decided, folded, says
+from kaname.core.people.answers import normalize_answer, read_decision, says
 from kaname.core.people.visible import visible, visible_json
 from tests.properties import tries
 
@@ -73,7 +73,7 @@ def test_condition_that_would_have_to_be_awaited_is_refused() -> None:
     async def when(call: Any) -> bool:
         return False
 
-    with pytest.raises(ConfigError, match="cannot be async"):
+    with pytest.raises(ConfigError, match="must be a plain function"):
         Approve(when=when)  # type: ignore[arg-type]
 
 
@@ -187,11 +187,11 @@ def test_visible_text_leaves_ordinary_text_alone(text: str) -> None:
 def test_only_known_words_are_a_yes(text: str) -> None:
     said = says(text)
     assert said in (True, False, None)
-    assert folded(folded(text)) == folded(text)
+    assert normalize_answer(normalize_answer(text)) == normalize_answer(text)
     if said is True:
-        assert decided(text).approved  # type: ignore[union-attr]
+        assert read_decision(text).approved  # type: ignore[union-attr]
     else:
-        assert not decided(text).approved  # type: ignore[union-attr]
+        assert not read_decision(text).approved  # type: ignore[union-attr]
 
 
 class Careless(Policy):

@@ -79,7 +79,7 @@ async def test_another_tool_stands_in():
     assert result.completed
     assert [chunk["content"] for chunk in seen if chunk.type == "tool_response"] == ["steady 5"]
     assert any(
-        "steady answered" in chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"
+        "used steady instead" in chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"
     )
 
 
@@ -108,7 +108,7 @@ async def test_a_typed_answer_without_the_tool():
 
 
 def test_mistakes_are_told_at_once():
-    with pytest.raises(ConfigError, match="circle"):
+    with pytest.raises(ConfigError, match="circular"):
         FallbackStrategy(fallback={"a": "b", "b": "a"})
     with pytest.raises(ConfigError, match="max_retries"):
         FallbackStrategy(-1)

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaname import Guardrails, ScriptedModel
-from kaname.policies.guardrails.folded import Folded, folded
-from kaname.policies.guardrails.folded import shown as without_hidden
+from kaname.policies.guardrails.folded import Folded, fold_text
+from kaname.policies.guardrails.folded import strip_hidden as without_hidden
 from tests.policies.test_guardrails import Slices, guarded, shown
 from tests.properties import tries
 
@@ -18,7 +18,7 @@ ODD = st.text("aE=1 。かガｶﾞ漢ＰＡﬁ㍿½한\u1112\u1161\u11ab😀" +
 SIZES = st.lists(st.integers(1, 5), max_size=30)
 
 
-@pytest.mark.parametrize("fold", [folded, without_hidden])
+@pytest.mark.parametrize("fold", [fold_text, without_hidden])
 @tries(300)
 @given(ODD, SIZES)
 @example("e\u0301", [1, 1])
@@ -29,7 +29,7 @@ def test_folding_in_pieces_is_folding_the_whole_and_every_place_is_in_the_text(f
         said += reader.feed(text[place : place + size])
         place += size
     said += reader.end()
-    assert said == fold(text) == fold("".join([char for char in text if folded(char)]))
+    assert said == fold(text) == fold("".join([char for char in text if fold_text(char)]))
     places = [reader.place(number + 7) - 7 for number in range(len(said))]
     assert places == sorted(places)
     for number, at in enumerate(places):

@@ -232,10 +232,10 @@ async def test_rules_for_tools():
     ]
     result, _, _ = await guarded(ScriptedModel(script), rails, tools=[read, delete])
     told = [step.observation for step in result.steps if step.action]
-    assert "may not be used" in told[0]
-    assert "may not be called with this path" in told[1]
+    assert "is not allowed" in told[0]
+    assert "cannot be called with this path" in told[1]
     assert "contents of /data/a" in told[2]
-    assert "may be called 2 times" in told[3]
+    assert "limit of calls to read is reached (2)" in told[3]
     assert result.completed
 
 
@@ -278,8 +278,8 @@ async def test_a_rule_holds_however_the_argument_is_sent():
     script = [call("whole", anything="secret"), call("read"), call("read", path="/data/x"), "done"]
     result, _, _ = await guarded(ScriptedModel(script), rails, tools=[Whole(), read])
     told = [step.observation for step in result.steps if step.action]
-    assert "may not be called" in told[0]
-    assert "may not be called" in told[1], "a default is an argument too"
+    assert "cannot be called" in told[0]
+    assert "cannot be called" in told[1], "a default is an argument too"
     assert told[2] == "/data/x"
     with pytest.raises(ConfigError, match="did you mean 'path'"):
         await guarded(ScriptedModel(["x"]), Guardrails(tools=[ToolRule("read", arguments={"pth": "x"})]), tools=[read])
@@ -398,7 +398,7 @@ async def test_a_question_that_is_blocked_is_not_written_down(tmp_path):
     file = tmp_path / "runs.db"
     agent = Agent(ScriptedModel(["Fine."]), policies=[rails], journal=str(file))
     result = await agent.run("my card is 1234-5678, buy it", session_id="s")
-    assert (result.stop.kind, result.stop.detail) == ("blocked", r"it matches the pattern '\\d{4}-\\d{4}'")
+    assert (result.stop.kind, result.stop.detail) == ("blocked", r"the text matches the pattern '\\d{4}-\\d{4}'")
     assert (await agent.run("And now?", session_id="s")).output == "Fine."
     again = await Agent(ScriptedModel(["no"]), policies=[rails], journal=str(file)).resume(result.run_id)
     assert again.stop.kind == "blocked", "in another process too, which has not seen the question"
@@ -409,7 +409,7 @@ async def test_a_question_that_is_blocked_is_not_written_down(tmp_path):
     assert b"1234-5678" not in kept
     assert b"9999-0000" not in kept
 
-    assert b"it matches the pattern" in kept
+    assert b"the text matches the pattern" in kept
 
 
 async def test_what_tools_return_can_be_judged():

@@ -156,9 +156,9 @@ async def test_no_reason_says_what_may_not_be_said():
         assert result.stop.kind == "blocked"
         assert "hunter2" not in facts + str([dict(chunk) for chunk in seen])
     told = Guardrails(blocked_patterns=["x", "hunter2", r"\d{4}"])
-    assert told.check_output("it is hunter2").reason == "it matches the pattern no. 2"
+    assert told.check_output("it is hunter2").reason == "the text matches the pattern no. 2"
     assert told.check_output("it is hunter2").details == {"pattern": "hunter2"}
-    assert told.check_output("it is 1234").reason == r"it matches the pattern '\\d{4}'"
+    assert told.check_output("it is 1234").reason == r"the text matches the pattern '\\d{4}'"
 
 
 async def _pay_in_another_way(ran, chain, **effects):
@@ -384,7 +384,7 @@ async def test_all_warnings_are_told():
         result, seen, _ = await guarded(ScriptedModel([texts[0]]), rails, texts[1])
         warned = [chunk["content"] for chunk in seen if chunk.type == "status" and chunk["status"] == "warning"]
         named = [word for word in ("cat", "dog", "cow") if word in "".join(texts)]
-        assert warned == [f"it matches the pattern '{word}'" for word in named]
+        assert warned == [f"the text matches the pattern '{word}'" for word in named]
         assert result.completed
 
 
@@ -419,7 +419,7 @@ async def test_answers_are_input_and_changed_arguments_meet_the_rules(ran):
         waiting = await agent.run("go")
         (key,) = waiting.questions
         if isinstance(answer, dict) and not expected:  # a rule that the approver did not know of: asked once more
-            with pytest.raises(InvalidState, match="Guardrails does not let it through"):
+            with pytest.raises(InvalidState, match="Guardrails does not allow it"):
                 await agent.resume(waiting.run_id, {key: answer})
             assert ((await agent.result(waiting.run_id)).questions, ran) == (waiting.questions, [])
             continue
@@ -571,7 +571,7 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
         policies = [policy, FallbackStrategy(**QUICK, fallback={"web": "paid"})]
         result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
         assert ran == ["web"]
-        assert f"{type(policy).__name__} does not let it through (a policy says so with allows_substitute" in result.stop.detail
+        assert f"{type(policy).__name__} does not allow it (a policy can allow it with allows_substitute" in result.stop.detail
 
 
 async def test_a_degraded_run_tells_what_failed_whatever_the_model_does(ran):
@@ -605,7 +605,7 @@ async def test_received_has_to_be_a_message():
         def received(self, message):
             return None
 
-    with pytest.raises(ConfigError, match=r"Wrong.received returned None"):
+    with pytest.raises(ConfigError, match=r"must return a Message, not None"):
         await Agent(ScriptedModel(["x"]), policies=[Wrong()], journal="memory").run("hi")
 
 

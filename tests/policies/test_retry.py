@@ -36,7 +36,7 @@ async def test_a_busy_provider_does_not_end_the_run():
     assert len(server.requests) == 3
     told = [chunk["content"] for chunk in seen if chunk["type"] == "status" and chunk["data"]["status"] == "warning"]
     assert ["429" in told[0], "503" in told[1], "slow down" in told[0], len(told)] == [True, True, False, 2]
-    assert "trying again in 0.0 s (try 2 of 5)" in told[0]
+    assert "retrying in 0.0 s (try 2 of 5)" in told[0]
     assert "".join([chunk["content"] for chunk in seen if chunk["type"] == "delta"]) == "here I am"
 
 
@@ -58,7 +58,7 @@ async def test_what_makes_no_sense_is_not_tried_again(error):
 
 
 async def test_what_was_shown_is_not_shown_again():
-    model = Failing(ModelUnavailable("broke off"), shows=True)
+    model = Failing(ModelUnavailable("the answer stopped"), shows=True)
     with pytest.raises(ModelUnavailable):
         await Agent(model, journal="memory").run("hi")
     assert model.asked == 1
@@ -68,7 +68,7 @@ async def test_ones_own_replaces_the_default():
     model = Failing(ModelUnavailable("down"))
     with pytest.raises(ModelUnavailable):
         await Agent(model, policies=[Retry(tries=1)], journal="memory").run("hi")
-    with pytest.raises(ConfigError, match="tries is 1 or more"):
+    with pytest.raises(ConfigError, match="tries must be at least 1"):
         Retry(tries=0)
 
 

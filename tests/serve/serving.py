@@ -16,6 +16,8 @@ from typing import Any
 
 import httpx
 
+from tests import warm
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -37,7 +39,7 @@ class Served:
         own.pop("KANAME_TOKEN", None) if "KANAME_TOKEN" not in environment else None
         self.log = folder / f"server-{time.time_ns()}.log"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = warm.Popen(command, env=own, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         found = re.search(r"(http://\S+)", line)

@@ -227,7 +227,7 @@ def test_roles_allow_what_they_say(guarded, tokens):
         ):
             answer = eve.post(path, json=body)
             assert answer.status_code == 403, path
-            assert "this needs the role 'talk'" in answer.text
+            assert "this request needs the role 'talk'" in answer.text
         assert eve.get("/api/runs").status_code == 200
         run = ann.post("/api/runs", json={"input": "x"}).json()["run_id"]
         assert ann.post(f"/api/runs/{run}/fork", json={"input": "x", "model": "local//etc/passwd"}).status_code == 403
@@ -323,7 +323,7 @@ def test_server_for_others_does_not_start_without_users(tmp_path):
     }
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
-    assert "make a user first" in done.stderr
+    assert "add a user first" in done.stderr
 
 
 def test_server_for_others_takes_the_token_of_the_environment(tmp_path):
@@ -559,7 +559,7 @@ def test_facts_of_a_run_do_not_tell_the_inside_of_a_childs_failure(guarded, toke
         assert "SECRET" not in str(told)
         whole = ann.get(f"/api/runs/{run}/facts").text
         assert "SECRET" not in whole
-        assert "wreck failed by a fault of its program" in whole
+        assert "wreck failed because of a bug in its program" in whole
         assert "instructions" not in whole
         assert "SECRET" not in ann.get(f"/api/runs/{run}/messages").text + ann.get(f"/api/runs/{run}/state").text
 
@@ -603,7 +603,7 @@ def test_inside_of_a_failure_is_told_to_the_owner_only(guarded, tokens):
             ann.post("/ag-ui/desk", json={"messages": [{"id": "1", "role": "user", "content": "bug"}]}).text,
             ann.post("/vercel/desk", json={"messages": [{"role": "user", "parts": [{"type": "text", "text": "bug"}]}]}).text,
         ]
-        assert all("by a fault of its own" in one and "SECRET" not in one for one in told)
+        assert all("internal error" in one and "SECRET" not in one for one in told)
         assert "SECRET" in boss.get(f"/api/runs/{name}").text
         assert "SECRET" in guarded.log.read_text()
 

@@ -151,7 +151,7 @@ def test_ag_ui_interrupt_is_resumed(http, served, answer, paid):
         json={"threadId": "t", "runId": "r", "messages": [], "resume": [{"interruptId": interrupt["id"], **answer}]},
     )
     assert again.status_code == 400
-    assert "open any more" in again.json()["detail"]
+    assert "no longer open" in again.json()["detail"]
 
 
 def test_ag_ui_interrupts_can_be_answered_one_by_one(http):

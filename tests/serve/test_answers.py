@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import kaname.serve
 from kaname import Agent, Approve, MemoryJournal, ScriptedModel, ToolContext, Workflow, call, tool
-from kaname.cli.terminal.questions import given_answers
+from kaname.cli.terminal.questions import parse_answers
 from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
 from kaname.core.events import Asked, Event, ModelReplied
@@ -25,9 +25,9 @@ from kaname.core.steps import CallModel
 from kaname.serve import recovery
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
-from kaname.serve.dialects.conversation import wording
 from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
+from kaname.serve.dialects.transcript import question_text
 from kaname.serve.dialects.vercel import VercelWriter
 from tests.properties import tries
 
@@ -94,7 +94,7 @@ async def by_python(desk: Desk, agent: Agent[Any], run_id: str, key: str, payloa
 async def by_terminal(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: Any) -> None:
     text = payload if isinstance(payload, str) else json.dumps(payload)
     questions = (await agent.result(run_id)).questions
-    await by_python(desk, agent, run_id, key, given_answers([text], questions)[key])
+    await by_python(desk, agent, run_id, key, parse_answers([text], questions)[key])
 
 
 async def by_http(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload: Any) -> None:
@@ -145,7 +145,7 @@ async def by_chat(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload:
     """The conversation is sent as a whole, and ends with the question and what the user says to it."""
     asked = (await agent.result(run_id)).questions[key]
     text = payload if isinstance(payload, str) else json.dumps(payload)
-    said = [("user", "go"), ("assistant", wording(asked.prompt, asked.options)), ("user", text)]
+    said = [("user", "go"), ("assistant", question_text(asked)), ("user", text)]
     body = {"model": agent.name, "messages": [{"role": who, "content": what} for who, what in said]}
     told = await desk.http.post("/v1/chat/completions", json=body)
     assert told.status_code == 200, told.text
@@ -398,4 +398,4 @@ async def test_recovery_finds_interrupted_runs_behind_those_of_scripts(monkeypat
         run = desk.payer.run("go", run_id=f"r{number}")
         await (await run.begun()).let_go()
     looking = recovery.Recovery(desk.app.service)
-    assert [card.run_id async for card in looking._interrupted()] == [f"r{number}" for number in reversed(range(7))]
+    assert [card.run_id async for card in looking._interrupted_runs()] == [f"r{number}" for number in reversed(range(7))]

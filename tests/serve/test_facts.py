@@ -75,7 +75,7 @@ def test_facts_that_no_browser_could_read_are_told_otherwise(http):
     run = http.post("/api/runs", json={"input": "surrogate", "agent": "desk"}).json()["run_id"]
     answer = http.get(f"/api/runs/{run}/facts")
     assert "NaN" in answer.text
-    assert json.loads(answer.content, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert json.loads(answer.content, parse_constant=lambda name: pytest.fail(f"{name} is not valid JSON"))
 
 
 def test_changes_of_runs_are_streamed_as_they_happen(http, served):
@@ -182,14 +182,14 @@ def test_a_run_of_odd_words_is_made_into_a_test_that_passes(http, served, tmp_pa
 
 
 def test_costs_that_nobody_knows_are_not_told_as_zero():
-    from kaname.api.figures import summed
+    from kaname.agent.figures import sum_tallies
     from kaname.core.runs import Tally
     from kaname.serve.page.figures import Uses
 
     unknown = Tally("completed", 1, 2, 30, 0.0, 2)
-    assert (summed([unknown])["cost"], summed([unknown])["unpriced"]) == (None, 2)
-    assert summed([unknown, Tally("completed", 2, 1, 15, 0.5, 0)])["cost"] == 0.5
-    assert summed([])["cost"] == 0
+    assert (sum_tallies([unknown])["cost"], sum_tallies([unknown])["unpriced"]) == (None, 2)
+    assert sum_tallies([unknown, Tally("completed", 2, 1, 15, 0.5, 0)])["cost"] == 0.5
+    assert sum_tallies([])["cost"] == 0
     uses = Uses()
     uses.add("gpt", 1.0, False, 10, None)
-    assert uses.told()[0]["cost"] is None
+    assert uses.as_json()[0]["cost"] is None

@@ -17,7 +17,7 @@ from kaname import Agent, MemoryJournal, Retry, ScriptedModel, call, tool
 from kaname.core.errors import ModelUnavailable, RateLimited
 from kaname.serve.dialects import conversation
 
-LIMIT = "the provider's limit on requests is reached"
+LIMIT = "the provider's rate limit was reached"
 
 
 @tool
@@ -163,7 +163,7 @@ async def test_stream_of_a_run_that_retries_in_vain_is_answered_with_the_limit(m
 async def test_stream_of_a_run_that_is_silent_begins_all_the_same(monkeypatch):
     monkeypatch.setattr(conversation, "_SILENCE", 0.01)
     going_on, ended = asyncio.Event(), []
-    ahead = conversation.Ahead(_parts(going_on, ended))
+    ahead = conversation.PeekedStream(_parts(going_on, ended))
     assert await ahead.is_short() is False
     parts = ahead.parts()
     assert await anext(parts) == b"first"
@@ -176,7 +176,7 @@ async def test_stream_of_a_run_that_is_silent_begins_all_the_same(monkeypatch):
 async def test_stream_that_is_left_while_its_run_is_silent_ends(monkeypatch, read):
     monkeypatch.setattr(conversation, "_SILENCE", 0.01)
     ended: list[str] = []
-    ahead = conversation.Ahead(_parts(asyncio.Event(), ended))
+    ahead = conversation.PeekedStream(_parts(asyncio.Event(), ended))
     await ahead.is_short()
     parts = ahead.parts()
     assert await anext(parts) == b"first"

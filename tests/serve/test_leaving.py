@@ -63,7 +63,7 @@ def _newest(http: httpx.Client) -> dict[str, Any]:
 def test_closing_the_stream_stops_the_run(slow, dialect):
     with client(slow) as http:
         run = _ended(http, _left(http, *DIALECTS[dialect]))
-        assert (run["status"], run["stop"]["detail"]) == ("cancelled", "its reader went away")
+        assert (run["status"], run["stop"]["detail"]) == ("cancelled", "the client disconnected")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -117,7 +117,7 @@ async def test_cancelling_a_call_of_mcp_stops_the_run(slow, mode):
             with contextlib.suppress(asyncio.CancelledError):
                 await calling
             run = await asyncio.to_thread(_ended, http, _newest(http)["run_id"])
-    assert (run["status"], run["stop"]["detail"]) == ("cancelled", "its reader went away")
+    assert (run["status"], run["stop"]["detail"]) == ("cancelled", "the client disconnected")
 
 
 async def test_cancelling_a_call_of_mcp_that_asks_stops_the_run_that_waits(slow):
@@ -155,5 +155,5 @@ def test_setting_comes_from_the_file_unless_the_program_gives_one(tmp_path, in_f
 
 
 def test_setting_that_there_is_not_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match='on_disconnect is "stop" or "continue"'):
+    with pytest.raises(ConfigError, match='on_disconnect must be "stop" or "continue"'):
         kaname.serve.app(Agent(ScriptedModel(["hi"]), journal="memory"), on_disconnect="wait", mcp=False, a2a=False)

@@ -224,6 +224,6 @@ def test_users_belong_to_the_file_that_a_link_leads_to(tmp_path, monkeypatch):
 def test_users_whose_folder_cannot_be_read_are_asked_for(tmp_path, monkeypatch):
     monkeypatch.delenv("KANAME_TOKEN", raising=False)
     (tmp_path / "gone.json").symlink_to(tmp_path / "nowhere" / "users.json")
-    assert Users.from_environment(tmp_path / "gone.json").needed, "a link that leads nowhere now"
-    assert Users.from_environment(tmp_path / ("x" * 300)).needed, "a name that cannot be looked up"
-    assert not Users.from_environment(tmp_path / "users.json").needed
+    assert Users.from_environment(tmp_path / "gone.json").requires_token, "a link that leads nowhere now"
+    assert Users.from_environment(tmp_path / ("x" * 300)).requires_token, "a name that cannot be looked up"
+    assert not Users.from_environment(tmp_path / "users.json").requires_token

@@ -279,7 +279,7 @@ def test_approval_is_asked_and_answered(client, served, http, approve, paid):
     assert client.responses.retrieve(asked.id).output == asked.output
     again = fits(http.get(f"/v1/responses/{done.id}").json())
     assert again.output == done.output
-    with pytest.raises(openai.BadRequestError, match="open any more"):
+    with pytest.raises(openai.BadRequestError, match="no longer open"):
         client.responses.create(model="cashier", input=[answer], previous_response_id=asked.id)
 
 
@@ -336,7 +336,7 @@ def test_cancelling_what_is_over_changes_nothing(client):
     [
         ({"tools": [{"type": "web_search"}]}, "tools is not supported"),
         ({"text": {"format": {"type": "json_object"}}}, "text.format is not supported"),
-        ({"input": []}, "input is a text, or a list of items"),
+        ({"input": []}, "input must be a string or a list of items"),
         ({"input": [{"type": "function_call_output", "call_id": "x", "output": "y"}]}, "input of type function_call_output"),
         ({"conversation": "a", "previous_response_id": "resp_b"}, "either conversation or previous_response_id"),
     ],

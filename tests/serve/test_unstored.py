@@ -100,7 +100,7 @@ async def test_response_that_is_stored_already_is_not_answered_as_if_it_were_not
     asked = await desk.ask("pay", store=True)
     answer = {"type": "mcp_approval_response", "approval_request_id": asked["output"][0]["id"], "approve": True}
     refused = await desk.http.post("/v1/responses", json={"model": "desk", "input": [answer], "store": False})
-    assert (refused.status_code, "is stored" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "is already stored" in refused.json()["detail"]) == (409, True)
     assert (await desk.http.get(f"/v1/responses/{asked['id']}")).json()["store"] is True
 
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import re
 import sqlite3
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -11,10 +12,12 @@ import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call
 from kaname.tools.database.check import check
-from kaname.tools.database.sandbox.process import START, Workers
-from kaname.tools.database.statement import Refused
-from kaname.tools.database.tables import Column, Known, Table
+from kaname.tools.database.engines.base import QueryFailed
+from kaname.tools.database.sandbox.process import START, WorkerPool
+from kaname.tools.database.statement import StatementRefused
+from kaname.tools.database.tables import Column, KnownTables, Table
 from kaname.tools.database.tool import DatabaseTool
+from tests import warm
 from tests.postgres import cluster, program
 
 SQL = Path(__file__).parents[1] / "corpora" / "sql"
@@ -30,6 +33,15 @@ def statements(name):
             label, lines = lines[0][3:], lines[1:]
         text = re.sub(r"\{\{repeat:(\d+):(.*?)\}\}", lambda m: m[2] * int(m[1]), "\n".join(lines), flags=re.DOTALL)
         yield label, text.replace("\\x00", "\x00")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_workers():
+    """Start workers that have imported the engines: a hundred of them would import them one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        engines = "kaname.tools.database.sandbox.worker,duckdb,psycopg,postgast"
+        patch.setattr("kaname.tools.database.sandbox.process.Popen", partial(warm.Popen, also=engines))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +84,14 @@ UNJUDGED = "import kaname.tools.database.session as session; session.check = lam
 
 def without_the_first_wall(tool):
     """A tool whose worker hands every statement to the engine without a look at it."""
-    tool._workers = Workers(tool._workers._opening, START.replace("main()", f"{UNJUDGED}; main()"))
+    tool._workers = WorkerPool(tool._workers._opening, START.replace("main()", f"{UNJUDGED}; main()"))
     return tool
 
 
 def customers():
     tables = [Table("customers", (Column("id", "integer"), Column("name", "text")), "", "public")]
     calls = {"pg_read_file", "pg_ls_dir", "pg_create_physical_replication_slot"}
-    return Known("postgres", tables, calls=frozenset(calls))
+    return KnownTables("postgres", tables, calls=frozenset(calls))
 
 
 def contents(sources, engine):
@@ -193,7 +205,7 @@ async def test_limits(sources):
     ],
 )
 def test_ways_round_the_first_wall_are_closed(sql):
-    with pytest.raises(Refused):
+    with pytest.raises(StatementRefused):
         check(sql, customers())
 
 
@@ -274,7 +286,7 @@ async def test_a_code_block_after_prose_is_the_statement(sources):
 
 async def test_a_powerful_role_of_postgres_is_refused(sources):
     needs("postgres", sources)
-    with pytest.raises(ConfigError, match="'kaname' may read files of the server.*allow_superuser=True"):
+    with pytest.raises(ConfigError, match="'kaname' can read files of the server.*allow_superuser=True"):
         _ = DatabaseTool(sources["postgres"]).description
     import psycopg
 
@@ -299,9 +311,34 @@ async def test_in_a_run(sources):
 
 
 def test_mistakes_are_told_at_once(tmp_path):
-    with pytest.raises(ConfigError, match="there is no database"):
+    with pytest.raises(ConfigError, match="was not found"):
         DatabaseTool(tmp_path / "none.db")
     with pytest.raises(ConfigError, match="did you mean 'postgresql'"):
         DatabaseTool("postgresq://x")
-    with pytest.raises(ConfigError, match="comments is 'strip' or 'refuse'"):
+    with pytest.raises(ConfigError, match="comments must be 'strip' or 'refuse'"):
         DatabaseTool(__file__, comments="keep")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_that_share_words_with_a_question_are_found_without_sql(sources, engine):
+    tool, before = tool_for(sources, engine), contents(sources, engine)
+    asked = {
+        "What is the price of TEA-001?": {"products": [1]},
+        "佐藤 花子さんの住所": {"customers": [1]},
+        "What became of order 29?": {"orders": [29]},
+        "I would like 7 of them": {},
+        "Which orders were shipped?": {},  # many, and none of them is meant
+        "hello!": {},
+        "joke', '%'; DROP TABLE customers --": {"customers": [5]},
+    }
+    for question, wanted in asked.items():
+        found = {
+            name: [row["id"] for row in rows]
+            for name, rows in tool.find(question, seconds=60).items()
+            if name in ("customers", "orders", "products")
+        }
+        assert found == wanted, question
+    with pytest.raises(QueryFailed, match="took longer than"):
+        tool.find("order 29", seconds=0)
+    assert contents(sources, engine) == before
+    tool.close()

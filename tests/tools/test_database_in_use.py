@@ -18,11 +18,12 @@ from time import monotonic
 import pytest
 
 from kaname import ConfigError
-from kaname.tools.database.engines.base import Limits, QueryFailed, Rows, read_rows, unique
+from kaname.tools.database.engines.base import QueryFailed, QueryLimits, Rows, read_rows, unique
 from kaname.tools.database.tables import Column, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests.postgres import cluster, program
 from tests.tools.test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
+from tests.tools.test_database import warm_workers as warm_workers  # for each test here
 
 SEEN = ("customers", "employees", "order_items", "order_totals", "orders", "products", "売上目標")
 HIDDEN = "CREATE TABLE keys_hidden (id integer, apikey text); INSERT INTO keys_hidden VALUES (1, 'HIDDEN-KEY')"
@@ -523,7 +524,8 @@ def test_a_worker_does_not_outlive_its_parent(sources):
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
-async def test_nothing_secret_on_the_command_line(sources):
+async def test_nothing_secret_on_the_command_line(sources, monkeypatch):
+    monkeypatch.setattr("kaname.tools.database.sandbox.process.Popen", subprocess.Popen)  # not a warm one: it has no own line
     tool = tool_for(sources, "postgres")
     await tool.execute("SELECT 1")
     pid = tool._workers._idle[0]._process.pid
@@ -590,7 +592,7 @@ async def test_names_of_postgres_as_they_are(archive):
     assert '"Mixed"(id integer)' in tool.description
     assert (await tool.execute('SELECT id FROM "Mixed"')).error is None
     assert "there is no table" in (await tool.execute("SELECT other FROM Mixed")).error
-    assert (await tool.execute('SELECT "ID" FROM "Mixed"')).error == 'column "ID" does not exist; there are: id'
+    assert (await tool.execute('SELECT "ID" FROM "Mixed"')).error == 'column "ID" does not exist; available: id'
     assert "there is no column" in (await tool.execute("SELECT c.leak FROM customers c")).error
     assert (await tool.execute("SELECT 'glad'::mood AS m, '{1,2}'::int[] AS a")).output == {
         "rows": [{"m": "glad", "a": [1, 2]}]
@@ -774,7 +776,7 @@ async def test_a_log_beside_the_database(tmp_path):
 def test_rows_that_are_no_json_are_a_failed_query():
     for text in ("{", "[" * 5000, '{"a": ' + "9" * 5000 + "}"):
         with pytest.raises(QueryFailed):
-            read_rows([text], Limits(10, 1_000_000, 1.0))
+            read_rows([text], QueryLimits(10, 1_000_000, 1.0))
 
 
 class Own:

@@ -5,7 +5,7 @@ import enum
 import json
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal, Optional
+from typing import Annotated, ClassVar, Literal, Optional
 
 import pytest
 from pydantic import BaseModel, Field
@@ -271,9 +271,9 @@ def test_what_cannot_be_a_tool_is_said():
     def forward(x: "NotThere"):  # noqa: F821
         """Takes."""
 
-    with pytest.raises(ConfigError, match="cannot be passed by name"):
+    with pytest.raises(ConfigError, match="models pass arguments by name"):
         _ = tool(takes_args).parameters
-    with pytest.raises(ConfigError, match="takes_socket: a parameter has a type that cannot be shown to a model"):
+    with pytest.raises(ConfigError, match="takes_socket: a parameter has a type that JSON Schema cannot describe"):
         _ = tool(takes_socket).parameters
     with pytest.raises(ConfigError, match="NotThere"):
         _ = tool(forward).parameters
@@ -302,7 +302,7 @@ def test_other_callables():
 @pytest.mark.parametrize(
     ("value", "schema", "told"),
     [
-        ({"a": 1}, {"type": "object", "required": ["a", "b"]}, ["arguments: 'b' is missing"]),
+        ({"a": 1}, {"type": "object", "required": ["a", "b"]}, ["arguments: the required 'b' is missing"]),
         ({"a": True}, {"properties": {"a": {"type": "integer"}}}, ["arguments.a: expected integer, got boolean True"]),
         ({"a": 2.0}, {"properties": {"a": {"type": "integer"}}}, []),
         (
@@ -313,21 +313,21 @@ def test_other_callables():
         (
             {"z": 1},
             {"properties": {"a": {}}, "additionalProperties": False},
-            ["arguments: 'z' is not a parameter; there are a"],
+            ["arguments: unknown parameter 'z'; the parameters are: a"],
         ),
         ({"a": "q"}, {"properties": {"a": {"enum": ["x", "y"]}}}, ["arguments.a: expected one of ['x', 'y'], got 'q'"]),
         (
             {"a": {"b": 1}},
             {"properties": {"a": {"$ref": "#/$defs/T"}}, "$defs": {"T": {"required": ["c"]}}},
-            ["arguments.a: 'c' is missing"],
+            ["arguments.a: the required 'c' is missing"],
         ),
         ({"a": None}, {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, []),
         (
             {"a": 1},
             {"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-            ["none of the 2 allowed forms fits"],
+            ["none of the 2 allowed forms"],
         ),
-        ({"a": 10}, {"properties": {"a": {"maximum": 9}}}, ["arguments.a: at most 9, got 10"]),
+        ({"a": 10}, {"properties": {"a": {"maximum": 9}}}, ["arguments.a: expected at most 9, got 10"]),
         ({"a": "abc"}, {"properties": {"a": {"maxLength": 2, "pattern": "^z"}}}, ["at most 2 characters", "must match"]),
     ],
 )
@@ -435,6 +435,95 @@ class TestReact(StrategyContract):
 
 
 async def test_a_script_that_ran_out_says_so():
-    with pytest.raises(Exception, match="has 2 replies and was asked for one more"):
+    with pytest.raises(Exception, match="has only 2 replies"):
         await Agent(ScriptedModel([call("add", a=1, b=1), call("add", a=1, b=2)]), [add], journal="memory").run("go")
     assert adding().name == "scripted"
+
+
+class Ledger:
+    """A tool in its smallest form, with every optional member."""
+
+    name, description, effect, listed = "ledger", "Writes a line.", "compensable", False
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    async def execute(self, input_text: str) -> ToolResult:
+        self.lines.append(input_text)
+        return ToolResult("written")
+
+    def undo(self, line: str) -> None:
+        self.lines.remove(line)
+
+
+class Shortcut:
+    """Stand for a call of `ledger`."""
+
+    name, description, effect = "shortcut", "Writes a line that everybody knows.", "pure"
+
+    async def execute(self, input_text: str) -> ToolResult:
+        return ToolResult(error="never called")
+
+    def unfold(self, call: ToolCall) -> ToolCall:
+        return ToolCall(call.id, "ledger", {"input": "the usual"})
+
+
+async def test_class_tool_has_the_optional_members_of_a_tool():
+    ledger, model = Ledger(), ScriptedModel([call("shortcut", input="x"), "Done."])
+    agent = Agent(model, [ledger, Shortcut()], journal="memory")
+    assert [spec["name"] for spec in agent.available_tools] == ["shortcut"]
+    result = await agent.run("go")
+    assert (result.steps[0].action, ledger.lines) == ("ledger", ["the usual"])
+    action = agent.tools["ledger"]
+    await action.undo("the usual", ToolContext("", "", "", "", "", "", 1))
+    assert ledger.lines == []
+
+
+async def test_class_tool_with_one_text_can_see_the_run():
+    class Greets:
+        name, description, effect = "greets", "Greets the user.", "pure"
+
+        async def execute(self, input_text: str, context: ToolContext) -> str:
+            return f"{input_text}, {context.user}"
+
+    model = ScriptedModel([call("greets", input="Hello"), "Done."])
+    result = await Agent(model, [Greets()], journal="memory").run("go", user_id="ken")
+    assert result.steps[0].observation == "Hello, ken"
+
+
+async def test_class_tool_with_several_parameters_has_them_as_well():
+    class Pay:
+        name, description, effect, listed = "pay", "Pays.", "compensable", False
+        paid: ClassVar[list[int]] = []
+
+        def execute(self, yen: int, to: str) -> str:
+            self.paid.append(yen)
+            return to
+
+        def undo(self, yen: int) -> None:
+            self.paid.remove(yen)
+
+    agent = Agent(ScriptedModel([call("pay", yen=5, to="ken"), "Done."]), [Pay()], journal="memory")
+    assert agent.available_tools == []
+    await agent.run("go")
+    await agent.tools["pay"].undo({"yen": 5, "to": "ken"}, ToolContext("", "", "", "", "", "", 1))
+    assert Pay.paid == []
+
+
+class Upper(Policy):
+    """Change every result, and need a certain tool."""
+
+    def check(self, tools):
+        if "add" not in tools:
+            raise ConfigError("add is needed")
+
+    async def tool(self, call, next, view):
+        result = await next(call)
+        return ToolResult(str(result.output).upper(), error=result.error)
+
+
+class TestUpperKeepsTheContractOfPolicies(PolicyContract):
+    changes, tools = True, (add,)
+
+    def make(self):
+        return Upper()

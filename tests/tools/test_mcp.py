@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.parts import add, chunks
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 STDIO = {"command": sys.executable, "args": ["-m", "tests.mcp_servers.everyday"], "cwd": os.getcwd()}
+BARE = {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_servers" / "bare.py")]}  # starts in 30 ms
 
 
 def agent(script, servers, tools=(), **more):
@@ -104,7 +106,7 @@ async def test_one_that_never_answers_is_given_up():
 
 async def test_killed_in_the_middle_of_a_call_and_started_again(caplog):
     script = [call("slow", seconds=30), call("add", a=1, b=2), "3"]
-    async with agent(script, {"everyday": STDIO}) as made:
+    async with agent(script, {"everyday": BARE}) as made:
         server = made.servers.servers[0]
         first = server.pid
 
@@ -120,7 +122,7 @@ async def test_killed_in_the_middle_of_a_call_and_started_again(caplog):
             seen.append(chunk.data.get("status"))
         await killer
         killed, added = (await handle).state.results.values()
-        assert "went away while slow was running (SIGKILL" in killed.error
+        assert "stopped while slow was running (SIGKILL" in killed.error
         assert "is not known" in killed.error
         assert added.output == 3
         assert server.pid != first
@@ -129,7 +131,7 @@ async def test_killed_in_the_middle_of_a_call_and_started_again(caplog):
 
 
 async def test_a_call_that_hangs_times_out_and_the_server_stays():
-    hasty = {**STDIO, "timeout": 0.5}
+    hasty = {**BARE, "timeout": 0.5}
     async with agent([call("slow", seconds=30), call("add", a=1, b=2), "3"], {"everyday": hasty}) as made:
         late, added = await answers(made)
         assert "0.5" in late.error
@@ -173,7 +175,7 @@ async def test_progress_is_shown():
 
 async def test_our_keys_are_not_handed_on(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-    with_one = {**STDIO, "env": {"FOR_YOU": "1"}}
+    with_one = {**BARE, "env": {"FOR_YOU": "1"}}
     async with agent([call("environment"), "ok"], {"everyday": with_one}) as made:
         (given,) = await answers(made)
     assert "FOR_YOU" in given.output
@@ -218,7 +220,7 @@ async def test_resources_and_prompts():
     async with agent(script, {"everyday": entry}) as made:
         assert {(one.kind, one.name) for one in await made.servers.library()} == {("resource", "hours"), ("prompt", "greet")}
         assert await made.servers.get_prompt("greet", name="Ann") == "Greet Ann kindly."
-        with pytest.raises(AgentConnectionError, match="cannot be had"):
+        with pytest.raises(AgentConnectionError, match="is not available"):
             await made.servers.get_prompt("no")
         listed, read, missing = await answers(made)
     assert listed.output[0]["uri"] == "shop://hours"
@@ -242,7 +244,7 @@ async def test_over_http():
 
 
 async def test_a_cancelled_run_leaves_no_process():
-    made = agent([call("slow", seconds=30), "x"], {"everyday": STDIO})
+    made = agent([call("slow", seconds=30), "x"], {"everyday": BARE})
     task = asyncio.ensure_future(made.run("go").start()._result())
     server = made.servers.servers[0]
     while server.pid is None or not server.tools:
@@ -313,10 +315,10 @@ async def test_a_servers_helpers_go_with_it(tmp_path):
 def test_mistakes_in_the_entries():
     for given, told in (
         ({"x": {"comand": "npx"}}, r"mcp_servers\.x: unknown key 'comand'.*'command'"),
-        ({"x": {}}, "either command or url"),
-        ({"x": {"command": "a", "url": "http://b"}}, "either command or url"),
-        ({"x": {"command": "a", "args": "b"}}, r"mcp_servers\.x\.args is a list"),
-        (["x"], "is a mapping"),
+        ({"x": {}}, "exactly one of command and url"),
+        ({"x": {"command": "a", "url": "http://b"}}, "exactly one of command and url"),
+        ({"x": {"command": "a", "args": "b"}}, r"mcp_servers\.x\.args must be a list"),
+        (["x"], "must be a mapping"),
     ):
         with pytest.raises(ConfigError, match=told):
             entries(given)

@@ -90,7 +90,7 @@ async def elicit(server, question, schema):
     """Forms are sent with what they fill in themselves; a page is opened, and the address it leads to handed back."""
     if "callback" not in schema:
         return {}
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=60) as browser:  # all scenarios open their pages at once
         answer = await browser.get(schema["url"], follow_redirects=False)
     return {"url": answer.headers["location"]}
 

@@ -77,10 +77,13 @@ def test_restrictions_of_another_client_hold_and_its_approvals_do_not(tmp_path, 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "is not in the form of its kind"),
-        ('{"theme": "dark"}', "names no servers"),
-        ({"servers": {"a": {"command": "x", "args": ["${input:key}"]}}}, r"\$\{input:key\} is asked for by another client"),
-        ({"servers": {"a": {"command": "x", "args": ["${env:NOT_THERE_1}"]}}}, "the environment has no NOT_THERE_1"),
+        ("{", "is not valid JSON or TOML"),
+        ('{"theme": "dark"}', "has no servers"),
+        (
+            {"servers": {"a": {"command": "x", "args": ["${input:key}"]}}},
+            r"\$\{input:key\} is a value that another client asks",
+        ),
+        ({"servers": {"a": {"command": "x", "args": ["${env:NOT_THERE_1}"]}}}, "NOT_THERE_1 is not set"),
     ],
 )
 def test_file_of_another_client_with_a_mistake(text, told, tmp_path):
@@ -95,7 +98,7 @@ def test_server_that_cannot_be_had_does_not_stand_in_the_way_of_others(tmp_path,
         "c": {"command": "z", "args": ["${NOT_THERE_3}"], "disabled": True},
     }
     assert [one.name for one in entries(written(tmp_path, "m.json", {"mcpServers": held}))] == ["a"]
-    assert "the environment has no NOT_THERE_2" in caplog.text
+    assert "NOT_THERE_2 is not set" in caplog.text
     assert "NOT_THERE_3" not in caplog.text
     zed = {"context_servers": {"a": {"command": "x"}, "b": {"source": "extension", "settings": {}}}}
     assert [one.name for one in entries(written(tmp_path, "z.json", zed))] == ["a"]
@@ -149,13 +152,13 @@ def test_kaname_yaml_says_where_a_file_is_wrong(tmp_path):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"url": "http://h", "auth": "basic"}, "'oauth', or a mapping"),
-        ({"command": "x", "auth": "oauth"}, "it goes with url"),
+        ({"url": "http://h", "auth": "basic"}, "must be 'oauth' or a mapping"),
+        ({"command": "x", "auth": "oauth"}, "works only with url"),
         ({"url": "http://h", "auth": {"client": "x"}}, "unknown key 'client'"),
         ({"url": "http://h", "auth": {"grant": "client_credentials"}}, "client_credentials with client_id and client_secret"),
-        ({"url": "http://h", "protocol": "2025"}, "protocol is auto or legacy"),
-        ({"url": "http://h", "tools": "t"}, "tools is a list of texts"),
-        ({"url": "http://h", "sampling": "yes"}, "sampling is true or false"),
+        ({"url": "http://h", "protocol": "2025"}, "protocol must be auto or legacy"),
+        ({"url": "http://h", "tools": "t"}, "tools must be a list of strings"),
+        ({"url": "http://h", "sampling": "yes"}, "sampling must be true or false"),
     ],
 )
 def test_entry_with_a_mistake(given, told):

@@ -85,7 +85,7 @@ async def test_sign_in_once_and_the_tokens_are_kept(here, state):
     async with server() as (url, _):
         browser = Browser(here)
         assert await outcome(agent(url, browser)) == "fine"
-        assert browser.asked == [("shop", "sign in, so that its tools can be used")]
+        assert browser.asked == [("shop", "Sign in to use the tools of this server.")]
         (file,) = state.iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(state.stat().st_mode) == 0o700
@@ -99,7 +99,7 @@ async def test_sign_in_may_take_longer_than_a_start():
 
 async def test_sign_in_where_nobody_is_there_says_what_to_do():
     async with server() as (url, _):
-        assert "wants you to sign in: run `" in await outcome(agent(url))
+        assert "needs you to sign in. Run `" in await outcome(agent(url))
 
 
 async def test_sign_in_declined_or_failed():
@@ -175,4 +175,4 @@ async def test_port_that_is_taken_is_told():
         async with AsyncExitStack() as stack:
             with suppress(OSError):  # another program has it already: it is taken all the same
                 await stack.enter_async_context(await asyncio.start_server(lambda *_: None, "127.0.0.1", port))
-            assert f"port {port} of this machine" in await outcome(made)
+            assert f"port {port}, on which" in await outcome(made)

@@ -197,7 +197,7 @@ async def test_server_of_another_protocol_is_told_as_such():
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
         async with agent(["x"], {"new": {"url": url}}) as made:
-            assert "it speaks only the protocols 2027-01-01" in made.servers.problems["new"]
+            assert "it supports only the protocol versions 2027-01-01" in made.servers.problems["new"]
 
 
 # Results

@@ -101,7 +101,7 @@ def test_callables_of_every_kind():
     assert asyncio.run(observe(square, call("power", base=3))) == ["9"]
     assert asyncio.run(observe(Adder(), call("Adder", a=1, b=2))) == ["3"]
     assert asyncio.run(observe(wrapped, call("power", base=2, exponent=3))) == ["8"]
-    with pytest.raises(ConfigError, match="max: .*; wrap it in a function"):
+    with pytest.raises(ConfigError, match="max: .*; wrap it in your own function"):
         _ = tool(max).parameters
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
-from kaname.tools.search.chunk import LARGEST, chunked, query_terms, terms, width
+from kaname.tools.search.chunk import LARGEST, chunk_blocks, query_terms, terms, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block
 from kaname.tools.search.readers.by_ending import read_blocks
@@ -139,17 +139,17 @@ def test_files_that_cannot_be_read_are_named_and_the_rest_is(tmp_path):
     )
     assert len(done.problems) == 4
     assert pipeline.search("文書")[0].text == "日本語の文書", "in whatever encoding"
-    with pytest.raises(ConfigError, match="there is no"):
+    with pytest.raises(ConfigError, match="not found"):
         pipeline.add(tmp_path / "nowhere")
     pipeline.close()
 
 
 def test_an_index_belongs_to_its_embeddings(tmp_path):
     RAGPipeline(tmp_path / "index.db", embeddings=Letters()).close()
-    with pytest.raises(ConfigError, match="was made with letters"):
+    with pytest.raises(ConfigError, match="was created with the embeddings letters"):
         RAGPipeline(tmp_path / "index.db")
     (tmp_path / "no.db").write_text("not a database at all, but long enough to look at")
-    with pytest.raises(ConfigError, match="is no index"):
+    with pytest.raises(ConfigError, match="is not an index"):
         RAGPipeline(tmp_path / "no.db")
 
 
@@ -157,7 +157,7 @@ def test_an_index_belongs_to_its_embeddings(tmp_path):
 @tries(200)
 def test_chunks_lose_nothing_and_stay_small(blocks):
     given_ = [Block(text, heading, "line 1") for text, heading in blocks if text.strip()]
-    made = list(chunked(given_))
+    made = list(chunk_blocks(given_))
     kept = "".join([char for chunk in made for char in chunk.text if char in "abあ漢"])
     wanted = "".join([char for block in given_ for char in block.text if char in "abあ漢"])
     if not any("|" in block.text for block in given_):  # a table's head is repeated
@@ -231,7 +231,7 @@ def test_a_word_of_one_letter_and_one_of_hiragana(tmp_path):
 
 def test_a_long_block_says_for_every_part_where_it_begins():
     text = "\n".join([f"row {number}, some words that make it long enough" for number in range(100)])
-    made = list(chunked([Block(text, "", "line 10")]))
+    made = list(chunk_blocks([Block(text, "", "line 10")]))
     for chunk in made:
         number = int(chunk.text.split(",")[0].removeprefix("row "))
         assert chunk.place == f"line {10 + number}"
@@ -301,7 +301,7 @@ def read_only_folder():
 def test_an_index_that_may_only_be_read_is_read(read_only_folder):
     pipeline = RAGPipeline(read_only_folder / "index.db", embeddings=Letters())
     assert pipeline.search("red box")[0].source == "note"
-    with pytest.raises(ConfigError, match="may only be read"):
+    with pytest.raises(ConfigError, match="is read-only"):
         pipeline.add_text("more", "text")
     assert [path.name for path in read_only_folder.iterdir()] == ["index.db"]
     pipeline.close()
@@ -316,13 +316,13 @@ def test_an_index_of_another_form_or_other_vectors_is_told(tmp_path):
     pipeline.add_text("note", "The red box is under the sink.")
     pipeline.close()
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Longer())
-    with pytest.raises(ConfigError, match="64 numbers, and these have 65"):
+    with pytest.raises(ConfigError, match="64 dimensions, but the new ones have 65"):
         pipeline.search("box")
-    with pytest.raises(ConfigError, match="64 numbers, and these have 65"):
+    with pytest.raises(ConfigError, match="64 dimensions, but the new ones have 65"):
         pipeline.add_text("more", "text")
     pipeline.close()
     with closing(sqlite3.connect(tmp_path / "index.db")) as db, db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(ConfigError, match="newer kaname"):
+    with pytest.raises(ConfigError, match="newer version of kaname"):
         RAGPipeline(tmp_path / "index.db", embeddings=Letters())

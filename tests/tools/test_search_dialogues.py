@@ -9,11 +9,11 @@ import numpy
 import pytest
 
 from kaname import RAGPipeline
-from kaname.tools.search.chunk import Chunk, chunked
-from kaname.tools.search.dialogue import is_dialogue
+from kaname.tools.search.chunk import TextChunk, chunk_blocks
+from kaname.tools.search.dialogue import is_dialogue, named_speakers, without_names
 from kaname.tools.search.index import FileRow, Index
 from kaname.tools.search.readers.base import Block
-from kaname.tools.search.sentences import best, packed, sentences
+from kaname.tools.search.sentences import best, pack_vectors, sentences
 from tests.tools.test_search import Letters
 
 TALK = """\
@@ -83,7 +83,7 @@ def test_records_and_notes_are_no_dialogue(text):
 
 def test_every_turn_is_a_chunk_and_says_its_line():
     long = "and then we walked on " * 60
-    made = list(chunked([Block(TALK + f"Nora: {long}\nwithout a word", "", "line 3")]))
+    made = list(chunk_blocks([Block(TALK + f"Nora: {long}\nwithout a word", "", "line 3")]))
     assert [chunk.text.split(":")[0] for chunk in made[:6]] == ["Nora", "Ivan"] * 3
     assert [chunk.place for chunk in made[:3]] == ["line 3", "line 4", "line 5"]
     assert made[-1].text.endswith("without a word")
@@ -94,7 +94,7 @@ def test_a_turn_is_found_by_the_words_of_the_turn_that_it_answers(tmp_path, pipe
     (tmp_path / "talk.txt").write_text(TALK.replace("\n", blank), encoding="utf-8")
     pipeline.add(tmp_path / "talk.txt")
     question = "Where are the spare keys?"
-    scores, _ = pipeline.scored(question, pipeline.embedded([question])[0])
+    scores, _ = pipeline.score(question, pipeline.embed([question])[0])
     first = sorted(scores, key=lambda number: -scores[number])[:2]
     texts = [pipeline._index.around(number) for number in first]
     assert {one.text for number, around in zip(first, texts, strict=True) for one in around if one.id == number} == {
@@ -106,7 +106,7 @@ def test_a_turn_is_found_by_the_words_of_the_turn_that_it_answers(tmp_path, pipe
 def test_chunks_that_are_stored_one_by_one_are_turns_as_well(tmp_path):
     index = Index(tmp_path / "index.db")
     turns = TALK.splitlines()
-    index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), [Chunk(text, "", "") for text in turns], Letters().embed(turns))
+    index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), [TextChunk(text, "", "") for text in turns], Letters().embed(turns))
     assert index.turns_before([4]) == {4: 3, 5: 4}
     index.close()
 
@@ -114,10 +114,71 @@ def test_chunks_that_are_stored_one_by_one_are_turns_as_well(tmp_path):
 def test_a_dialogue_ends_with_its_heading(tmp_path):
     index = Index(tmp_path / "index.db")
     turns = TALK.splitlines()
-    chunks = [Chunk(text, "Monday" if number < 3 else "Tuesday", "") for number, text in enumerate(turns)]
+    chunks = [TextChunk(text, "Monday" if number < 3 else "Tuesday", "") for number, text in enumerate(turns)]
     index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), chunks, Letters().embed(turns))
     assert index.turns_before([3, 4]) == {3: 2, 4: 0, 5: 4}
     index.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "speakers", "names", "left"),
+    [
+        ("What did Ivan's aunt send?", ["ivan", "nora"], {"ivan"}, "What did aunt send?"),
+        ("did nora ask ivan?", ["ivan", "nora", ""], {"ivan", "nora"}, "did ask ?"),
+        ("Is the ivanhoe a boat?", ["ivan"], set(), "Is the ivanhoe a boat?"),
+        ("Annaは何を飼っていますか", ["anna"], {"anna"}, "は何を飼っていますか"),
+        ("大樹さんは何時に着きますか", ["大樹", "陽子"], {"大樹"}, "さんは何時に着きますか"),
+        ("亮の趣味は何ですか", ["亮"], {"亮"}, "の趣味は何ですか"),
+        ("説明は誰がしましたか", ["明"], set(), "説明は誰がしましたか"),
+        ("Ivan?", ["ivan"], {"ivan"}, "Ivan?"),
+        ("Where does Ivan Petrov live?", ["ivan petrov"], {"ivan petrov"}, "Where does live?"),
+        ("Where does Ivan live?", ["ivan petrov"], {"ivan petrov"}, "Where does live?"),
+        ("Who is the new one?", ["the other"], set(), "Who is the new one?"),
+    ],
+)
+def test_names_of_speakers_are_found_in_a_question_and_left_out(question, speakers, names, left):
+    assert named_speakers(question, speakers) == names
+    assert without_names(question, names) == left
+
+
+def found_in(pipeline, turns, question):
+    pipeline.add_text("talk", "\n\n".join(turns))
+    scores, _ = pipeline.score(question, pipeline.embed([question])[0])
+    best = min(scores, key=lambda number: (-scores[number], number))
+    return next(one.text for one in pipeline._index.around(best) if one.id == best)
+
+
+class WithNames(Topics):
+    """The same, where a name means something as well."""
+
+    name = "topics and names"
+    things = ("boat", "bread", "nora", "ivan", "piano")
+
+
+def test_a_turn_that_is_only_near_by_a_name_does_not_come_before_the_one_that_answers(tmp_path):
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=WithNames())
+    chat = ["Nora: Is that so, Ivan?", "Ivan: Oh, Ivan, again Ivan.", "Nora: Ha, Ivan, Ivan!", "Ivan: Hm.", "Nora: Well, Ivan."]
+    told = ["Nora: And the boats?", "Ivan: Boats! One boatswain left."]
+    assert found_in(pipeline, [*chat, *told, "Nora: Ivan, Ivan!"], "Which boathouse did Ivan see, Ivan?") == told[1]
+    pipeline.close()
+
+
+def test_of_turns_that_say_the_same_the_speaker_who_is_named_comes_first(tmp_path):
+    for who in ("Nora", "Ivan"):
+        pipeline = RAGPipeline(tmp_path / f"{who}.db", embeddings=Topics())
+        turns = ["Nora: Hm?", "Ivan: I sold the piano.", "Nora: Well.", "Ivan: Hm?", "Nora: I sold the piano.", "Ivan: Well."]
+        assert found_in(pipeline, turns, f"Which piano did {who} sell?") == f"{who}: I sold the piano."
+        pipeline.close()
+
+
+def test_a_turn_means_what_it_says_with_the_turn_before_it(tmp_path):
+    """Of a boat and a piano somebody speaks at once, or one after the other."""
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    turns = ["Nora: Hm?", "Ivan: A boat, a boat, a clock.", "Nora: Well.", "Ivan: Boats?", "Nora: Pianos.", "Ivan: Bread."]
+    assert found_in(pipeline, turns, "boatpianos") == "Nora: Pianos."
+    own, together = pipeline._index.by_pair(Topics().embed(["boat piano"])[0], {5: 4, 1: 0})
+    assert (own, together) == (pytest.approx({5: 0.707, 1: 0.0}, abs=0.001), pytest.approx({5: 1.0, 1: 0.0}))
+    pipeline.close()
 
 
 # sentences
@@ -138,23 +199,24 @@ def test_vectors_of_sentences_take_a_byte_a_number():
     rng = numpy.random.default_rng(3)
     vectors = rng.normal(0, 1, (7, 512)).astype(numpy.float32)
     vectors /= numpy.linalg.norm(vectors, axis=1, keepdims=True)
-    blob = packed(vectors)
+    blob = pack_vectors(vectors)
     assert len(blob) == 7 * (512 + 4)
-    (found, none) = best([blob, b""], vectors[4])
+    (found, none) = best([blob, b""], vectors[[4, 0]], vectors[4])
     assert found == pytest.approx(1.0, abs=0.01)
     assert none == -1.0
-    assert packed([]) == b""
+    assert pack_vectors([]) == b""
 
 
-def test_a_chunk_is_found_by_its_best_sentence(tmp_path):
-    """Among many things a chunk's own vector says little of each."""
+def test_a_chunk_is_raised_by_its_best_sentence_but_not_above_the_best_chunk(tmp_path):
+    """Among many things a chunk's own vector says little of each; one that is only about what is asked stays the first."""
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
     mixed = "The bread is baked at five in the morning. The clock on the tower is late. The goat lives behind the mill. "
     pipeline.add_text("mixed", mixed + "The piano in the school is out of tune.")
     pipeline.add_text("other", "A bread, another bread, a clock, another clock and a goat.")
-    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["mixed", "other"]
+    pipeline.add_text("fitting", "Bread in the oven, bread on the board, bread under a cloth, and one clock.")
+    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["fitting", "mixed", "other"]
     pipeline._index._db.execute("UPDATE chunks SET sentences = x''")
-    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["other", "mixed"]
+    assert [hit.source for hit in pipeline.search("breadcrumbs?")] == ["fitting", "other", "mixed"]
     pipeline.close()
 
 
@@ -200,7 +262,7 @@ def test_an_index_from_before_is_searched_and_brought_up_to_date_when_something_
     pipeline.add(tmp_path / "new.txt")
     assert pipeline._index.without_sentences(10) == []
     vector = Topics().embed(["bread"])[0]
-    assert max(pipeline._index.by_sentence(vector, [1]).values()) == pytest.approx(1.0, abs=0.01)
+    assert max(pipeline._index.by_sentence(vector, [1]).values()) == pytest.approx(0.924, abs=0.01)  # of (1, 1) with (0, 1)
     pipeline.close()
 
 

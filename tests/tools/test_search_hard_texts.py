@@ -19,14 +19,14 @@ from kaname.cli.main import main
 from kaname.cli.terminal.screen import Screen
 from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
-from kaname.core.people.columns import wrapped
+from kaname.core.people.columns import wrap_line
 from kaname.tools.search import embed as embedding
 from kaname.tools.search import folders
 from kaname.tools.search import index_file as opening
-from kaname.tools.search.chunk import chunked
+from kaname.tools.search.chunk import chunk_blocks
 from kaname.tools.search.readers.base import Block, Unreadable
 from kaname.tools.search.readers.by_ending import read_blocks
-from kaname.tools.search.readers.encoding import decoded
+from kaname.tools.search.readers.encoding import decode
 from kaname.tools.search.tokenize import query_terms, terms
 from tests.tools.test_search import Letters
 
@@ -127,7 +127,7 @@ def test_lines_of_html_are_those_of_the_first_letter_and_of_every_part(folder):
     long = "\n".join([f"word{number} and some more of it, so that it is long." for number in range(60)])
     (folder / "a.html").write_text(f"<p>\n\n   first</p>\n<p>\n{long}\n</p>\n<pre>\n\n  code\nmore</pre>")
     lines = (folder / "a.html").read_text().split("\n")
-    made = list(chunked(read_blocks(folder / "a.html")))
+    made = list(chunk_blocks(read_blocks(folder / "a.html")))
     assert len(made) > 5
     for chunk in made:
         line = lines[int(chunk.place.removeprefix("line ")) - 1].strip()
@@ -167,10 +167,10 @@ def test_a_fence_in_indented_code_is_none_and_one_in_a_list_is(folder):
 def test_values_are_cut_between_words_and_cells(folder):
     codes = [f"CODE-{number:05}-X" for number in range(400)]
     for text in (" ".join(codes), ",".join(codes), " | ".join([f"name: {code}" for code in codes])):
-        made = " ".join([chunk.text for chunk in chunked([Block(text, "", "line 1")])])
+        made = " ".join([chunk.text for chunk in chunk_blocks([Block(text, "", "line 1")])])
         kept = made.replace(",", " ").split()
         assert [code for code in codes if code not in kept] == []
-    rows = list(chunked([Block(" | ".join([f"column: some value {number}" for number in range(99)]), "", "line 1")]))
+    rows = list(chunk_blocks([Block(" | ".join([f"column: some value {number}" for number in range(99)]), "", "line 1")]))
     assert all(chunk.text.startswith("column: ") for chunk in rows), "a cell is not parted from its column"
 
 
@@ -216,27 +216,27 @@ def test_an_unclosed_quote_does_not_swallow_the_rest(folder):
 )
 def test_an_encoding_that_is_not_clear_is_told_and_not_stored(pipeline, folder, encoding, text):
     (folder / "a.txt").write_bytes(text.encode(encoding))
-    assert "its encoding is not clear" in next(iter(pipeline.add(folder).problems.values()))
+    assert "its encoding could not be detected" in next(iter(pipeline.add(folder).problems.values()))
     assert len(pipeline) == 0
 
 
 def test_files_that_were_put_together_are_read_line_by_line():
     lines = ["日本語の行です。", "会議の記録", "日本語の行です。"]
     mixed = lines[0].encode() + b"\n" + lines[1].encode("cp932") + b"\n" + lines[2].encode()
-    assert decoded(mixed) == "\n".join(lines)
-    assert decoded("ok ü\n".encode() + b"Caf\xe9 opened") == "ok ü\nCafé opened"
+    assert decode(mixed) == "\n".join(lines)
+    assert decode("ok ü\n".encode() + b"Caf\xe9 opened") == "ok ü\nCafé opened"
     chance = "部署の一覧を見る\n端\n" + "会議の記録を保存します。\n" * 8
-    assert decoded(chance.encode("euc_jp")) == chance, "two bytes of a kanji are UTF-8 by chance"
+    assert decode(chance.encode("euc_jp")) == chance, "two bytes of a kanji are UTF-8 by chance"
 
 
 @pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"])
 def test_wide_text_without_a_mark_is_read(encoding):
-    assert decoded("お知らせはこちらです。".encode(encoding)) == "お知らせはこちらです。"
+    assert decode("お知らせはこちらです。".encode(encoding)) == "お知らせはこちらです。"
 
 
 @pytest.mark.parametrize("text", ["ﾔﾏﾀﾞ ﾀﾛｳ,ﾄｳｷｮｳ\n" * 5, "山田太郎,東京都\n鈴木花子,大阪府\n" * 5, "～10時"])
 def test_lists_without_kana_are_read_in_the_usual_encoding(text):
-    assert decoded(text.encode("cp932")) == text
+    assert decode(text.encode("cp932")) == text
 
 
 # folders
@@ -297,15 +297,15 @@ def test_names_and_kinds_that_cannot_be_read_are_told(pipeline, folder):
 
 def test_an_index_that_cannot_be_made_says_why(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "_may_write", lambda path: False)
-    with pytest.raises(ConfigError, match=r"new.db cannot be made: .* may only be read"):
+    with pytest.raises(ConfigError, match=r"new.db cannot be created: .* is read-only"):
         RAGPipeline(tmp_path / "new.db", embeddings=Letters())
     monkeypatch.undo()
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigError, match=r"new.db cannot be made"):
+    with pytest.raises(ConfigError, match=r"new.db cannot be created"):
         RAGPipeline(tmp_path / "file" / "new.db", embeddings=Letters())
     os.mkfifo(tmp_path / "pipe.db")
     for path in (tmp_path / "pipe.db", tmp_path):
-        with pytest.raises(ConfigError, match="is no file"):
+        with pytest.raises(ConfigError, match="is not a file"):
             RAGPipeline(path, embeddings=Letters())
 
 
@@ -398,13 +398,13 @@ def test_citations_with_brackets_in_names_and_files_that_moved(pipeline, folder)
     pipeline.add(folder)
     for key in ("[draft] a.md#1", "[[draft] a.md#1]", "[b.md#1", "b.md#1]", " [b.md#1] "):
         assert pipeline.cited(key).text in ("cats", "dogs")
-    with pytest.raises(ConfigError, match=r"no document old/b.md.*there is .*sub/b.md"):
+    with pytest.raises(ConfigError, match=r"no document old/b.md.*: .*sub/b.md"):
         pipeline.cited("[old/b.md#1]")
 
 
 def test_lines_are_wrapped_and_nothing_is_left_out():
     line = "The quick brown fox jumps over the lazy dog. " * 5 + "漢字" * 40 + "x" * 100
-    rows = list(wrapped(line, 40))
+    rows = list(wrap_line(line, 40))
     assert all(screen_width(row) <= 40 for row in rows)
     assert "".join("".join(rows).split()) == "".join(line.split())
     assert rows[0] == "The quick brown fox jumps over the lazy"
@@ -416,14 +416,14 @@ def test_text_that_runs_backwards_is_not_written():
 
 def test_a_run_with_an_index_that_is_not_there_fails_at_once(tmp_path, capsys):
     assert main(["run", "-t", f"search:{tmp_path}/x.db", "hello"]) == 2
-    assert "there is no index" in capsys.readouterr().err
+    assert "was not found" in capsys.readouterr().err
 
 
 def test_search_without_documents_is_told(tmp_path, capsys, monkeypatch):
-    from kaname.cli.agent import _tell_of_no_documents
+    from kaname.cli.agent import _warn_if_no_documents
 
     monkeypatch.setenv("KANAME_DOCS", str(tmp_path / "none.db"))
-    _tell_of_no_documents(["search"], Screen())
+    _warn_if_no_documents(["search"], Screen())
     assert "no documents yet" in capsys.readouterr().err
 
 

@@ -21,11 +21,11 @@ from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.tools.search import embed as embedding
 from kaname.tools.search import ingest as adding
-from kaname.tools.search.chunk import LARGEST, chunked, width
+from kaname.tools.search.chunk import LARGEST, chunk_blocks, width
 from kaname.tools.search.embed import ServedEmbeddings
 from kaname.tools.search.readers.base import Block, Unreadable
 from kaname.tools.search.readers.by_ending import read_blocks
-from kaname.tools.search.readers.encoding import decoded
+from kaname.tools.search.readers.encoding import decode
 from tests.tools.test_search import Letters
 
 
@@ -92,7 +92,7 @@ def test_a_folder_that_is_empty_or_missing_today_keeps_its_documents(pipeline, f
     assert "empty" in done.problems[str(folder)]
     assert "--forget" in done.problems[str(folder)]
     folder.rmdir()
-    assert "there is no" in pipeline.add(folder).problems[str(folder)]
+    assert "was not found" in pipeline.add(folder).problems[str(folder)]
     assert len(pipeline) == 3
     assert len(pipeline.add(folder, forget=True).removed) == 3
     assert len(pipeline) == 0
@@ -119,8 +119,8 @@ def test_links_out_of_the_folder_and_other_peoples_packages_are_passed_over(pipe
     (folder / "code.py").write_text("pass")
     done = pipeline.add(folder)
     assert names(done.added) == ["good.txt"]
-    assert "leads out of the folder" in done.problems[str(folder / "link.txt")]
-    assert "leads out of the folder" in done.problems[str(folder / "linked")]
+    assert "outside the folder" in done.problems[str(folder / "link.txt")]
+    assert "outside the folder" in done.problems[str(folder / "linked")]
     assert done.passed == {".py": 1}
 
 
@@ -151,7 +151,7 @@ def test_a_name_that_is_not_utf8_is_told(pipeline, folder):
     ["£100 and 5½", "10°C ±2", "Straße", "Température", "Köln", "It’s “quoted” – yes…", "it’s", "Größe für Äpfel", "El niño"],
 )
 def test_western_text_is_not_read_as_japanese(text):
-    assert decoded(text.encode("cp1252")) == text
+    assert decode(text.encode("cp1252")) == text
 
 
 @pytest.mark.parametrize("encoding", ["cp932", "euc_jp", "iso2022_jp", "utf-8", "utf-16", "utf-16-le", "utf-16-be"])
@@ -159,14 +159,14 @@ def test_western_text_is_not_read_as_japanese(text):
 def test_japanese_text_is_read_in_every_encoding(encoding, text):
     if encoding.startswith("utf-16-") and "\n" not in text and " " not in text:
         pytest.skip("without a mark, it is recognised by its spaces and line ends")
-    assert decoded(text.encode(encoding)) == text
+    assert decode(text.encode(encoding)) == text
 
 
 def test_one_bad_byte_or_a_cut_end_leaves_a_file_utf8():
     text = "日本語のテキスト。これは長い文書です。"
-    assert decoded(text.encode() + b"\xff" + text.encode()) == text + "\ufffd" + text
-    assert decoded(text.encode()[:-1]) == text[:-1] + "\ufffd"
-    assert decoded(text.encode("cp932") + b"\x80" + text.encode("cp932")).startswith(text)
+    assert decode(text.encode() + b"\xff" + text.encode()) == text + "\ufffd" + text
+    assert decode(text.encode()[:-1]) == text[:-1] + "\ufffd"
+    assert decode(text.encode("cp932") + b"\x80" + text.encode("cp932")).startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_blank_lines_in_code_are_kept_and_counted(folder):
     code = "\n".join(["```python", *[f"def f{number}():\n    return {number}\n" for number in range(60)], "```"])
     (folder / "a.md").write_text(f"# Code\n\n{code}\n")
     lines = (folder / "a.md").read_text().splitlines()
-    made = list(chunked(read_blocks(folder / "a.md")))
+    made = list(chunk_blocks(read_blocks(folder / "a.md")))
     assert len(made) > 3
     for chunk in made:
         begun = int(chunk.place.removeprefix("line "))
@@ -218,18 +218,18 @@ def test_blank_lines_in_code_are_kept_and_counted(folder):
 def test_lines_of_a_log_stay_lines_and_are_no_table(folder):
     lines = [f"2026-11-15|{number:04}|started|ok" for number in range(200)]
     (folder / "a.log").write_text("\n".join(lines))
-    made = list(chunked(read_blocks(folder / "a.log")))
+    made = list(chunk_blocks(read_blocks(folder / "a.log")))
     assert [line for chunk in made for line in chunk.text.splitlines()] == lines
 
 
 def test_the_head_of_a_table_goes_with_every_part_if_it_is_short():
     rows = "\n".join([f"| thing {number} | {number} yen |" for number in range(60)])
-    made = list(chunked([Block(f"| item | price |\n|---|---|\n{rows}", "", "line 1")]))
+    made = list(chunk_blocks([Block(f"| item | price |\n|---|---|\n{rows}", "", "line 1")]))
     assert len(made) > 3
     assert all(chunk.text.startswith("| item | price |\n|---|---|\n") for chunk in made)
     wide = " | ".join([f"column number {number}" for number in range(400)])
     body = "\n".join([" | ".join(["1"] * 400)] * 400)
-    made = list(chunked([Block(f"{wide}\n{body}", "", "line 1", table=True)]))
+    made = list(chunk_blocks([Block(f"{wide}\n{body}", "", "line 1", table=True)]))
     assert sum([width(chunk.text) for chunk in made]) < 2 * width(wide + body)
     assert all(width(chunk.text) <= LARGEST for chunk in made)
 
@@ -269,7 +269,7 @@ async def test_citations_tell_files_and_searches_apart(pipeline, folder):
     assert (first["cite"], first["source"]) == ("[2025/report.md#1]", "2025/report.md")
     assert second["cite"] == "[rules.md#1]"
     assert pipeline.cited(first["cite"]).text == "Sales of cups fell."
-    with pytest.raises(ConfigError, match=r"which one: .*2025/report.md, .*2026/report.md"):
+    with pytest.raises(ConfigError, match=r"several documents match: .*2025/report.md, .*2026/report.md"):
         pipeline.cited("report.md#1")
     with pytest.raises(ConfigError, match="has no passage 9"):
         pipeline.cited("rules.md#9")
@@ -345,7 +345,7 @@ async def test_an_index_made_with_other_embeddings_works_in_runs(served, tmp_pat
     assert (await tool.execute("purr")).output["passages"][0]["cite"] == "[note#1]"
     tool.pipeline.close()
     assert main(["docs", "search", "purr", "--index", str(tmp_path / "index.db")]) == 0
-    with pytest.raises(ConfigError, match="was made with openai/small"):
+    with pytest.raises(ConfigError, match="was created with the embeddings openai/small"):
         RAGPipeline(tmp_path / "index.db", embeddings="local")
 
 
@@ -385,10 +385,10 @@ async def later(texts):
         (lambda texts: [[float("nan")] * 4 for _ in texts], "NaN or infinity in vector 1"),
         (lambda texts: [[0.0] * 4 for _ in texts], "only zeros in vector 1"),
         (lambda texts: [[1.0] * (number + 1) for number, _ in enumerate(texts)], "list: "),
-        (lambda texts: [[1.0] * 4], "1 × 4, where 3 vectors were wanted"),
-        (lambda texts: [1.0 for _ in texts], "3, where 3 vectors were wanted"),
+        (lambda texts: [[1.0] * 4], "1 × 4, but 3 vectors were expected"),
+        (lambda texts: [1.0 for _ in texts], "3, but 3 vectors were expected"),
         (lambda texts: None, "NoneType|where 3 vectors"),
-        (later, "not async"),
+        (later, "not be async"),
     ],
 )
 def test_embeddings_that_are_none_are_named_before_anything_is_stored(tmp_path, folder, made, told):
@@ -457,7 +457,7 @@ def test_a_database_of_something_else_is_refused_and_not_touched(tmp_path, folde
     shop.close()
     before = (tmp_path / "shop.db").read_bytes()
     assert main(["docs", "add", str(folder), "--index", str(tmp_path / "shop.db")]) == 2
-    assert "a database of something else" in capsys.readouterr().err
+    assert "a database of another program" in capsys.readouterr().err
     assert (tmp_path / "shop.db").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["docs", "shop.db"]
 
@@ -483,7 +483,7 @@ def test_a_damaged_index_says_what_to_do(tmp_path):
     data = bytearray((tmp_path / "index.db").read_bytes())
     data[4096 * 2 :] = b"\x5a" * (len(data) - 4096 * 2)
     (tmp_path / "index.db").write_bytes(data)
-    with pytest.raises(ConfigError, match="(damaged|is no index).*malformed"):
+    with pytest.raises(ConfigError, match="(damaged|is not an index).*malformed"):
         RAGPipeline(tmp_path / "index.db", embeddings=Letters()).search("cats")
 
 
@@ -525,7 +525,7 @@ def test_the_command_makes_nothing_by_mistake(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("KANAME_DOCS", str(tmp_path / "default.db"))
     for action in (["list"], ["search", "x"], ["remove", "x"], ["show", "x#1"]):
         code, _, told = run(capsys, *action, "--index", tmp_path / "typo.db")
-        assert (code, "there is no index" in told) == (2, True)
+        assert (code, "was not found" in told) == (2, True)
     assert run(capsys, "list")[0] == 0
     code, _, told = run(capsys, "search", "x")
     assert (code, "no documents yet" in told) == (1, True)
@@ -566,11 +566,11 @@ def test_the_command_removes_by_the_names_that_it_shows(tmp_path, folder, capsys
         return sorted([Path(line).name for line in run(capsys, "list", "--index", index)[1].splitlines()])
 
     code, _, told = run(capsys, "remove", "prices.md", "rules.md", "--index", index)
-    assert (code, "which one" in told) == (2, True)
+    assert (code, "several documents match" in told) == (2, True)
     assert len(left()) == 4, "nothing is removed where one of the names is not clear"
     for passage in ("[notes.md#1]", "notes.md#1", "notes.md ＃1"):
         code, _, told = run(capsys, "remove", passage, "--index", index)
-        assert (code, "only whole files can be removed: notes.md" in told) == (2, True)
+        assert (code, "only whole files can be removed. Use: notes.md" in told) == (2, True)
     assert run(capsys, "remove", "prices.md", "notes.md", "old/rules.md", "--index", index)[0] == 0
     assert left() == ["rules.md"]
 
@@ -580,8 +580,8 @@ def test_a_folder_with_nothing_to_read_says_what_was_passed_over(tmp_path, folde
         (folder / name).write_text("x")
     code, _, told = run(capsys, "add", folder, "--index", tmp_path / "index.db")
     assert code == 1
-    assert "2 .py, 1 .doc are not read" in told
-    assert "nothing in it that can be read" in told
+    assert "not supported: 2 .py, 1 .doc" in told
+    assert "no files that can be read" in told
 
 
 def test_the_bar_keeps_its_place(tmp_path, folder, capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""`kaname chat`: a conversation. Ctrl-C ends the run and not the conversation, which the journal keeps."""
+"""`kaname chat`: a conversation. Ctrl-C stops the run, but not the conversation. The journal keeps both."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from time import monotonic
 from typing import Any
 from unicodedata import normalize
 
-from ..api.agent import Agent
-from ..api.open_run import new_run_id
+from ..agent.agent import Agent
+from ..agent.opening.request import new_run_id
 from ..core.errors import AgentError, nearest
 from ..core.events import Opened, Received, ToolStarted
 from ..core.runs import RunInfo
@@ -22,20 +22,20 @@ from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
-from .agent import agent_from, input_for, take_up, where_it_is
+from .agent import agent_from, input_for, place_options, restore_options
 from .main import DONE
-from .messages import say, translated
-from .messages.stops import told_status
+from .messages import say, translate
+from .messages.stops import status_word
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
-from .terminal.screen import Screen, cut
-from .terminal.signals import Ending, to_the_end
+from .terminal.screen import Screen, truncate
+from .terminal.signals import Ending, run_to_the_end
 
 _HARMLESS = ("pure", "idempotent")
 
 
 def main(given: argparse.Namespace) -> int:
-    return to_the_end(lambda ending: _Chat(given, Screen(), ending).go())
+    return run_to_the_end(lambda ending: _Chat(given, Screen(), ending).go())
 
 
 class _Chat:
@@ -43,18 +43,24 @@ class _Chat:
         self._given, self._screen, self._ending = given, screen, ending
         self._session = given.session or f"chat-{new_run_id()}"
         self._agent: Agent  # made when the conversation begins
-        self._spent: tuple[int, float] = (0, 0.0)  # on what was undone
+        self._spent: tuple[int, float] = (0, 0.0)  # tokens and cost of undone runs
         self._read = _reader(self.commands, ending)
 
     @property
     def commands(self) -> dict[str, tuple[Callable[[str], Awaitable[None]], str]]:
         return {
-            "/tools": (self._tools, say("what it can do", "使えるツール")),
-            "/model": (self._model, say("which model; /model NAME takes another", "モデル。/model NAME で変更")),
-            "/cost": (self._money, say("what it has cost so far", "これまでの費用")),
-            "/save": (self._save, say("write the conversation to a file", "会話をファイルに保存")),
-            "/undo": (self._undo, say("forget the last question and its answer", "直前のやり取りを取り消す")),
-            "/help": (self._help, say("this list", "この一覧")),
+            "/tools": (self._tools, say("List the tools.", "ツールを一覧表示します。")),
+            "/model": (
+                self._model,
+                say("Show the model. /model NAME changes it.", "モデルを表示します。/model 名前 で変更します。"),
+            ),
+            "/cost": (self._money, say("Show the cost so far.", "これまでの費用を表示します。")),
+            "/save": (
+                self._save,
+                say("Save the conversation to a file: /save FILE.", "会話をファイルに保存します: /save ファイル。"),
+            ),
+            "/undo": (self._undo, say("Delete your last message and its answer.", "直前の発言と回答を取り消します。")),
+            "/help": (self._help, say("Show this list.", "この一覧を表示します。")),
         }
 
     async def go(self) -> int:
@@ -64,7 +70,7 @@ class _Chat:
         try:
             while not self._ending.signal and (line := await self._read()) is not None:
                 text = as_command(line.strip())
-                if text in ("quit", "exit", "/quit", "/exit"):
+                if text.lower() in ("quit", "exit", "/quit", "/exit"):
                     break
                 if text.startswith("/"):
                     await self._command(text)
@@ -72,17 +78,17 @@ class _Chat:
                     await self._answer(text)
         finally:
             await self._agent.close()
-        where = where_it_is(self._given)
+        where = place_options(self._given)
         self._screen.note(
             say(
-                f"to go on: kaname chat --session {self._session}{where}",
+                f"to continue: kaname chat --session {self._session}{where}",
                 f"続けるには: kaname chat --session {self._session}{where}",
             )
         )
         return DONE
 
     async def _begin(self) -> None:
-        """A conversation that is gone on with is that of the agent it was begun with."""
+        """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
         if self._given.session:
             from ..journals.default import choose
             from .agent import journal_for
@@ -91,16 +97,16 @@ class _Chat:
             past = await journal.runs(session=self._session, limit=1)
             if past:
                 first = (await read_run(journal, past[0].run_id))[0].body
-                take_up(self._given, first.recipe if isinstance(first, Opened) else {}, past[0].agent)
+                restore_options(self._given, first.recipe if isinstance(first, Opened) else {}, past[0].agent)
                 self._given.journal = journal_for(self._given)
         self._agent = agent_from(self._given, self._screen)
         past = await self._runs()
         for asked, answer in (await self._exchanges(past))[-3:]:
-            self._screen.note(cut(f"> {asked}", 200))
-            self._screen.note(cut(answer, 400))
+            self._screen.note(truncate(f"> {asked}", 200))
+            self._screen.note(truncate(answer, 400))
 
     async def _runs(self) -> list[RunInfo]:
-        """Of this conversation, the oldest first."""
+        """Return the runs of this conversation, the oldest first."""
         mine = self._agent.journal.runs(session=self._session, agent=self._agent.name, user="", limit=1000)
         return list(reversed(await mine))
 
@@ -111,20 +117,20 @@ class _Chat:
             said = [message for event, message in what_was_said(events) if isinstance(event.body, Received)]
             asked = [message.text for message in said if message.role != "tool"]
             state = await load(self._agent.journal, one.run_id)
-            answer = plain_text(state.output) if state.output is not None else f"[{told_status(one.status)}]"
+            answer = plain_text(state.output) if state.output is not None else f"[{status_word(one.status)}]"
             exchanges.append(("\n".join(asked), answer))
         return exchanges
 
     async def _command(self, text: str) -> None:
         name, _, rest = text.partition(" ")
         if name not in self.commands:
-            unknown = say(f"there is no {name}", f"{name} はありません")
-            self._screen.note(translated(unknown + nearest(name, list(self.commands))), "yellow")
+            unknown = say(f"unknown command {name}", f"{name} は不明なコマンドです")
+            self._screen.note(translate(unknown + nearest(name, list(self.commands))), "yellow")
             return
         try:
             await self.commands[name][0](rest.strip())
         except (AgentError, OSError) as problem:
-            self._screen.note(translated(problem), "red")
+            self._screen.note(translate(problem), "red")
 
     async def _answer(self, text: str) -> None:
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
@@ -133,7 +139,7 @@ class _Chat:
             run = self._agent.run(input_for(self._given, text), session_id=self._session, abort_event=stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
-                async with self._screen.waiting():
+                async with self._screen.spinner():
                     async for chunk in run:
                         show.take(chunk)
                     result = await run
@@ -144,14 +150,14 @@ class _Chat:
                     break
                 run = going
             show.finish(plain_text(result.output) if result.completed else "", result.citations)
-            how = "" if result.completed else f"{told_status(result.stop.kind)}: {translated(result.stop.detail)}; "
+            how = "" if result.completed else f"{status_word(result.stop.kind)}: {translate(result.stop.detail)}; "
             if result.stop.kind == "cancelled":
-                how = say("cancelled; the conversation goes on; ", "キャンセルしました。会話は続けられます; ")
+                how = say("cancelled; you can continue the conversation; ", "キャンセルしました。会話は続けられます; ")
             self._screen.note(f"[{how}{show.spent()}, {monotonic() - begun:.1f} s]")
         except AgentError as problem:
             show.finish()
             if not show.failed:
-                self._screen.note(translated(problem), "red")
+                self._screen.note(translate(problem), "red")
         finally:
             with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
@@ -184,7 +190,7 @@ class _Chat:
         tokens = self._spent[0] + sum(one.input + one.output for one in runs)
         costs = [one.cost for one in runs]
         known = self._spent[1] + sum(cost for cost in costs if cost is not None)
-        money = f"${known:.4f}" + (say(" and more that is unknown", " と不明分") if None in costs else "")
+        money = f"${known:.4f}" + (say(" plus an unknown amount", " (ほかに不明分あり)") if None in costs else "")
         self._screen.note(f"{tokens} {say('tokens', 'トークン')}, {money}")
 
     async def _save(self, rest: str) -> None:
@@ -196,7 +202,10 @@ class _Chat:
         text = "".join([f"## {asked}\n\n{answer}\n\n" for asked, answer in said])
         if not _may_write(path, f"## {said[0][0]}\n"):
             self._screen.note(
-                say(f"{path} is something else already: /save NAME", f"{path} は別の内容です。/save 名前 で指定してください"),
+                say(
+                    f"{path} already exists with other content. Choose another name: /save NAME",
+                    f"{path} には別の内容がすでにあります。/save 名前 で別の名前を指定してください",
+                ),
                 "yellow",
             )
             return
@@ -216,29 +225,31 @@ class _Chat:
         ]
         if done:
             names = ", ".join(dict.fromkeys(done))
-            stays = say(f"{names} cannot be taken back: it stays in the record", f"{names} は取り消せないため記録に残ります")
+            stays = say(
+                f"{names} cannot be undone, so the message stays in the record", f"{names} は取り消せないため記録に残ります"
+            )
             self._screen.note(stays, "yellow")
             return
         self._spent = (self._spent[0] + runs[-1].input + runs[-1].output, self._spent[1] + (runs[-1].cost or 0.0))
         await self._agent.journal.delete(runs[-1].run_id)
-        agent = agent_from(self._given, self._screen)  # a fresh one: it remembers nothing of what is gone
+        agent = agent_from(self._given, self._screen)  # a new agent, without the deleted run
         await self._agent.close()
         self._agent = agent
-        self._screen.note(say(f"forgotten: {runs[-1].title}", f"取り消しました: {runs[-1].title}"))
+        self._screen.note(say(f"deleted: {runs[-1].title}", f"取り消しました: {runs[-1].title}"))
 
     async def _help(self, rest: str) -> None:
         for name, (_, told) in self.commands.items():
             self._screen.say(f"{name:8} {told}")
         self._screen.say(
             say(
-                "quit     leave; Ctrl-C stops an answer; Esc Enter makes a new line",
-                "quit     終了。Ctrl-C で返答をキャンセル、Esc Enter で改行",
+                "quit     Leave. Ctrl-C stops an answer. Esc Enter starts a new line.",
+                "quit     終了します。Ctrl-C で回答を停止、Esc Enter で改行します。",
             )
         )
 
 
 def as_command(text: str) -> str:
-    """Return a command in plain letters, as a Japanese keyboard may not write it (`／ｈｅｌｐ　…`); anything else as it is."""
+    """Return a command in plain letters, for full-width input (`／ｈｅｌｐ　…`); any other text as it is."""
     if text[:1] not in ("/", "／"):
         return text
     name, *rest = text.split(maxsplit=1)
@@ -250,19 +261,19 @@ def _path(text: str) -> Path:
 
 
 def _may_write(path: Path, beginning: str) -> bool:
-    """A new file, or this conversation as it was saved before."""
+    """Return True if the file is new, or holds this conversation as it was saved before."""
     return not path.exists() or path.read_text("utf-8", "replace").startswith(beginning)
 
 
 def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[str | None]]:
-    """Lines from the person: with history, completion and several lines in a terminal; plainly from a pipe."""
+    """Return a function that reads lines: in a terminal with history, completion and several lines; from a pipe as they are."""
     if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
 
-        async def plain() -> str | None:
-            line = await off_loop(sys.stdin.readline) if sys.stdin is not None else ""  # nobody waits for it in the end
+        async def read_line() -> str | None:
+            line = await off_loop(sys.stdin.readline) if sys.stdin is not None else ""  # exit does not wait for it
             return line or None
 
-        return plain
+        return read_line
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import WordCompleter
     from prompt_toolkit.history import FileHistory
@@ -278,7 +289,7 @@ def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[
     )
     _new_lines(session)
 
-    async def read() -> str | None:
+    async def prompt() -> str | None:
         while True:
             try:
                 return await session.prompt_async("> ", prompt_continuation="  ")
@@ -288,7 +299,7 @@ def _reader(commands: dict[str, Any], ending: Ending) -> Callable[[], Awaitable[
             except EOFError:
                 return None
 
-    return read
+    return prompt
 
 
 def _new_lines(session: Any) -> None:

@@ -1,7 +1,7 @@
-"""`kaname completion bash | zsh | fish`: complete commands with Tab. What can be typed is read from the argument parser itself.
+"""`kaname completion bash | zsh | fish`: complete commands with Tab. The words come from the argument parser itself.
 
-The script that it prints asks this command for the words each time, so that it never lags behind. That has to be quick: only
-the parser is made, and agents and runs are read where they are, without loading anything that runs them.
+The printed script calls this command for the words each time, so that it is never out of date. That has to be quick: only the
+parser is made, and agents and runs are read from their files, without importing what runs them.
 """
 
 from __future__ import annotations
@@ -85,27 +85,27 @@ def _for_fish(word: str, told: str) -> str:
 
 
 def _split(line: str) -> list[str]:
-    """Split what was typed before the cursor, without the command itself. bash would divide words at `:` and `=` too."""
+    """Split what was typed before the cursor, without the command itself. bash would also split words at `:` and `=`."""
     try:
         words = shlex.split(line)
-    except ValueError:  # a quotation mark that is still open: a text, of which nothing is known
+    except ValueError:  # an open quotation mark: any text can follow
         return []
     return [*words[1:], *([""] if line[-1:].isspace() else [])]
 
 
 def candidates(words: Sequence[str]) -> list[Word]:
-    """Return what can stand in the place of the last word. Nothing, if that is a file or anything."""
+    """Return the words that can replace the last one. Empty if that is a file or any text."""
     if not words:
         return []
-    typed = Typed()
+    typed = TypedWords()
     for word in words[:-1]:
         typed.take(word)
     current = words[-1]
     return [(word, told) for word, told in typed.next(current) if word.startswith(current)]
 
 
-class Typed:
-    """The words before the cursor, as the parser would read them."""
+class TypedWords:
+    """The words before the cursor, as the parser reads them."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -170,9 +170,9 @@ class Typed:
         elif action.choices is not None:
             yield from [(str(one), "") for one in action.choices]
         else:
-            yield from self._known(action.dest)
+            yield from self._known_values(action.dest)
 
-    def _known(self, dest: str) -> Iterator[Word]:
+    def _known_values(self, dest: str) -> Iterator[Word]:
         match self.command, dest, self._values.get("action", ""):
             case _, "agent", _:
                 yield from [(name, "") for name in _config(self._values.get("config", "")).get("agents") or ()]
@@ -189,12 +189,12 @@ class Typed:
                 | ("workflow", "what", "resume")
             ):
                 yield "last", ""
-                yield from self._recorded(_RUNS)
+                yield from self._recorded_names(_RUNS)
             case ("run" | "chat", "session", _) | ("sessions", "before" | "what", _):
-                yield from self._recorded(_SESSIONS)
+                yield from self._recorded_names(_SESSIONS)
 
-    def _recorded(self, query: str) -> Iterator[Word]:
-        """Read the journal's file as it is: it is neither made nor changed. What cannot be read offers nothing."""
+    def _recorded_names(self, query: str) -> Iterator[Word]:
+        """Read names from the file of the journal without changing it. Yield nothing if it cannot be read."""
         import sqlite3
 
         place = self._values.get("journal") or _journal(self._values.get("config", ""))
@@ -204,7 +204,7 @@ class Typed:
 
 
 def _journal(config: str) -> str:
-    """Return where `kaname runs` would look, for a configuration that is in order."""
+    """Return the journal that `kaname runs` would read, if the configuration has no mistakes."""
     file = Path(config or FILE)
     if not file.is_file():
         return os.environ.get("KANAME_JOURNAL") or state_path("journal.db")
@@ -215,7 +215,7 @@ def _journal(config: str) -> str:
 
 
 def _config(config: str) -> dict[str, Any]:
-    """Return what the file says, unchecked: nothing that it names is loaded for a press of a key."""
+    """Return the contents of the file, unchecked. Nothing that it names is loaded."""
     import yaml
 
     try:

@@ -8,12 +8,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..api.agent import Agent
-from ..api.config.build import load_config
-from ..api.config.schema import SCHEMA
-from ..api.workflow.configured import configured_workflows
+from ..agent.agent import Agent
+from ..config.build import load_config
+from ..config.schema import SCHEMA
 from ..core.install import this_command
 from ..models.http.keys import keys_at_first_call
+from ..workflows.configured import configured_workflows
 from .agent import FILES
 from .main import DONE, USAGE
 from .messages import say
@@ -31,8 +31,8 @@ def main(given: argparse.Namespace) -> int:
     if not files:
         screen.note(
             say(
-                f"there is no kaname.yaml here: `{this_command()} init` writes one",
-                f"kaname.yaml がありません。`{this_command()} init` で作れます",
+                f"no kaname.yaml was found here. Create one with: {this_command()} init",
+                f"kaname.yaml が見つかりません。次のコマンドで作成できます: {this_command()} init",
             ),
             "red",
         )
@@ -41,16 +41,16 @@ def main(given: argparse.Namespace) -> int:
     if given.action == "show":
         import yaml
 
-        screen.say(yaml.safe_dump(_masked(config.value), allow_unicode=True, sort_keys=False).rstrip())
+        screen.say(yaml.safe_dump(_mask_secrets(config.value), allow_unicode=True, sort_keys=False).rstrip())
         return DONE
     config.check()
-    with keys_at_first_call():  # a check calls no model
+    with keys_at_first_call():  # checking calls no model
         made = {name: Agent.from_config(config, agent=name) for name in config.agents} if config.workflow_files else {}
     files, agents = ", ".join(config.files), ", ".join(config.agents)
     flows = ", ".join([flow.name for flow in configured_workflows(config, made)])
     screen.note(
         say(
-            f"{files}: in order; agents: {agents}" + (f"; workflows: {flows}" if flows else ""),
+            f"{files}: no errors; agents: {agents}" + (f"; workflows: {flows}" if flows else ""),
             f"{files}: 問題ありません。エージェント: {agents}" + (f"、ワークフロー: {flows}" if flows else ""),
         ),
         "green",
@@ -58,11 +58,13 @@ def main(given: argparse.Namespace) -> int:
     return DONE
 
 
-def _masked(value: Any, name: str = "") -> Any:
-    """What came of the files and the environment, without its secrets."""
+def _mask_secrets(value: Any, name: str = "") -> Any:
+    """Return the configuration, from files and environment, with its secrets replaced by `***`."""
     if isinstance(value, dict):
         hidden = name in ("headers", "env")
-        return {key: "***" if hidden and not isinstance(held, dict) else _masked(held, key) for key, held in value.items()}
+        return {
+            key: "***" if hidden and not isinstance(held, dict) else _mask_secrets(held, key) for key, held in value.items()
+        }
     if isinstance(value, list):
-        return [_masked(held, name) for held in value]
+        return [_mask_secrets(held, name) for held in value]
     return "***" if isinstance(value, str) and value and _SECRET.search(name) else value

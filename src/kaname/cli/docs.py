@@ -1,4 +1,4 @@
-"""`kaname docs`: the documents that `search` looks through."""
+"""`kaname docs`: the documents that the tool `search` reads."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 from ..core.install import this_command
-from ..core.people.columns import wrapped
-from ..tools.search.cite import Hit, cited, whole_document
+from ..core.people.columns import wrap_line
+from ..tools.search.cite import Hit, find_cited, whole_document
 from ..tools.search.index import Index
 from ..tools.search.pipeline import Added, RAGPipeline, default_index
 from .main import DONE, FAILED
-from .messages import japanese, many, say, translated
-from .terminal.screen import Screen, columns, cut, width
+from .messages import japanese, many, say, translate
+from .terminal.screen import Screen, columns, truncate, width
 
 _BAR = 25
 _FAR = re.compile(r" \(\d+ of \d+\)$")  # how far a large file is
@@ -30,8 +30,8 @@ def main(given: argparse.Namespace) -> int:
     if given.index is None and not default_index().exists():
         screen.note(
             say(
-                f"no documents yet: {this_command()} docs add FOLDER",
-                f"まだ文書がありません: {this_command()} docs add フォルダー",
+                f"no documents yet. Add some with: {this_command()} docs add FOLDER",
+                f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
             )
         )
         return DONE if given.action == "list" else FAILED
@@ -52,35 +52,35 @@ def _add(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) -> in
         rest = columns() - size - len(count) - 4
         whole, far = _FAR.sub("", name), _FAR.search(name)
         within = far[0] if far else ""
-        screen.replace(f"{bar:░<{size}} {count}  {cut(Path(whole).name, rest - width(within))}{within}" if name else "")
+        screen.replace(f"{bar:░<{size}} {count}  {truncate(Path(whole).name, rest - width(within))}{within}" if name else "")
 
     done = pipeline.add(*given.what, progress=show, forget=given.forget)
     for path, problem in done.problems.items():
-        screen.note(f"✗ {path}: {translated(problem)}", "red")
+        screen.note(f"✗ {path}: {translate(problem)}", "red")
     if done.again:
         count = len(done.again)
         screen.note(say(f"{count} read again with a newer reader", f"新しい読み取り方式で {count} 件を読み直しました"))
     if done.passed:
-        screen.note(_passed(done))
+        screen.note(_unread_files(done))
     screen.note(
         say(
-            f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} gone; "
+            f"{len(done.added)} read, {len(done.unchanged)} unchanged, {len(done.removed)} removed; "
             f"{many(len(pipeline), 'passage')} in {pipeline.path}",
             f"追加 {len(done.added)}、変更なし {len(done.unchanged)}、削除 {len(done.removed)}。"
             f"{pipeline.path} に {len(pipeline)} 件",
         )
     )
     if not (done.added or done.unchanged or done.removed or done.problems):
-        screen.note(say("there is nothing in it that can be read", "読めるファイルがありません"), "red")
+        screen.note(say("no files that can be read were found", "読み込めるファイルが見つかりません"), "red")
         return FAILED
     return FAILED if done.problems and not done.added and not done.unchanged else DONE
 
 
-def _passed(done: Added) -> str:
-    """`12 .py, 3 .doc are not read`."""
+def _unread_files(done: Added) -> str:
+    """Return a line about skipped files: `12 .py, 3 .doc`."""
     most = [f"{count} {ending}" for ending, count in done.passed.most_common(_ENDINGS)]
     listed = ", ".join([*most, *(["…"] if len(done.passed) > _ENDINGS else [])])
-    return say(f"{listed} {'is' if done.passed.total() == 1 else 'are'} not read", f"読まなかったもの: {listed}")
+    return say(f"skipped, because these types are not supported: {listed}", f"未対応の種類のため読み込まなかったもの: {listed}")
 
 
 def _list(given: argparse.Namespace, index: Index, screen: Screen) -> int:
@@ -90,8 +90,8 @@ def _list(given: argparse.Namespace, index: Index, screen: Screen) -> int:
     if not files:
         screen.note(
             say(
-                f"no documents yet: {this_command()} docs add FOLDER",
-                f"まだ文書がありません: {this_command()} docs add フォルダー",
+                f"no documents yet. Add some with: {this_command()} docs add FOLDER",
+                f"まだ文書がありません。次のコマンドで追加できます: {this_command()} docs add フォルダー",
             )
         )
     return DONE
@@ -107,16 +107,16 @@ def _search(given: argparse.Namespace, pipeline: RAGPipeline, screen: Screen) ->
 
 
 def _show(given: argparse.Namespace, index: Index, screen: Screen) -> int:
-    _passage(cited(" ".join(given.what), index), screen)
+    _passage(find_cited(" ".join(given.what), index), screen)
     return DONE
 
 
 def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
-    place = ", ".join([part for part in (hit.heading, told_place(hit.place)) if part])
-    screen.raw(screen.coloured(screen.safe(hit.cite), "cyan", screen.out) + "\n")
+    place = ", ".join([part for part in (hit.heading, place_text(hit.place)) if part])
+    screen.raw(screen.with_colour(screen.safe(hit.cite), "cyan", screen.out) + "\n")
     screen.say(f"    {hit.source}{f': {place}' if place else ''}{more}")
     for line in hit.text.splitlines():
-        for row in wrapped(line, columns() - 6) if screen.out.isatty() else [line]:
+        for row in wrap_line(line, columns() - 6) if screen.out.isatty() else [line]:
             screen.say(f"    {row}")
 
 
@@ -130,8 +130,8 @@ _UNITS = (
 )
 
 
-def told_place(place: str) -> str:
-    """Return where in its file a passage stands, as the readers write it, in the user's language."""
+def place_text(place: str) -> str:
+    """Return the place of a passage in its file, in the user's language."""
     for english, nihongo in _UNITS if japanese() else ():
         place = english.sub(nihongo, place)
     return place
@@ -140,5 +140,5 @@ def told_place(place: str) -> str:
 def _remove(given: argparse.Namespace, index: Index, screen: Screen) -> int:
     gone = {path for name in given.what for path in index.below(name) or [whole_document(name, index)]}
     index.remove(gone)
-    screen.note(say(f"{many(len(gone), 'file')} forgotten", f"{len(gone)} 件のファイルを削除しました"))
+    screen.note(say(f"{many(len(gone), 'file')} removed", f"{len(gone)} 件のファイルを削除しました"))
     return DONE

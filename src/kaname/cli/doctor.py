@@ -1,4 +1,4 @@
-"""`kaname doctor`: looks at everything that can be wrong, and says how to mend it."""
+"""`kaname doctor`: check everything that can be wrong, and say how to fix it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from .. import __version__
-from ..api.agent import Agent
+from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
 from ..journals.default import choose, default_path
@@ -24,35 +24,35 @@ from ..models.local import weights
 from ..models.registry import resolve
 from .agent import agent_from, config_for, journal_for
 from .main import DONE, FAILED
-from .messages import say, translated
+from .messages import say, translate
 from .models import rows
-from .terminal.screen import Screen, padded
+from .terminal.screen import Screen, pad
 
-Finding = tuple[str, bool | None, str]  # `None`: neither good nor bad
+Finding = tuple[str, bool | None, str]  # name, good or bad (None: neither), text
 _PATIENCE = 5.0
-_BYTES_A_SECOND = 10e6  # of a journal whose facts are all read, on a slow machine
+_BYTES_A_SECOND = 10e6  # read from a journal, on a slow machine
 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     good = True
-    logging.getLogger("kaname").setLevel(logging.ERROR)  # what is wrong is told below
+    logging.getLogger("kaname").setLevel(logging.ERROR)  # problems are printed below
     given.broken = False
     for look in (_python, _config, _journal, _model, _keys, _servers, _space):
         if given.broken and look in (_journal, _model, _servers):
-            continue  # nothing more can be said before the file is mended
+            continue  # these checks need a correct file
         for what, fine, told in look(given):
             good = good and fine is not False
             mark, colour = {True: ("✓", "green"), False: ("✗", "red"), None: ("·", "dim")}[fine]
-            screen.raw(screen.coloured(mark, colour, screen.out) + " " + screen.safe(f"{padded(what, 16)} {told}") + "\n")
+            screen.raw(screen.with_colour(mark, colour, screen.out) + " " + screen.safe(f"{pad(what, 16)} {told}") + "\n")
     return DONE if good else FAILED
 
 
-def _tried(what: str, look: Callable[[], str]) -> Finding:
+def _try(what: str, look: Callable[[], str]) -> Finding:
     try:
         return what, True, look()
     except (AgentError, OSError) as problem:
-        return what, False, translated(problem)
+        return what, False, translate(problem)
 
 
 def _python(given: argparse.Namespace) -> list[Finding]:
@@ -60,7 +60,7 @@ def _python(given: argparse.Namespace) -> list[Finding]:
 
 
 def _config(given: argparse.Namespace) -> list[Finding]:
-    """The file, and all that it names: tools are loaded, models looked up."""
+    """Check the file and everything that it names: load its tools, look up its models."""
     what = say("configuration", "設定")
     try:
         config = config_for(given)
@@ -69,14 +69,14 @@ def _config(given: argparse.Namespace) -> list[Finding]:
                 (
                     what,
                     None,
-                    say("no kaname.yaml here: `kaname init` writes one", "なし。`kaname init` で作れます"),
+                    say("no kaname.yaml here: `kaname init` creates one", "ありません。`kaname init` で作成できます"),
                 )
             ]
         config.check()
         config.agent(given.agent)
     except AgentError as problem:
         given.broken = True
-        return [(what, False, translated(problem))]
+        return [(what, False, translate(problem))]
     return [(what, True, f"{', '.join(config.files)}: {', '.join(config.agents)}")]
 
 
@@ -100,15 +100,15 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
                 problems = await journal.verify()
             if problems:
                 raise JournalCorrupt("; ".join(problems[:3]) + (f"; +{len(problems) - 3}" if len(problems) > 3 else ""))
-            return f"{place}: {runs} {say('runs, undamaged', '件、破損なし')}"
+            return f"{place}: {runs} {say('runs, no damage found', '件、破損なし')}"
         finally:
             await journal.close()
 
-    return [_tried(say("journal", "ジャーナル"), lambda: asyncio.run(look()))]
+    return [_try(say("journal", "ジャーナル"), lambda: asyncio.run(look()))]
 
 
 def _model(given: argparse.Namespace) -> list[Finding]:
-    """The one that would be used now."""
+    """Check the model that would be used now."""
     what = say("model", "モデル")
     found: list[Finding] = [(name, None, told) for name, told in rows()]
     named = given.model or os.environ.get("KANAME_MODEL")
@@ -120,19 +120,19 @@ def _model(given: argparse.Namespace) -> list[Finding]:
             resolve(named) if config is None or given.model else config.agent(given.agent).parts()
             return [*found, (what, True, named)]
     except AgentError as problem:
-        return [*found, (what, False, translated(problem))]
-    usable = weights.present() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
+        return [*found, (what, False, translate(problem))]
+    usable = weights.find_weights() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))
     if usable or os.environ.get("OPENAI_BASE_URL") or with_keys():
         return found
     none = say(
-        f"none yet: `{this_command()} models pull`, or set a key",
+        f"none yet: run `{this_command()} models pull`, or set a key",
         f"まだありません。`{this_command()} models pull` で取得するか、キーを設定してください",
     )
     return [*found, (what, False, none)]
 
 
 def _keys(given: argparse.Namespace) -> list[Finding]:
-    """A key that is set is tried: the list of models costs nothing."""
+    """Try every key that is set, with a request for the list of models, which costs nothing."""
     found: list[Finding] = []
     for key, base, usual in (
         ("OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"),
@@ -153,10 +153,10 @@ def _keys(given: argparse.Namespace) -> list[Finding]:
 def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
     try:
         with urlopen(Request(url, headers=headers), timeout=_PATIENCE):
-            return what, True, f"{url}: {say('answers', '応答あり')}"
+            return what, True, f"{url}: {say('reachable', '接続できます')}"
     except HTTPError as refused:
         bad = refused.code in (401, 403)
-        told = say("the key is refused", "キーが拒否されました") if bad else f"HTTP {refused.code}"
+        told = say("the key was rejected", "キーが拒否されました") if bad else f"HTTP {refused.code}"
         return what, False if bad else None, f"{url}: {told}"
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "reason", problem)
@@ -164,7 +164,7 @@ def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
 
 
 def _servers(given: argparse.Namespace) -> list[Finding]:
-    """Every tool server is started, and asked for its tools."""
+    """Start every tool server, and request its tools."""
     from ..models.providers.scripted import ScriptedModel
 
     async def look() -> list[Finding]:
@@ -181,7 +181,7 @@ def _servers(given: argparse.Namespace) -> list[Finding]:
     try:
         return asyncio.run(look())
     except AgentError:
-        return []  # told above
+        return []  # reported above
 
 
 def _space(given: argparse.Namespace) -> list[Finding]:
@@ -189,5 +189,5 @@ def _space(given: argparse.Namespace) -> list[Finding]:
     while not place.exists() and place != Path(place.anchor):
         place = place.parent
     free = shutil.disk_usage(place).free
-    enough = free > 500_000_000 or weights.present() is not None
+    enough = free > 500_000_000 or weights.find_weights() is not None
     return [(say("disk", "ディスク"), enough, f"{free / 1e9:.1f} GB {say('free in', '空き:')} {place}")]

@@ -1,4 +1,4 @@
-"""`kaname init`: a file to begin with."""
+"""`kaname init`: write a configuration file to begin with."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from .main import DONE, FAILED
 from .messages import say
 from .terminal.screen import Screen
 
-TEMPLATE = """# What your agents are. `kaname config check` tells every mistake; `kaname run "…"` uses the first agent.
-# For an editor that knows JSON Schema: kaname config schema > .kaname-schema.json (also docs/kaname.schema.json)
+TEMPLATE = """# Your agents. `kaname config check` reports every error; `kaname run "…"` uses the first agent.
+# For an editor that supports JSON Schema: kaname config schema > .kaname-schema.json (also docs/kaname.schema.json)
 # yaml-language-server: $schema=.kaname-schema.json
 
 agents:
   helper:
     model: local                    # or openai/NAME, anthropic/NAME, PROVIDER/NAME (LiteLLM), local/FILE.gguf
     instructions: Be brief and kind.
-    tools: []                       # "module:function", "FILE.py" for all that it defines, calculator
-    # approve: [send_mail]          # ask a person before these
+    tools: []                       # "module:function", "FILE.py" for all tools in it, or calculator
+    # approve: [send_mail]          # ask a person before these tools run
     # guardrails: {blocked_patterns: ['(?i)password\\s*[:=]'], tools: {send_mail: {max_calls: 1}}}
-    # fallback: {max_retries: 2}     # when a tool fails: try again, then answer without it
-    stops:                          # whatever is hit, the work so far is kept
+    # fallback: {max_retries: 2}     # if a tool fails: retry it, then answer without it
+    stops:                          # limits; when one is reached, the work so far is kept
       max_steps: 20
       deadline: 10m
       # cost: $1
     # settings: {temperature: 0}
-    # memory: rules                 # what the user says is recalled in later conversations; model: a model writes it down
-    # compact: 24000                # tokens: the old part of a longer conversation is summed up
-    # project: true                 # AGENTS.md and skills/ beside this file are told to the model
+    # memory: rules                 # recall in later conversations what the user says; model: a model writes the memories
+    # compact: 24000                # tokens: summarize the old part of a longer conversation
+    # project: true                 # give the model AGENTS.md and skills/ next to this file
 
 # models:                           # keys and addresses by provider; ${NAME} comes from the environment
 #   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}
@@ -38,14 +38,14 @@ agents:
 #   files: {command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."]}
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
-# journal: runs.db                  # where runs are recorded; the default is in .kaname/, beside this file
-# keep: 90d                         # ended runs are deleted after that time (default: forever)
-# trace: {console: info, file: logs/trace.jsonl}     # what runs do; otel: http://localhost:4318
-# serve: {port: 8000}              # for `kaname serve`
+# journal: runs.db                  # where runs are recorded (default: in .kaname/ next to this file)
+# keep: 90d                         # delete ended runs after this time (default: keep them forever)
+# trace: {console: info, file: logs/trace.jsonl}     # record what runs do; otel: http://localhost:4318
+# serve: {port: 8000}              # settings of `kaname serve`
 # workflows: [order.yaml]          # workflow files to serve as well: `kaname workflow check order.yaml`
 """
-_NIHONGO = """# エージェントの設定。誤りは `kaname config check` がすべて示し、`kaname run "…"` は最初のエージェントを使います。
-# JSON Schema を読めるエディター用: kaname config schema > .kaname-schema.json (docs/kaname.schema.json も同じもの)
+_NIHONGO = """# エージェントの設定。`kaname config check` はエラーをすべて示し、`kaname run "…"` は先頭のものを使います。
+# JSON Schema に対応したエディター用: kaname config schema > .kaname-schema.json (docs/kaname.schema.json も同じもの)
 # yaml-language-server: $schema=.kaname-schema.json
 
 agents:
@@ -61,22 +61,22 @@ agents:
       deadline: 10m
       # cost: $1
     # settings: {temperature: 0}
-    # memory: rules                 # 利用者の発言を後の会話で参照する。model: モデルが記憶を書く
+    # memory: rules                 # ユーザーの発言を後の会話で参照する。model: モデルが記憶を書く
     # compact: 24000                # トークン数: これより長い会話は古い部分を要約する
-    # project: true                 # このファイルの隣の AGENTS.md と skills/ をモデルに伝える
+    # project: true                 # このファイルの隣の AGENTS.md と skills/ をモデルに渡す
 
 # models:                           # プロバイダーごとのキーとアドレス。${NAME} は環境変数
 #   openai: {api_key: "${OPENAI_API_KEY}", base_url: "${OPENAI_BASE_URL:-https://api.openai.com/v1}"}
 
-# mcp_servers:                      # すべてのエージェントのためのツールサーバー
+# mcp_servers:                      # すべてのエージェントで使うツールサーバー
 #   files: {command: npx, args: ["-y", "@modelcontextprotocol/server-filesystem", "."]}
 #   web: {url: "http://127.0.0.1:8000/mcp"}
 
 # journal: runs.db                  # 実行の記録先。既定はこのファイルの隣の .kaname/ の中
-# keep: 90d                         # 終了した実行をこの期間のあと削除します (既定: 削除しない)
-# trace: {console: info, file: logs/trace.jsonl}     # 実行の様子。otel: http://localhost:4318
-# serve: {port: 8000}              # `kaname serve` のため
-# workflows: [order.yaml]          # 一緒に提供するワークフローファイル: `kaname workflow check order.yaml`
+# keep: 90d                         # 終了した実行をこの期間の後に削除する (既定: 削除しない)
+# trace: {console: info, file: logs/trace.jsonl}     # 実行の経過を出力する。otel: http://localhost:4318
+# serve: {port: 8000}              # `kaname serve` の設定
+# workflows: [order.yaml]          # 一緒に公開するワークフローファイル: `kaname workflow check order.yaml`
 """
 
 
@@ -84,14 +84,17 @@ def main(given: argparse.Namespace) -> int:
     screen, path = Screen(), Path("kaname.yaml")
     if path.exists() and not given.force:
         screen.note(
-            say("kaname.yaml is already here; --force writes over it", "kaname.yaml はすでにあります。--force で上書きします"),
+            say(
+                "kaname.yaml already exists. Use --force to overwrite it",
+                "kaname.yaml はすでにあります。上書きするには --force を指定してください",
+            ),
             "red",
         )
         return FAILED
     path.write_text(say(TEMPLATE, _NIHONGO), encoding="utf-8")
     screen.note(
         say(
-            f'kaname.yaml is written: edit it, then `{this_command()} run "…"`',
+            f'kaname.yaml was created. Edit it, then start with `{this_command()} run "…"`',
             f'kaname.yaml を作成しました。編集してから `{this_command()} run "…"` を実行してください',
         ),
         "green",

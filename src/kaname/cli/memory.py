@@ -1,4 +1,4 @@
-"""`kaname memory`: read, correct and delete what is remembered."""
+"""`kaname memory`: read, correct and delete stored memories."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ..api.memory.files import MemoryFiles, Owner, as_data, day, moment
-from ..api.memory.memory import Memory
-from ..api.memory.store import Memories, Remembered
 from ..core.durations import seconds
 from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
 from ..journals.default import choose
+from ..memory.files import MemoryFiles, Owner, as_data, day, moment
+from ..memory.memory import Memory
+from ..memory.store import Memories, Remembered
 from .agent import agent_name, config_for, journal_place, programs_agent
 from .main import DONE, FAILED
 from .messages import many, say
-from .terminal.questions import confirmed
+from .terminal.questions import confirm
 from .terminal.screen import Screen
-from .terminal.signals import to_the_end
+from .terminal.signals import run_to_the_end
 
 _KINDS = {"fact": "事柄", "preference": "好み", "decision": "決定", "said": "発言", "profile": "プロフィール"}
 
@@ -36,7 +36,7 @@ def main(given: argparse.Namespace) -> int:
             ("project", "") if given.project else ("agent", given.of_agent) if given.of_agent else ("user", given.user)
         )
         if given.action in ("list", "search", "history", "export") and not files.path(owner).exists():
-            screen.note(say(f"nothing is remembered yet ({files.folder})", f"まだ記憶がありません ({files.folder})"))
+            screen.note(say(f"no memories yet ({files.folder})", f"まだ記憶がありません ({files.folder})"))
             return DONE if given.action in ("list", "export") else FAILED
         store = files.of(given.user, agent=given.of_agent, project=given.project)
         act: Callable[[argparse.Namespace, Memories, Screen], int]
@@ -54,7 +54,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _folder(given: argparse.Namespace) -> str | None:
-    """As the agents of the file have it, or by the program's folder."""
+    """Return the folder of the memories: from the options, the program or the configuration; None for the default."""
     if given.folder:
         return str(given.folder)
     if (made := programs_agent(given)) is not None:
@@ -69,7 +69,7 @@ def _list(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
     for one in listed:
         _show(one, given, screen)
     if not listed:
-        screen.note(say("nothing is remembered yet", "まだ記憶がありません"))
+        screen.note(say("no memories yet", "まだ記憶がありません"))
     return DONE
 
 
@@ -98,7 +98,7 @@ def _add(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 def _correct(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
     if len(given.what) < 2:
-        raise ConfigError(say('correct NUMBER "the right words"', 'correct 番号 "正しい言葉"'))
+        raise ConfigError(say('usage: memory correct NUMBER "the new text"', '使い方: memory correct 番号 "新しい内容"'))
     (number,) = _numbers(given, given.what[:1])
     _show(store.correct(number, " ".join(given.what[1:])), given, screen)
     return DONE
@@ -108,25 +108,26 @@ def _forget(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
     if sum([bool(given.what), bool(given.older), given.all]) != 1:
         raise ConfigError(
             say(
-                "forget numbers, --older TIME, or --all: one of them",
-                "番号、--older 時間、--all のどれか一つを指定してください",
+                "give exactly one of: numbers, --older TIME, --all",
+                "番号、--older 時間、--all のいずれか一つだけを指定してください",
             )
         )
     until = time.time() - seconds(given.older) if given.older else 0.0
     if given.older or given.all:
         doomed = [one for one in store.all(past=given.all) if given.all or one.said < until]
         asked = say(
-            f"forget up to {many(len(doomed), 'memory', 'memories')} for good?", f"最大 {len(doomed)} 件を完全に削除しますか?"
+            f"permanently delete up to {many(len(doomed), 'memory', 'memories')}?",
+            f"最大 {len(doomed)} 件の記憶を完全に削除しますか?",
         )
-        if doomed and not given.yes and not confirmed(asked, screen):
+        if doomed and not given.yes and not confirm(asked, screen):
             return FAILED
         gone = store.forget_before(until) if given.older else store.forget([one.id for one in doomed])
     else:
         gone = store.forget(_numbers(given))
     for one in gone:
         _show(one, given, screen)
-    screen.note(say(f"{len(gone)} forgotten", f"{len(gone)} 件を削除しました"))
-    told = say("what was said stays in the recorded runs: ", "発言そのものは実行の記録に残ります: ")
+    screen.note(say(f"{len(gone)} deleted", f"{len(gone)} 件を削除しました"))
+    told = say("the messages themselves stay in the recorded runs: ", "発言そのものは実行の記録に残ります: ")
     screen.note(f"{told}{this_command()} runs list")
     return DONE if gone else FAILED
 
@@ -144,7 +145,12 @@ def _profile(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
     for one in set_now:
         screen.say(json.dumps(as_data(one), ensure_ascii=False) if given.json else f"{one.about}: {one.text}")
     if not set_now:
-        screen.note(say("nothing is set: profile language=English style=brief", "未設定です: profile 言語=日本語 口調=簡潔に"))
+        screen.note(
+            say(
+                "the profile is empty. For example: memory profile language=English style=brief",
+                "プロフィールは未設定です。例: memory profile 言語=日本語 口調=簡潔に",
+            )
+        )
     return DONE
 
 
@@ -155,13 +161,13 @@ def _export(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 
 
 def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int:
-    """From all runs of the agent that are recorded, by rules."""
+    """Learn, by rules, from all recorded runs of the agent."""
     place = journal_place(given)
     if not Path(place).expanduser().exists():
-        raise ConfigError(say(f"no runs yet: there is no {place}", f"まだ記録がありません ({place})"))
+        raise ConfigError(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
 
     async def learn() -> int:
-        from ..api.memory.learn import Learning
+        from ..memory.learn import Learning
 
         journal, config = choose(place), config_for(given)
         agent = agent_name(given) or (config.agent().name if config is not None else "")
@@ -169,10 +175,10 @@ def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int
             new = await Learning(files, journal).learn(agent, given.user, everything=True)
         finally:
             await journal.close()
-        screen.note(say(f"{many(new, 'run')} looked through", f"{new} 件の実行を読みました"))
+        screen.note(say(f"{many(new, 'run')} read", f"{new} 件の実行を読みました"))
         return DONE
 
-    return to_the_end(lambda ending: learn())
+    return run_to_the_end(lambda ending: learn())
 
 
 def _show(one: Remembered, given: argparse.Namespace, screen: Screen) -> None:
@@ -187,7 +193,7 @@ def _show(one: Remembered, given: argparse.Namespace, screen: Screen) -> None:
 
 def _words(given: argparse.Namespace) -> str:
     if not given.what:
-        raise ConfigError(say(f"memory {given.action}: say what", f"memory {given.action}: 内容を書いてください"))
+        raise ConfigError(say(f"memory {given.action}: the text is missing", f"memory {given.action}: 内容を指定してください"))
     return " ".join(given.what)
 
 

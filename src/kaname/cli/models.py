@@ -1,4 +1,4 @@
-"""`kaname models`: what can think here, and the local one fetched."""
+"""`kaname models`: list the models that can be used, and fetch the local one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .agent import pull
 from .main import DONE
 from .messages import say
 from .model_servers import nearby
-from .terminal.screen import Bar, Screen, padded
+from .terminal.screen import Bar, Screen, pad
 
 
 def main(given: argparse.Namespace) -> int:
@@ -21,22 +21,22 @@ def main(given: argparse.Namespace) -> int:
     if given.action == "pull":
         there = weights.folder() / weights.FILE
         bar = Bar(screen, say("checking", "検査中"))
-        if given.again or not weights.sound(there, check=given.check, checking=bar.show):
+        if given.again or not weights.is_sound(there, check=given.check, checking=bar.show):
             pull(screen, given.source, again=given.again or given.check)
         else:
-            screen.note(say(f"already here: {there}", f"すでにあります: {there}"), "green")
+            screen.note(say(f"already downloaded: {there}", f"取得済みです: {there}"), "green")
         return DONE
     for name, state in rows():
-        screen.say(f"{padded(name, 18)} {state}")
+        screen.say(f"{pad(name, 18)} {state}")
     return DONE
 
 
 def rows() -> list[tuple[str, str]]:
-    there = weights.present()
-    local = str(there) if there else say("not fetched", "未取得") + f": {this_command()} models pull (1.1 GB)"
+    there = weights.find_weights()
+    local = str(there) if there else say("not downloaded", "未取得") + f": {this_command()} models pull (1.1 GB)"
     if find_spec("xllamacpp") is None:
-        local += say("; llama.cpp is missing: ", "; llama.cpp がありません: ") + install_command("local")
-    other = say("installed", "導入済み") if find_spec("litellm") else install_command("litellm")
+        local += say("; llama.cpp is not installed: ", "; llama.cpp がインストールされていません: ") + install_command("local")
+    other = say("installed", "インストール済み") if find_spec("litellm") else install_command("litellm")
     count = len({server.address for server in SERVERS.values()})
     return [
         ("local", local),
@@ -47,8 +47,8 @@ def rows() -> list[tuple[str, str]]:
         (
             "groq/NAME, …",
             say(
-                f"{count} providers that speak OpenAI's protocol; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
-                f"OpenAI 互換の {count} のプロバイダー。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
+                f"{count} providers with an OpenAI-compatible API; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
+                f"OpenAI 互換のプロバイダー {count} 社。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
             ),
         ),
         ("PROVIDER/NAME", f"LiteLLM: {other}"),

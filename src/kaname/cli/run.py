@@ -1,4 +1,4 @@
-"""`kaname run`: one task, from the first word to the exit code."""
+"""`kaname run`: run one task, show it, and return the exit code."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import signal
 import sys
 from threading import Timer
 
-from ..api.agent import Agent
-from ..api.result import Result
-from ..api.run import Run
+from ..agent.agent import Agent
+from ..agent.result import Result
+from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.values import plain_text
-from .agent import agent_from, input_for, programs_workflow, take_workflow, where_it_is
+from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
-from .messages import say, translated
-from .messages.stops import told_stop
+from .messages import say, translate
+from .messages.stops import stop_words
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
-from .terminal.signals import to_the_end
+from .terminal.signals import run_to_the_end
 
 _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING}
 
@@ -31,23 +31,26 @@ def main(given: argparse.Namespace) -> int:
     words = " ".join(given.task)
     words = "" if words == "-" else words
     try:
-        task = "\n\n".join([part for part in (words, _piped(screen)) if part.strip()])
+        task = "\n\n".join([part for part in (words, _read_pipe(screen)) if part.strip()])
     except UnicodeDecodeError:
         screen.note(say("standard input is not text (UTF-8)", "標準入力が UTF-8 のテキストではありません"), "red")
         return USAGE
     take_workflow(given)
     flow = getattr(given, "workflow", None) or (given.agent and programs_workflow(given))
     if not task and not flow:  # a workflow may need no parameters
-        screen.note(say('what is to be done? kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
+        screen.note(say('the task is missing: kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
         return USAGE
-    return to_the_end(lambda ending: _main(given, task, screen))
+    return run_to_the_end(lambda ending: _main(given, task, screen))
 
 
-def _piped(screen: Screen) -> str:
-    """What was piped in. Where nothing comes and nothing ends, it is said what is being waited for."""
+def _read_pipe(screen: Screen) -> str:
+    """Return the text on standard input. If nothing arrives for two seconds, say what is waited for."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    told = say("reading standard input; end it, or start with < /dev/null", "標準入力を読んでいます (不要なら < /dev/null)")
+    told = say(
+        "reading standard input; end it with Ctrl-D, or start with < /dev/null",
+        "標準入力を読み取っています。Ctrl-D で終わります (不要なら < /dev/null を付けてください)",
+    )
     patience = Timer(2.0, screen.note, [told])
     patience.daemon = True
     patience.start()
@@ -65,7 +68,7 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     try:
         stop = asyncio.Event()
         run = agent.run(input_for(given, task), session_id=given.session, abort_event=stop)
-        return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=where_it_is(given))
+        return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
     finally:
         await agent.close()
 
@@ -73,14 +76,14 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
 async def follow(
     agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *, as_json: bool, quiet: bool, where: str = ""
 ) -> int:
-    """Show a run to its end. Ctrl-C ends it in order and keeps what it has; a second one ends the program."""
+    """Show a run until its end. The first Ctrl-C stops the run in order and keeps its work; the second ends the program."""
     show = Show(screen, quiet=quiet)
     while True:
         _on_interrupt(stop)
         if agent.servers is not None:
             screen.doing = say("starting the tool servers", "ツールサーバーを起動中")
         try:
-            async with screen.waiting():
+            async with screen.spinner():
                 async for chunk in run:
                     screen.say(chunk.to_json()) if as_json else show.take(chunk)
                 result: Result = await run
@@ -88,7 +91,7 @@ async def follow(
             if result.stop.kind == "waiting" and not as_json:
                 going = await resume_with_answers(agent, result, screen, show.asked, stop)
         except AgentError as problem:
-            return _failed(problem, show, screen, as_json=as_json, where=where)
+            return _report_failure(problem, show, screen, as_json=as_json, where=where)
         if going is None:
             break
         run = going
@@ -97,42 +100,42 @@ async def follow(
         if not quiet or result.stop.kind not in ("completed", "degraded"):
             ended = not stop.is_set() and _has_ended_for_good(agent, result)
             screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
-    interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not by the run itself: a plan that cannot be made
+    interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not cancelled by the run itself: no plan was found
     return INTERRUPTED if interrupted else _CODES.get(result.stop.kind, FAILED)
 
 
-def _failed(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:
+def _report_failure(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:
     show.finish()
     if as_json:
-        screen.note(translated(problem), "red")
+        screen.note(translate(problem), "red")
     elif not show.failed:
-        screen.note(f"{say('failed', '失敗')}: {translated(problem)}", "red")
+        screen.note(f"{say('failed', '失敗')}: {translate(problem)}", "red")
     if problem.run_id and not as_json:
-        screen.note(f"[{show.spent()}; {problem.run_id}; {_to_go_on(problem.run_id, where=where)}]")
+        screen.note(f"[{show.spent()}; {problem.run_id}; {_resume_hint(problem.run_id, where=where)}]")
     return FAILED
 
 
 def _last_line(result: Result, show: Show, where: str) -> str:
     if result.completed:
         return f"[{show.spent()}; {result.run_id}]"
-    told = told_stop(result.stop.kind)
-    how = f"{told}: {translated(result.stop.detail)}" if result.stop.detail and result.stop.kind != "waiting" else told
+    told = stop_words(result.stop.kind)
+    how = f"{told}: {translate(result.stop.detail)}" if result.stop.detail and result.stop.kind != "waiting" else told
     if result.stop.kind == "degraded":
         return f"[{how}; {show.spent()}; {result.run_id}]"
-    if result.state.seq == 0:  # it never began, and there is nothing to go on with
+    if result.state.seq == 0:  # the run never began and cannot be resumed
         return f"[{how}]"
     cut = [one.call.name for one in result.state.started.values() if one.effect in ("irreversible", "compensable")]
     if cut:
         names = ", ".join(dict.fromkeys(cut))
         how += say(
-            f"; {names} was under way and may have taken effect", f"。{names} は実行中でした。効果が出ている可能性があります"
+            f"; {names} was running and may have taken effect", f"。{names} は実行中でした。効果が出ている可能性があります"
         )
-    spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # of what was broken off nobody knows
-    return f"[{how}; {spent}; {_to_go_on(result.run_id, result, where)}]"
+    spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # plus the interrupted call
+    return f"[{how}; {spent}; {_resume_hint(result.run_id, result, where)}]"
 
 
 def _has_ended_for_good(agent: Agent, result: Result) -> bool:
-    """True if resuming would only end it in the same way: a workflow whose task failed, a planner that found no plan."""
+    """Return True if resuming would end in the same way: a workflow whose task failed, a planner that found no plan."""
     from ..strategies.graph.strategy import GraphStrategy
     from ..strategies.orchestrate import Orchestrate
 
@@ -141,28 +144,31 @@ def _has_ended_for_good(agent: Agent, result: Result) -> bool:
 
 
 def _ended_line(result: Result, show: Show, where: str) -> str:
-    """Say why the run has ended, and how to fork it from before that: it is not tried again."""
+    """Return why the run has ended, and the command to fork it from before that."""
     command = f"{this_command()} runs fork {result.run_id} --at FACT{where}"
     again = (
-        say(f"it has ended; from before the failure: {command}", f"終了しました。失敗の前からやり直すには: {command}")
+        say(
+            f"the run has ended; to retry from before the failure: {command}",
+            f"実行は終了しました。失敗の前からやり直すには: {command}",
+        )
         if result.stop.kind == "failed"
         else say(
-            f"it has ended; to plan again from an earlier fact: {command}",
-            f"終了しました。前の記録から計画し直すには: {command}",
+            f"the run has ended; to plan again from an earlier fact: {command}",
+            f"実行は終了しました。前の記録から計画し直すには: {command}",
         )
     )
-    return f"[{told_stop(result.stop.kind)}: {translated(result.stop.detail)}; {show.spent()}; {again}]"
+    return f"[{stop_words(result.stop.kind)}: {translate(result.stop.detail)}; {show.spent()}; {again}]"
 
 
-def _to_go_on(run_id: str, result: Result | None = None, where: str = "") -> str:
-    """The command that goes on, ready to be copied."""
+def _resume_hint(run_id: str, result: Result | None = None, where: str = "") -> str:
+    """Return the command that resumes the run, ready to be copied."""
     answer = ""
     if result is not None and result.questions:
         key, question = next(iter(result.questions.items()))
-        wanted = question.options[0] if question.options and not question.in_doubt else "…"  # that one is to be looked up
+        wanted = question.options[0] if question.options and not question.in_doubt else "…"  # look up a call in doubt
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
     command = f"{this_command()} runs resume {run_id}{answer}{where}"
-    return say(f"to go on: {command}", f"続けるには: {command}")
+    return say(f"to continue: {command}", f"続けるには: {command}")
 
 
 def _on_interrupt(stop: asyncio.Event) -> None:

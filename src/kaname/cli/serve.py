@@ -1,4 +1,4 @@
-"""`kaname serve`: the agents of the file over HTTP, and the users who may use them."""
+"""`kaname serve`: serve the agents of the configuration over HTTP, and manage the users."""
 
 from __future__ import annotations
 
@@ -28,42 +28,48 @@ def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         command = install_command("serve")
-        raise ConfigError(say(f"serving needs more packages: {command}", f"必要なパッケージを入れてください: {command}"))
+        raise ConfigError(
+            say(
+                f"kaname serve needs additional packages. Install them with: {command}",
+                f"kaname serve には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
+            )
+        )
     if given.action == "users":
         return _users(given, screen)
     return _serve(given, screen)
 
 
 def _serve(given: argparse.Namespace, screen: Screen) -> int:
-    from ..serve.server import bound, serve
-    from ..serve.workers import Workers, inherited
+    from ..serve.server import bind, serve
+    from ..serve.workers import WorkerProcesses, inherited_socket
 
     settings = _settings(given)
     host, port = given.host or settings.get("host", "127.0.0.1"), given.port
     port = settings.get("port", 8000) if port is None else port
-    made = _app(given, settings, host, screen)  # what is wrong with it is told before anything is promised
+    made = _app(given, settings, host, screen)  # mistakes are reported before the address is printed
     if made.open and host not in _LOCAL:
         command = f"{this_command()} serve users add NAME --role talk"
         raise ConfigError(
             say(
-                f"on {host} others could use it: make a user first ({command}), or set KANAME_TOKEN",
-                f"{host} では他の人も使えます。先に利用者を作るか ({command})、KANAME_TOKEN を設定してください",
+                f"other machines can reach {host}: add a user first ({command}), or set KANAME_TOKEN",
+                f"{host} はほかのマシンからも接続できます。先にユーザーを追加するか ({command})、"
+                "KANAME_TOKEN を設定してください",
             )
         )
-    _log(given.log_level)
-    taken, workers = inherited(), given.workers or max(1, settings.get("workers", 1))
+    _configure_logs(given.log_level)
+    taken, workers = inherited_socket(), given.workers or max(1, settings.get("workers", 1))
     if taken is None:
-        taken = bound("127.0.0.1" if host == "localhost" else host, port)
-        _tell(screen, taken.getsockname(), made.open)
+        taken = bind("127.0.0.1" if host == "localhost" else host, port)
+        _print_address(screen, taken.getsockname(), made.open)
         if workers > 1:
-            return Workers(sys.argv[1:], taken, workers).run()
+            return WorkerProcesses(sys.argv[1:], taken, workers).run()
     serve(made, taken)
     return DONE
 
 
 def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
-    from ..api.config.traces import trace_from
-    from ..api.designs.orchestrator import agent_behind
+    from ..config.traces import trace_from
+    from ..designs.orchestrator.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users
 
@@ -71,16 +77,16 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
     if ":" in (given.agent or ""):
         agents = object_from(given.agent, Path.cwd())
         for one in agents if isinstance(agents, list | tuple) else [agents]:
-            if (agent := agent_behind(one)) is not None:  # the application says what is wrong with the others
+            if (agent := agent_behind(one)) is not None:  # `app` reports what is wrong with the others
                 agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **agent.origin}
     elif agents is None:
         agents = agent_from(given, screen)
     hosts = [*settings.get("hosts", []), *given.allow_host]
     if host not in _LOCAL and not hosts:
-        hosts = ["*"]  # a token is needed, so that a foreign name does no harm
+        hosts = ["*"]  # a token is needed, so any host name is safe
     return app(
         agents,
-        users=Users.from_environment(named) if (named := _named_users(given)) else None,  # else those of the journal
+        users=Users.from_environment(named) if (named := _named_users(given)) else None,  # None: next to the journal
         journal=given.journal,
         hosts=hosts,
         origins=[*settings.get("origins", []), *given.allow_origin],
@@ -96,33 +102,38 @@ def _settings(given: argparse.Namespace) -> Mapping[str, Any]:
 
 
 def _users_file(given: argparse.Namespace) -> Path:
-    """The users file of a server with the same options."""
+    """Return the users file of a server with the same options."""
     from ..serve.users import users_file
 
     return _named_users(given) or users_file(journal_place(given))
 
 
 def _named_users(given: argparse.Namespace) -> Path | None:
-    """The users file that the options or the configuration name."""
+    """Return the users file that the options or the configuration name, or None."""
     from ..serve.users import users_named_by
 
     config = None if ":" in (given.agent or "") else config_for(given)
     return Path(given.users).expanduser() if given.users else None if config is None else users_named_by(config)
 
 
-def _tell(screen: Screen, address: Any, is_open: bool) -> None:
+def _print_address(screen: Screen, address: Any, is_open: bool) -> None:
     host, port = address[0], address[1]
     place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    screen.say(say(f"kaname serves on {place}", f"kaname は {place} で待ち受けています"))
+    screen.say(say(f"kaname is listening on {place}", f"kaname は {place} で待ち受けています"))
     more = [f"   /{name}" for name, package in (("mcp", "fastmcp"), ("a2a", "a2a")) if find_spec(package) is not None]
     screen.note(say(f"  in the browser: {place}/", f"  ブラウザー: {place}/"))
     screen.note("  /openapi.json   /v1 (OpenAI)   /ag-ui   /vercel" + "".join(more))
     if is_open:
-        screen.note(say("  only this machine is answered; no token is needed", "  このマシンからだけ使えます (トークン不要)"))
+        screen.note(
+            say(
+                "  accepts requests from this machine only; no token is needed",
+                "  このマシンからの要求だけを受け付けます (トークン不要)",
+            )
+        )
 
 
-def _log(level: str) -> None:
-    """The server's log and the access log (JSON, a line each), on standard error."""
+def _configure_logs(level: str) -> None:
+    """Send the log of the server and the access log (one JSON object per line) to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     plain = logging.StreamHandler(sys.stderr)
@@ -143,22 +154,25 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
         for name, roles in users.all().items():
             screen.say(f"{name}  {', '.join(roles)}")
         if not users.all():
-            screen.note(say("no users yet", "まだ利用者がいません"))
+            screen.note(say("no users yet", "まだユーザーがいません"))
         return DONE
     if action not in ("add", "remove") or len(names) != 1:
         screen.note(say("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前"), "red")
         return USAGE
     if action == "remove":
         users.remove(names[0])
-        screen.note(say(f"{names[0]} is removed", f"{names[0]} を削除しました"))
+        screen.note(say(f"removed {names[0]}", f"{names[0]} を削除しました"))
         return DONE
     again = names[0] in users.all()
     token = users.add(names[0], given.role)
     if again:
-        told = say(f"{names[0]} was known: the old token is void, the roles are new", f"{names[0]} の以前のトークンは無効です")
+        told = say(
+            f"{names[0]} already existed: the old token is no longer valid, and the roles were replaced",
+            f"{names[0]} はすでに登録されていました。以前のトークンは無効になり、役割は置き換えられました",
+        )
         screen.note(told, "yellow")
     listed = ", ".join(users.all()[names[0]])
-    screen.note(say(f"{names[0]} ({listed}) is in {users.path}", f"{names[0]} ({listed}) を {users.path} に書きました"))
+    screen.note(say(f"saved {names[0]} ({listed}) in {users.path}", f"{names[0]} ({listed}) を {users.path} に保存しました"))
     screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
     screen.say(token)
     return DONE

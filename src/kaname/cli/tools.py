@@ -1,4 +1,4 @@
-"""`kaname tools`: what an agent can do, its tool servers included."""
+"""`kaname tools`: list the tools of an agent, including those of its tool servers."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from ..models.providers.scripted import ScriptedModel
 from .agent import agent_from
 from .main import DONE, FAILED
 from .messages import say
-from .terminal.screen import Screen, columns, cut
-from .terminal.signals import to_the_end
+from .terminal.screen import Screen, columns, truncate
+from .terminal.signals import run_to_the_end
 
 
 def main(given: argparse.Namespace) -> int:
-    getLogger("kaname").addHandler(NullHandler())  # what the log would say is shown below
-    return to_the_end(lambda ending: _main(given, Screen()))
+    getLogger("kaname").addHandler(NullHandler())  # problems are printed below
+    return run_to_the_end(lambda ending: _main(given, Screen()))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    async with agent_from(given, screen, ScriptedModel([])) as agent:  # nobody needs to think
+    async with agent_from(given, screen, ScriptedModel([])) as agent:  # no model is called
         tools = [*agent.tools.values()]
         for tool in tools:
             named = ", ".join(tool.parameters.get("properties") or {})
-            screen.say(cut(f"{tool.name}({named}): {tool.description}", columns() - 1))
+            screen.say(truncate(f"{tool.name}({named}): {tool.description}", columns() - 1))
         if not tools:
             screen.note(say("no tools", "ツールはありません"))
         servers = agent.servers
         for one in await servers.library() if servers is not None else []:
             named = f"{one.name}({', '.join(one.arguments)})" if one.kind == "prompt" else one.uri
-            screen.say(cut(f"{one.kind} {named} ({one.server}): {one.description or one.name}", columns() - 1))
+            screen.say(truncate(f"{one.kind} {named} ({one.server}): {one.description or one.name}", columns() - 1))
         problems = servers.problems if servers is not None else {}
         for problem in problems.values():
             screen.note(problem, "red")

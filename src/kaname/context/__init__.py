@@ -1,1 +1,1 @@
-"""What the model sees."""
+"""Context: the messages that the model sees."""

@@ -1,8 +1,8 @@
-"""History window: the conversation cut to a length at whole exchanges, never a tool result without its call."""
+"""`AgentState`: a conversation that your own code keeps. It is cut at whole exchanges, never between a call and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 from ..core.errors import ConfigError
@@ -10,25 +10,18 @@ from ..core.messages import Message
 from ..core.notices import notice
 from ..core.openai_shape import from_openai, to_openai
 from ..core.steps import AgentStep
-
-
-def window(messages: Sequence[Message], limit: int) -> Sequence[Message]:
-    """The last exchanges that fit into `limit` messages. An exchange begins with a user's message; the last one is kept
-    whole even if it is longer. System messages at the head stay."""
-    head = 0
-    while head < len(messages) and messages[head].role == "system":
-        head += 1
-    if len(messages) <= limit:
-        return messages
-    starts = [place for place in range(head, len(messages)) if messages[place].role == "user"]
-    starts = starts or [place for place in range(head, len(messages)) if messages[place].role != "tool"]
-    room = limit - head
-    keep = next((start for start in starts if len(messages) - start <= room), starts[-1] if starts else len(messages))
-    return [*messages[:head], *messages[keep:]]
+from .window import Window
 
 
 class AgentState:
-    """The messages and steps of one conversation, for code that keeps them by hand."""
+    """The messages and steps of one conversation, for code that keeps them itself.
+
+    Args:
+        max_history: The number of messages and of steps to keep (default 50). Older ones are dropped.
+
+    Raises:
+        ConfigError: If `max_history` is less than 1.
+    """
 
     def __init__(self, max_history: int = 50) -> None:
         if max_history < 1:
@@ -40,20 +33,41 @@ class AgentState:
         self._steps: list[AgentStep] = []
 
     def add_message(self, role: str, content: str, **more: Any) -> None:
-        """`more`: `tool_calls`, `tool_call_id` and `name`, as in the OpenAI shapes."""
+        """Add a message, and drop the oldest ones beyond the limit.
+
+        Args:
+            role: `system`, `user`, `assistant` or `tool`.
+            content: The text.
+            more: `tool_calls`, `tool_call_id` and `name`, as in the OpenAI shape.
+        """
         self._messages.append(from_openai({"role": role, "content": content, **more}))
-        self._messages = list(window(self._messages, self.max_history))
+        self._messages = self._cut_history(self._messages)
+
+    def _cut_history(self, messages: list[Message]) -> list[Message]:
+        """Return the last exchanges that fit; of one that is too long, the question and the last steps.
+
+        Only a call with its results can exceed the limit.
+        """
+        head = len(list(takewhile(lambda message: message.role == "system", messages)))
+        room = max(1, self.max_history - head)
+        kept = list(Window(room).cut(messages))
+        plain = kept[-1].role != "tool" and not kept[-1].calls
+        return [*kept[:head], *kept[head:][-room:]] if plain else kept
 
     def add_step(self, step: AgentStep) -> None:
+        """Add a step, and drop the oldest ones beyond the limit."""
         self._steps.append(step)
         del self._steps[: -self.max_history]
 
     def get_messages(self) -> list[dict[str, Any]]:
+        """Return the messages in the OpenAI shape."""
         return [to_openai(message) for message in self._messages]
 
     def get_steps(self) -> list[AgentStep]:
+        """Return the steps, oldest first."""
         return list(self._steps)
 
     def clear(self) -> None:
+        """Remove all messages and steps."""
         self._messages.clear()
         self._steps.clear()

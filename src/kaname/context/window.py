@@ -1,7 +1,7 @@
-"""`Window`: what the model sees of a long conversation. The end of it, within a number of messages and tokens.
+"""`Window`: show the model only the end of a long conversation, within a number of messages and tokens.
 
-A call and its results stay together, and so does the user's last message with what came after it, as far as there is room: of a
-long turn the oldest steps are left out. What is left out stays in the journal.
+A call and its results stay together, and so does the user's last message with everything after it, if there is room: of a long
+turn the oldest steps are left out. Messages that are left out stay in the journal.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..core.errors import ConfigError
 from ..core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.values import plain_text
+from ..kernel.bases import ContextBase
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -21,8 +22,16 @@ _PICTURE = 1_000  # tokens, roughly
 _AROUND = 4  # of a message itself
 
 
-class Window:
-    """`messages`, `tokens`: at most so many, beside the instructions. Tokens are estimated, a little too high."""
+class Window(ContextBase):
+    """A limit on the conversation that the model sees. Pass at least one of the two.
+
+    Args:
+        messages: The maximum number of messages, in addition to the instructions.
+        tokens: The maximum number of tokens, estimated a little too high, in addition to the instructions.
+
+    Raises:
+        ConfigError: If both are missing, or one is less than 1.
+    """
 
     order = -1  # before parts that add something to the conversation
 
@@ -30,11 +39,11 @@ class Window:
         if messages is None and tokens is None:
             raise ConfigError(
                 notice(
-                    "context.window", "a window has a number of messages, of tokens, or both: Window(messages=40, tokens=8000)"
+                    "context.window", "Window needs a number of messages, of tokens, or both: Window(messages=40, tokens=8000)"
                 )
             )
         if (messages is not None and messages < 1) or (tokens is not None and tokens < 1):
-            raise ConfigError(notice("context.window_numbers", "messages and tokens are numbers from 1 up"))
+            raise ConfigError(notice("context.window_numbers", "messages and tokens must be at least 1"))
         self._messages, self._tokens = messages, tokens
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
@@ -42,7 +51,12 @@ class Window:
         return self.cut(messages, len(messages) - (len(state.messages) - state.turn_start))
 
     def cut(self, messages: Sequence[Message], asked: int | None = None) -> Sequence[Message]:
-        """`asked`: where the user's question stands; without it, his last message."""
+        """Return the messages that fit.
+
+        Args:
+            messages: The conversation.
+            asked: The index of the user's question. By default it is the last user message.
+        """
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
         last = next((place for place in range(len(messages) - 1, head - 1, -1) if messages[place].role == "user"), head)
         if asked is not None and head <= asked < last and messages[asked].role == "user":
@@ -65,7 +79,7 @@ class Window:
 
 
 class _Room:
-    """What is left of a window."""
+    """The messages and tokens that are left of a window."""
 
     def __init__(self, messages: int | None, tokens: int | None) -> None:
         self._messages, self._tokens = messages, tokens
@@ -79,7 +93,7 @@ class _Room:
 
 
 def steps_from_end(messages: Sequence[Message], first: int) -> Iterator[int]:
-    """Where steps begin, from the end: a message, or a reply with calls and all that they gave."""
+    """Yield the index at which each step begins, from the end: a message, or a reply with calls and their results."""
     place = len(messages)
     while place > first:
         place -= 1
@@ -89,7 +103,7 @@ def steps_from_end(messages: Sequence[Message], first: int) -> Iterator[int]:
 
 
 def tokens_of(message: Message) -> int:
-    """Roughly: four letters of Latin script are a token, and so is one of any other."""
+    """Estimate the tokens of a message: four Latin letters, or one letter of any other script, are one token."""
     count = _AROUND
     for part in message.parts:
         match part:

@@ -1,1 +1,1 @@
-"""The words: pure data and the fold over it. Standard library only."""
+"""Vocabulary of kaname: plain data, and the fold over it. Imports the standard library only."""

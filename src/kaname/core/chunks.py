@@ -1,19 +1,22 @@
-"""Chunks: what a caller sees, `{"time", "agent", "type", "data", "seq"}`, and which fact becomes which chunk.
+"""Chunks: the items of a stream, `{"time", "agent", "type", "data", "seq"}`, and which fact becomes which chunk.
 
 | fact or delta   | chunk type                  | data                                                     |
 |-----------------|-----------------------------|----------------------------------------------------------|
 | Delta text      | `delta`                     | content                                                  |
 | Delta thinking  | `thinking`                  | content                                                  |
 | Delta progress  | `progress`                  | content, tool_call_id                                    |
-| ModelReplied    | `message`, if it has text   | content: what the deltas came to                         |
+| ModelReplied    | `message`, if it has text   | content: the whole text of the deltas                    |
 |                 | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
 | ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
 | Stopped, failed | `error`                     | message, type                                            |
+| refused handoff | `error`; the run continues  | message, type, tool_call_id                              |
 | Stopped         | `status` stopped            | kind, detail, output                                     |
-| Custom          | its own name                | what it holds, under `value` if that is no object        |
+| Custom          | its own name                | its data, under `value` if that is not an object         |
 | any other fact  | `status` with its own name  | see `_STATUS`                                            |
 
-Every chunk that comes from a fact has that fact's number in `data["fact"]`: the place to go on from.
+Every chunk has `chunk["content"]`: if `data` has no content, it is the most useful value (the arguments of a call, the message
+of an error, the reason of a stop, else the status). Every chunk that comes from a fact has that fact's number in
+`data["fact"]`: pass it to continue from there.
 """
 
 from __future__ import annotations
@@ -48,24 +51,27 @@ from .messages import ToolCall, ToolResult, Usage
 from .values import plain_text
 
 RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
-PARTS = ("message", "tool_call")  # chunks of a fact that its `usage` ends
+PARTS = ("message", "tool_call")  # chunks of a fact that end with its `usage`
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
+_SAYING = ("message", "arguments", "detail", "answer", "to", "value", "total_tokens", "kind", "name", "status")
 _PREVIEW = 200
 _NOTHING = object()
 
 
 class Chunk(dict[str, Any]):
-    """A dict of exactly the five keys; what is inside `data` can be read directly as well (`chunk["content"]`).
+    """A chunk of a stream: a dict of exactly five keys. The fields of `data` can be read directly as well
+    (`chunk["content"]`).
 
-    It holds one of them as dicts do, so that `json.dumps` does not take it for an empty one; the others are made when they are
-    asked for. It cannot be changed.
+    Only `type` is stored in the dict itself, so that `json.dumps` does not take it for an empty dict; the other values are
+    built on access. A chunk cannot be changed; `dict(chunk)` makes a copy that can.
     """
 
-    __slots__ = ("agent", "data", "seq", "stamp", "type")
+    __slots__ = ("agent", "data", "encoded", "seq", "stamp", "type")
 
     def __init__(self, stamp: float, agent: str, type: str, data: dict[str, Any], seq: int = 0) -> None:
         self.stamp, self.agent, self.type, self.data, self.seq = stamp, agent, type, data, seq
+        self.encoded: list[Any] | None = None  # what a server sends of it, once for all readers; they share the list
         dict.__setitem__(self, "type", type)
 
     @property
@@ -79,9 +85,15 @@ class Chunk(dict[str, Any]):
             return getattr(self, key)
         if key in self.data:
             return self.data[key]
-        return self.data[_SYNONYMS[key]] if key in _SYNONYMS else self._missing(key)
+        if key == "content":
+            return self._content()
+        return self.data[_SYNONYMS[key]] if key in _SYNONYMS else self._raise_missing(key)
 
-    def _missing(self, key: str) -> Any:
+    def _content(self) -> Any:
+        """Return the first value that says something, for a chunk whose `data` has no content."""
+        return next((self.data[name] for name in _SAYING if self.data.get(name) not in (None, "")), "")
+
+    def _raise_missing(self, key: str) -> Any:
         raise KeyError(f"{key!r}; this {self.type!r} chunk has {', '.join((*_KEYS, *self.data))}")
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -130,24 +142,35 @@ class Chunk(dict[str, Any]):
     def __repr__(self) -> str:
         return f"Chunk({self.copy()!r})"
 
+    @property
+    def fails(self) -> bool:
+        """Return True if the run has failed.
+
+        An `error` chunk with a `tool_call_id` is about one call, and the run continues.
+        """
+        return self.type == "error" and "tool_call_id" not in self.data
+
     def to_json(self) -> str:
         return json.dumps(self.copy(), ensure_ascii=False, default=str)
 
     def to_sse(self) -> str:
-        """As an event of a text/event-stream; its id is the fact's number, for `Last-Event-ID`. Of a fact told by several
-        chunks, the last one has it: who comes back before that gets all of them again."""
+        """Return the chunk as an event of a text/event-stream.
+
+        Its id is the number of the fact, for `Last-Event-ID`. If several chunks come from one fact, only the last of them has
+        the id: a client that reconnects before it receives all of them again.
+        """
         fact = None if self.type in PARTS else self.data.get("fact")
         return f"{f'id: {fact}{chr(10)}' if fact is not None else ''}event: {self.type}\ndata: {self.to_json()}\n\n"
 
 
 @lru_cache(maxsize=16)
 def _second(stamp: int) -> str:
-    """To say it anew for each chunk would be the dearest part of one."""
+    """Format a second as ISO time. Cached, because this is the most expensive part of a chunk."""
     return datetime.fromtimestamp(stamp, UTC).isoformat()[:19]
 
 
 def chunks_of(event: Event) -> list[Chunk]:
-    """The chunks of one event, numbered later by the stream that carries them."""
+    """Return the chunks of one event. The stream that carries them numbers them later."""
     body = event.body
     if type(body) is Delta:
         return [delta_chunk(event.time, event.agent, body)]
@@ -182,8 +205,11 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
             return [("status", {"status": name, **data(body)})]
 
 
+_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` sets one up for every value
+
+
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)
+    arguments = call.args if isinstance(call.args, str) else _json(call.args)
     return {
         "id": call.id,
         "type": "function",

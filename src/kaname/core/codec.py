@@ -1,6 +1,6 @@
-"""Facts and states as JSON, and back. Version 1.
+"""Convert facts and states to JSON and back. Version 1.
 
-A type this version does not know is read as `Unknown` and written back unchanged; an unknown field is ignored. A field
+A type that this version does not know is read as `Unknown` and written back unchanged; an unknown field is ignored. A field
 that has its default is left out, so that an old reader and a new one agree on everything both know.
 """
 
@@ -76,34 +76,31 @@ _NOTICES: dict[type, str] = {Stop: "detail", facts.Asked: "prompt", facts.Warned
 
 
 def encode_body(body: Fact) -> tuple[str, str]:
-    """The fact's type and its JSON."""
+    """Return the type of the fact and its JSON."""
     if type(body) is Unknown:
         return body.type, dump(body.data)
     return type(body).__name__, dump(_write(body))
 
 
 def decode_body(kind: str, text: str) -> Fact:
+    """Read a fact that `encode_body` wrote. Raises `JournalCorrupt` if it cannot be read."""
     try:
         return _fact(kind, json.loads(text))
     except _UNREADABLE as problem:
         raise JournalCorrupt(
-            notice(
-                "journal.fact_unreadable",
-                "a recorded {kind} fact cannot be read: {problem!r}",
-                kind=kind,
-                problem=problem,
-            )
+            notice("journal.fact_unreadable", "a recorded {kind} fact cannot be read: {problem!r}", kind=kind, problem=problem)
         ) from problem
 
 
 def encode(event: Event) -> str:
-    """One line of JSON for one fact, as exports and frozen runs hold it."""
+    """Write one fact as one line of JSON, as in exports and frozen runs."""
     kind, body = encode_body(event.body)  # type: ignore[arg-type]
     head = dump({"v": VERSION, "run": event.run_id, "seq": event.seq, "time": event.time, "agent": event.agent, "type": kind})
     return f'{head[:-1]},"body":{body}}}'
 
 
 def decode(line: str) -> Event:
+    """Read a line that `encode` wrote. Raises `JournalCorrupt` if it cannot be read."""
     try:
         data = json.loads(line)
         return Event(data["run"], data["seq"], data["time"], data["agent"], _fact(data["type"], data["body"]))
@@ -126,7 +123,7 @@ _ALONE: dict[str, type] = {"usage": Usage, "limit": Stop, "stop": Stop, "spent":
 
 
 def encode_state(state: State) -> str:
-    """A state as JSON. What the limits count of single calls is left out: after a stop they start from zero."""
+    """Write a state as JSON. The counts per call are left out: they start from zero after a stop."""
     data: dict[str, Any] = {}
     for name in State.__match_args__:
         value = getattr(state, name)
@@ -151,11 +148,11 @@ def decode_state(text: str) -> State:
     data["messages"] = [_unpack_message(*packed) for packed in data["messages"]]
     data["withheld"] = None if data["withheld"] is None else _unpack_message(*data["withheld"])
     for name, kind in _IN_LISTS.items():
-        data[name] = [_read(kind, item) for item in data[name]]
+        data[name] = [_read_value(kind, item) for item in data[name]]
     for name, kind in _IN_DICTS.items():
-        data[name] = {key: _read(kind, item) for key, item in data[name].items()}
+        data[name] = {key: _read_value(kind, item) for key, item in data[name].items()}
     for name, kind in _ALONE.items():
-        data[name] = None if data[name] is None else _read(kind, data[name])
+        data[name] = None if data[name] is None else _read_value(kind, data[name])
     data["stand_ins"] = [tuple(pair) for pair in data["stand_ins"]]
     data["parent"] = None if data["parent"] is None else tuple(data["parent"])
     return State(**data)
@@ -173,7 +170,7 @@ def _unpack_message(role: Role, *parts: Any) -> Message:
 
 
 def _pack(part: Any) -> Any:
-    """A part in few words, since a long conversation is made of them: a text as it is, a call and a plain result as lists."""
+    """Return a part in its shortest form: a text as it is, a call and a plain result as lists."""
     kind = type(part)
     if kind is Text:
         return part.text
@@ -199,11 +196,11 @@ def encode_message(message: Message) -> str:
 
 def _fact(kind: str, data: Any) -> Fact:
     known = _FACTS.get(kind)
-    return Unknown(kind, data) if known is None else _read(known, data)
+    return Unknown(kind, data) if known is None else _read_value(known, data)
 
 
 def _encoder() -> Callable[[Any], str]:
-    """A compact `json.dumps` that is set up once; the standard one is set up anew for every value."""
+    """Return a compact `json.dumps` that is set up once. The standard one is set up anew for every value."""
     encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
     if c_make_encoder is None:  # a Python without the C part
         return encoder.encode
@@ -215,7 +212,7 @@ _compact = _encoder()
 
 
 def dump(value: Any) -> str:
-    """Compact JSON that any UTF-8 column takes; half a surrogate pair is escaped instead of refused."""
+    """Return compact JSON that any UTF-8 column takes. Half a surrogate pair is escaped instead of refused."""
     text = _compact(value)
     if text.isascii():
         return text
@@ -223,7 +220,7 @@ def dump(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """A short fingerprint of a JSON value."""
+    """Return a short fingerprint of a JSON value."""
     from hashlib import sha256  # slow to load, and not needed before the first run
 
     return sha256(dump(value).encode()).hexdigest()[:16]
@@ -236,7 +233,10 @@ def _write(value: Any) -> dict[str, Any]:
 
 @cache
 def _writer(kind: type) -> Callable[[Any], dict[str, Any]]:
-    """The function that turns a value of that class into a dict, written out for it: it is called for every fact."""
+    """Return the function that turns a value of that class into a dict.
+
+    It is generated, because it is called for every fact.
+    """
     scope: dict[str, Any] = {}
     required, lines = [], []
     for name, default in defaults(kind).items():
@@ -269,12 +269,12 @@ def _write_part(part: Any) -> dict[str, Any]:
 
 @cache
 def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str]]:
-    """How the fields are read that are not JSON as it stands; and the names of the others."""
+    """Return the readers of the fields that are not plain JSON, and the names of the other fields."""
     readers: dict[str, Callable[[Any], Any]] = {}
     for name in defaults(kind):
         nested = _NESTED.get((kind, name))
         if nested is not None:
-            readers[name] = partial(_read, nested)
+            readers[name] = partial(_read_value, nested)
         elif name in ("parts", "media"):
             readers[name] = _read_parts
         elif name in ("base", "parent", "options") or (kind, name) == (CallModel, "tools"):
@@ -282,7 +282,7 @@ def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str
     return readers, frozenset(defaults(kind)) - readers.keys()
 
 
-def _read(kind: type, data: dict[str, Any]) -> Any:
+def _read_value(kind: type, data: dict[str, Any]) -> Any:
     readers, plain = _readers(kind)
     if data.keys() <= plain:
         return kind(**data)
@@ -302,4 +302,4 @@ def _read_parts(data: list[dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def _read_part(data: dict[str, Any]) -> Any:
-    return _read(_PARTS[data.pop("type")], data)
+    return _read_value(_PARTS[data.pop("type")], data)

@@ -1,4 +1,4 @@
-"""Times and sums of money as people write them: "5m", "1h30m", 90, "$1"."""
+"""Parse durations and amounts of money as people write them: "5m", "1h30m", 90, "$1"."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
 
 
 def seconds(duration: float | str) -> float:
+    """Return a duration in seconds. Raises `ConfigError` if it cannot be read."""
     plain = isinstance(duration, str) and _NUMBER.fullmatch(duration.strip()) is not None
     if plain or (isinstance(duration, int | float) and not isinstance(duration, bool)):
         value = float(duration)
@@ -30,12 +31,13 @@ def seconds(duration: float | str) -> float:
         value = sum([float(part.group(1)) * _UNITS[part.group(2)] for part in parts])
     if not 0 < value < float("inf"):
         raise ConfigError(
-            notice("limit.duration_zero", "{given!r} is not a duration; it must be more than zero", given=duration)
+            notice("limit.duration_zero", "{given!r} is not a valid duration: it must be more than zero", given=duration)
         )
     return value
 
 
 def dollars(sum_of_money: float | str) -> float:
+    """Return an amount of money in US dollars. Raises `ConfigError` if it cannot be read."""
     if isinstance(sum_of_money, int | float) and not isinstance(sum_of_money, bool):
         value = float(sum_of_money)
     else:
@@ -44,12 +46,14 @@ def dollars(sum_of_money: float | str) -> float:
             raise ConfigError(
                 notice(
                     "limit.no_money",
-                    '{given!r} is not a sum of money; write "$1", "$0.25" or a number of US dollars',
+                    '{given!r} is not an amount of money; write "$1", "$0.25" or a number of US dollars',
                     given=sum_of_money,
                 )
             )
         value = float(found.group(1))
     if not 0 <= value < float("inf"):
-        told = notice("limit.money_negative", "{given!r} is not a sum of money; it cannot be negative", given=sum_of_money)
+        told = notice(
+            "limit.money_negative", "{given!r} is not a valid amount of money: it cannot be negative", given=sum_of_money
+        )
         raise ConfigError(told)
     return value

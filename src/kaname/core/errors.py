@@ -14,21 +14,21 @@ AgentError                      everything that is raised for the caller
 │   ├── ModelUnavailable        5xx: the provider is down or overloaded
 │   ├── ModelUnreachable        no connection: DNS, TLS, refused, dropped
 │   ├── ModelTimeout            no answer in time
-│   └── ReplyGarbled            an answer that is none: half a JSON, a web page, nothing at all
-├── ToolNotFoundError (= ToolNotFound)
-├── ToolExecutionFailed         a tool that the caller ran by hand failed
+│   └── ReplyGarbled            an answer that cannot be read: incomplete JSON, a web page, nothing at all
+├── ToolNotFoundError (= ToolNotFound)      `.name`
+├── ToolExecutionFailed         a tool that the caller ran directly failed; `.name`, `.underlying_error`
 ├── RunStopped                  the run ended without its answer; `.stop` says how
-│   ├── MaxStepsExceeded
+│   ├── MaxStepsExceeded        `.steps`
 │   └── OutputDecodingFailed
 ├── InvalidState                a call that makes no sense now
-├── UnexpectedError             a bug, here or in somebody's model or policy
+├── UnexpectedError             a bug, in kaname or in a model or policy of yours
 ├── ReplayDiverged              a replay took another decision than the record
 └── JournalError                the journal cannot do it; what was recorded is safe
     ├── RunNotFound
     ├── RunExists               a run of that id is there already
-    ├── RunBusy                 somebody else is running it
-    ├── RunNeeded               other runs went on from it, so it cannot be deleted alone
-    ├── RunSuperseded           somebody else took it over; this process may not write any more
+    ├── RunBusy                 another process executes it
+    ├── RunNeeded               other runs continue from it, so it cannot be deleted alone
+    ├── RunSuperseded           another process took it over; this one can no longer write
     ├── JournalFull             no room on the disk, or in the quota
     ├── DiskFailed              reading, writing or syncing failed
     ├── JournalLocked           another program holds the file
@@ -39,7 +39,7 @@ Signal                          never reaches the caller: the loop turns it into
 ├── Halt(stop, reply)           end the run
 └── Suspend(key, prompt)        an answer is needed first
 
-BadArguments                    the model sent arguments that do not fit: it is told what was expected, nobody else
+BadArguments                    the model sent arguments that do not fit; only the model receives the message
 """
 
 from __future__ import annotations
@@ -47,26 +47,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .messages import ModelReply, ToolCall
-from .notices import Notice, joined, notice
+from .notices import Notice, join_notices, notice
 from .steps import Stop
 
 
 class AgentError(Exception):
-    """`run_id`: the run it happened in, if there was one. `agent.resume(error.run_id)` goes on.
+    """Base of all errors that kaname raises.
 
-    `said`: what a provider said about it in its own words, for the owner, administrators and the log; never for users."""
+    Args:
+        run_id: The run in which it happened, or "". `agent.resume(error.run_id)` resumes that run.
+        said: The provider's own words about it, for the owner, administrators and the log. Never show them to users.
+    """
 
     run_id: str = ""
     said: str = ""
 
     @property
     def public(self) -> str:
-        """Return the words that can be shown to everybody."""
+        """Return a text that can be shown to everybody."""
         return str(self)
 
 
 class ConfigError(AgentError):
-    """`mistakes`: each line of a configuration that is wrong, if it came from a file."""
+    """A configuration mistake. `mistakes`: each wrong line, if the configuration came from a file."""
 
     mistakes: tuple[str, ...] = ()
 
@@ -75,7 +78,7 @@ class DuplicateToolError(ConfigError): ...
 
 
 class UnknownParameter(ConfigError, TypeError):
-    """A keyword argument that the function does not have. `ours`: what it is in kaname, if it is another library's."""
+    """A keyword argument that the function does not have. `ours`: its name in kaname, if another library calls it that."""
 
     def __init__(self, called: str, name: str, ours: str = "", known: Iterable[str] = ()) -> None:
         if ours:
@@ -96,12 +99,12 @@ class AgentConnectionError(AgentError): ...
 
 
 class ModelError(AgentError):
-    """The model's provider failed. `public` can be shown to everybody: what kind of failure it is, and what to do.
+    """The model's provider failed. `public` can be shown to everybody: the kind of failure, and what to do.
 
     Args:
-        message: A notice with words of our own. A plain text counts as the provider's words, and is not `public`.
-        said: The provider's own words. They may hold a part of a key or an account's id; a traceback shows them as a note.
-        retryable: Whether trying the same again makes sense, after `retry_after` seconds where the provider says so.
+        message: A notice in kaname's words. A plain text counts as the provider's words, and is not `public`.
+        said: The provider's own words. They may contain a part of a key or an account id; a traceback shows them as a note.
+        retryable: True if a retry makes sense, after `retry_after` seconds if the provider says so.
     """
 
     retryable = False
@@ -127,12 +130,12 @@ class ModelError(AgentError):
     @property
     def public(self) -> str:
         told = str(self)
-        return told if isinstance(told, Notice) else joined("", (self.words, self.advice))
+        return told if isinstance(told, Notice) else join_notices("", (self.words, self.advice))
 
 
 class ModelDenied(ModelError):
     words = notice("model.kind_denied", "the provider denied access")
-    advice = notice("model.advice_denied", " (check the API key and what it may be used for)")
+    advice = notice("model.advice_denied", " (check the API key and its permissions)")
 
 
 class ModelNotFound(ModelError):
@@ -146,7 +149,7 @@ class RequestRefused(ModelError):
 
 class ContextTooLong(ModelError):
     words = notice("model.kind_too_long", "the conversation is too long for this model")
-    advice = notice("model.advice_context_too_long", " (shorten the conversation, or use a model that reads more)")
+    advice = notice("model.advice_context_too_long", " (shorten the conversation, or use a model with a larger context window)")
 
 
 class ContentFiltered(ModelError):
@@ -156,8 +159,8 @@ class ContentFiltered(ModelError):
 
 class RateLimited(ModelError):
     retryable = True
-    words = notice("model.kind_rate_limited", "the provider's limit on requests is reached")
-    advice = notice("model.advice_rate_limited", " (wait, or raise the limit with the provider)")
+    words = notice("model.kind_rate_limited", "the provider's rate limit was reached")
+    advice = notice("model.advice_rate_limited", " (wait, or ask the provider for a higher limit)")
 
 
 class ModelUnavailable(ModelError):
@@ -182,26 +185,46 @@ class ReplyGarbled(ModelError):
 
 
 class ToolNotFoundError(AgentError):
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(
             notice("tool.not_found", "there is no tool named {name!r}{hint}", name=name, hint=nearest(name, known))
         )
         self.name = name
 
 
-class ToolExecutionFailed(AgentError): ...
+class ToolExecutionFailed(AgentError):
+    """A tool that the caller ran directly failed.
+
+    Args:
+        name: The name of the tool.
+        underlying_error: The exception that it raised; a text, if it returned an error instead.
+        told: A description of `underlying_error`, if its own text is not enough.
+    """
+
+    def __init__(self, name: str, underlying_error: BaseException | str, told: str = "") -> None:
+        super().__init__(f"{name}: " + (told or str(underlying_error)))
+        self.name, self.underlying_error = name, underlying_error
 
 
 class RunStopped(AgentError):
     def __init__(self, stop: Stop) -> None:
-        super().__init__(stop.told)
+        super().__init__(stop.summary)
         self.stop = stop
 
 
-class MaxStepsExceeded(RunStopped): ...
+class MaxStepsExceeded(RunStopped):
+    """The run reached its limit of steps. `steps`: the number of steps taken."""
+
+    def __init__(self, stop: Stop = Stop("max_steps"), steps: int = 0) -> None:  # noqa: B008
+        super().__init__(stop)
+        self.steps = steps
 
 
-class OutputDecodingFailed(RunStopped): ...
+class OutputDecodingFailed(RunStopped):
+    """`stop`: how the run ended; or what did not fit, in words."""
+
+    def __init__(self, stop: Stop | str) -> None:
+        super().__init__(Stop("undecodable", stop, "OutputDecodingFailed") if isinstance(stop, str) else stop)
 
 
 class InvalidState(AgentError): ...
@@ -218,13 +241,13 @@ class JournalError(AgentError): ...
 
 class RunNotFound(JournalError):
     def __init__(self, run_id: str) -> None:
-        super().__init__(notice("run.not_found", "the journal has no run {run_id!r}", run_id=run_id))
+        super().__init__(notice("run.not_found", "run {run_id!r} was not found in the journal", run_id=run_id))
         self.run_id = run_id
 
 
 class RunExists(JournalError):
     def __init__(self, run_id: str) -> None:
-        super().__init__(notice("run.exists", "there is already a run {run_id!r}; resume it", run_id=run_id))
+        super().__init__(notice("run.exists", "run {run_id!r} already exists. Resume it, or choose another id.", run_id=run_id))
         self.run_id = run_id
 
 
@@ -235,10 +258,12 @@ class RunNeeded(JournalError): ...
 
 
 class SessionBusy(JournalError):
-    """Another run of the session is being executed, or has begun meanwhile: `run_id`."""
+    """Another run of the session is executing, or has started meanwhile: `run_id`."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(notice("session.busy", "run {run_id} of the same session is at it; wait for it", run_id=run_id))
+        super().__init__(
+            notice("session.busy", "run {run_id} of the same session is still running. Wait until it ends.", run_id=run_id)
+        )
         self.run_id = run_id
 
 
@@ -265,11 +290,11 @@ ToolNotFound = ToolNotFoundError
 
 
 class Signal(BaseException):
-    """Control flow, not failure: `except Exception` in a tool or a policy does not catch it."""
+    """Control flow, not a failure. `except Exception` in a tool or a policy does not catch it."""
 
 
 class Halt(Signal):
-    """`reply`: what may be kept of a reply that was withheld; what it has cost is counted."""
+    """End the run with `stop`. `reply`: the part of a withheld reply that may be kept; its cost is counted."""
 
     def __init__(self, stop: Stop, reply: ModelReply | None = None) -> None:
         super().__init__(stop.detail)
@@ -277,10 +302,14 @@ class Halt(Signal):
 
 
 class Suspend(Signal):
-    """Park the run until the question is answered.
+    """Suspend the run until the question is answered.
 
-    `in_doubt`: the question is how an interrupted call ended, and not whether a call may be made. `about`: the call that the
-    question is about, with the arguments that the tool receives.
+    Args:
+        key: The name of the question: `agent.resume(run_id, {key: …})`.
+        prompt: The question.
+        options: The answers to choose from, if there is a choice.
+        in_doubt: True if the question is how an interrupted call ended, not whether a call is allowed.
+        about: The call that the question is about, with the arguments that the tool receives.
     """
 
     def __init__(
@@ -300,18 +329,18 @@ class BadArguments(Exception): ...
 
 
 def did_you_mean(close: str) -> str:
-    """A hint to end an error with: the likely name."""
+    """Return a hint for the end of an error message: the likely name."""
     return notice("nearest.did_you_mean", "; did you mean {close!r}?", close=close)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint to end an error with: the likely name, or what there is."""
+    """Return a hint for the end of an error message: the likely name, or the names there are."""
     from difflib import get_close_matches
 
     names = sorted(known)
     if close := get_close_matches(name, names, n=1, cutoff=0.5):
         return did_you_mean(close[0])
     if not names:
-        return notice("nearest.none", "; there are none")
+        return notice("nearest.none", "; none are available")
     listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-    return notice("nearest.there_are", "; there are: {listed}", listed=listed)
+    return notice("nearest.there_are", "; available: {listed}", listed=listed)

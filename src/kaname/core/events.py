@@ -1,4 +1,4 @@
-"""Events: facts are journaled and rebuild the state; a `Delta` is only shown."""
+"""Events of a run: facts are journaled and rebuild the state; a `Delta` is only shown."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Effect = Literal["pure", "idempotent", "compensable", "irreversible"]
 
 @record
 class Opened:
-    """A run begins. `base` is the fact of another run that it goes on from: a fork, or a session's next run. `parent` is the
-    run and the call that opened this one as a part of their work.
+    """A run begins.
 
-    `recipe` tells what the agent was then (instructions, model, tools), so that a replay can show what changed. `trace` is the
-    `traceparent` of whoever asked for it.
+    `base` is the fact of another run from which it continues: a fork, or the next run of a session. `parent` is the run and
+    the call that opened this one as a part of their work. `recipe` describes the agent at that time (instructions, model,
+    tools), so that a replay can show what changed. `trace` is the `traceparent` of the caller.
     """
 
     session: str = ""
@@ -31,8 +31,11 @@ class Opened:
 
 @record
 class Resumed:
-    """The run is resumed. `renewed`: the limits start from zero, because somebody asked to go on after a stop. `died`: the
-    process that executed it before ended without releasing it."""
+    """The run is resumed.
+
+    `renewed`: the limits start from zero, because the run was resumed after a stop. `died`: the process that executed it
+    before ended without releasing it.
+    """
 
     attempt: int
     renewed: bool = False
@@ -41,15 +44,17 @@ class Resumed:
 
 @record
 class Received:
-    """Input from outside: a new turn; before it, what was said elsewhere, by whom its role says."""
+    """Input from outside: a new turn, or, before it, a message from an earlier conversation; its role says whose."""
 
     message: Message
 
 
 @record
 class Noted:
-    """A message that the strategy itself puts in: a nudge, a request to try again. `limit`: one is reached, and this asks for
-    the last words."""
+    """A message that the strategy adds: a hint, or a request to try again.
+
+    `limit`: the limit that was reached, if the message asks for a last answer.
+    """
 
     message: Message
     limit: Stop | None = None
@@ -57,7 +62,10 @@ class Noted:
 
 @record
 class ModelReplied:
-    """`step` is what was really asked; `request` fingerprints what was sent beside the messages."""
+    """A model replied.
+
+    `step` is the request as it was made; `request` is a fingerprint of everything sent except the messages.
+    """
 
     reply: ModelReply
     step: CallModel
@@ -66,7 +74,7 @@ class ModelReplied:
 
 @record
 class ToolStarted:
-    """Intent, committed right before the effect. `key` is the idempotency key that the tool is handed."""
+    """A call is about to run: recorded right before its effect. `key` is the idempotency key that the tool receives."""
 
     call: ToolCall
     effect: Effect = "irreversible"
@@ -85,13 +93,13 @@ class Asked:
     prompt: str
     options: tuple[str, ...] = ()
     call_id: str = ""
-    in_doubt: bool = False  # the call was started before, and nobody knows how it ended
+    in_doubt: bool = False  # the call was started before, and how it ended is unknown
     about: ToolCall | None = None  # the call in question, with the arguments that its tool receives
 
 
 @record
 class Answered:
-    """`by`: who said so, where several people may."""
+    """A question was answered. `by`: the person who answered, if several people can."""
 
     key: str
     answer: Any
@@ -111,8 +119,11 @@ class Warned:
 
 @record
 class Custom:
-    """A fact of somebody's own: a plan, what was recalled, a lesson. The last one of a name is in `state.custom[name]`, and it
-    is shown as a chunk of that type, if it is for the run's readers. `data` is JSON."""
+    """A fact of your own: a plan, a recalled memory, a lesson.
+
+    `state.custom[name]` holds the last one of each name. If `shown`, readers of the run receive it as a chunk of that type.
+    `data` is JSON.
+    """
 
     name: str
     data: Any = None
@@ -122,15 +133,17 @@ class Custom:
 WITHHELD = "withheld:input"  # the name of the `Custom` fact that says which earlier messages of the user are blocked
 
 
-def withheld(texts: Iterable[str], titles: Iterable[str]) -> Custom:
-    """Return the fact that takes earlier messages out of the conversation, and titles made of them out of lists. It has their
-    fingerprints, and does not repeat them."""
+def withholding_fact(texts: Iterable[str], titles: Iterable[str]) -> Custom:
+    """Return the fact that removes earlier messages from the conversation, and titles made from them from lists.
+
+    It holds fingerprints of the texts, not the texts.
+    """
     marks = {"texts": [_fingerprint(text) for text in texts], "titles": [_fingerprint(title) for title in titles]}
     return Custom(WITHHELD, marks, shown=False)
 
 
 def withholds(fact: Custom, kind: Literal["texts", "titles"], text: str) -> bool:
-    """Return True if this is such a fact, and names that text."""
+    """Return True if `fact` is such a fact and names `text`."""
     listed = fact.data.get(kind) if fact.name == WITHHELD and isinstance(fact.data, Mapping) else None
     return isinstance(listed, list) and _fingerprint(text) in listed
 
@@ -143,9 +156,9 @@ def _fingerprint(text: str) -> str:
 
 @record
 class Compacted:
-    """The first `upto` messages are summed up: from now on `summary` stands in their place. The facts stay as they are.
+    """The first `upto` messages are replaced by `summary`. The facts stay as they are.
 
-    The user's question of the turn that goes on stays, even if it is among them. `usage`: what the summary cost.
+    The user's question of the current turn stays, even if it is among them. `usage`: the cost of the summary.
     """
 
     upto: int
@@ -155,7 +168,7 @@ class Compacted:
 
 @record
 class Stopped:
-    """`decided`: by the strategy or a stop rule, and not by a policy, an error or somebody outside."""
+    """The run stopped. `decided`: True if the strategy or a stop rule ended it, False for a policy, an error or a caller."""
 
     stop: Stop
     output: Any = None
@@ -198,7 +211,10 @@ Body = Fact | Delta
 
 
 class Event(NamedTuple):
-    """`seq` counts the facts of one run without gaps; a delta carries the number of the fact before it."""
+    """A fact or a delta with its place.
+
+    `seq` counts the facts of one run without gaps; a delta has the number of the fact before it.
+    """
 
     run_id: str
     seq: int

@@ -1,4 +1,4 @@
-"""Commands that work here: with the Python that runs, from where this kaname came."""
+"""Commands that work on this machine: with the running Python, and from where this kaname was installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def this_command() -> str:
-    """How `kaname` is called: by its name, or by its path where that finds nothing."""
+    """Return the command that runs `kaname`: its name, or its path if the name is not on `PATH`."""
     import shlex
     import shutil
 
@@ -17,7 +17,7 @@ def this_command() -> str:
 
 
 def install_command(extra: str) -> str:
-    """How a missing extra is installed."""
+    """Return the command that installs a missing extra."""
     import shlex
     import shutil
 
@@ -32,7 +32,10 @@ def install_command(extra: str) -> str:
 
 
 def _source() -> tuple[str, bool]:
-    """The folder or address that this kaname was installed from, nothing if that was a registry; and whether it runs there."""
+    """Return where this kaname was installed from, and True if it runs from there.
+
+    The first is a folder or an address, or "" for a registry.
+    """
     import json
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote

@@ -1,8 +1,8 @@
-"""Messages, their parts, and the request to and the reply of a model."""
+"""Messages and their parts, and a model's request and reply."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .record import field, record
@@ -16,9 +16,10 @@ StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 @record
 class Usage:
-    """Tokens and money. A cost of `None` means that nobody knows the price: unknown, not zero.
+    """Tokens and cost. A cost of `None` means that the price is unknown; it does not mean zero.
 
-    `cached` is the part of the input that came from the provider's cache, `reasoning` the part of the output that was thought.
+    `cached` is the part of the input that came from the provider's cache, `reasoning` the part of the output that was
+    reasoning.
     """
 
     input: int = 0
@@ -29,6 +30,18 @@ class Usage:
 
     @property
     def total(self) -> int:
+        return self.input + self.output
+
+    @property
+    def prompt_tokens(self) -> int:
+        return self.input
+
+    @property
+    def completion_tokens(self) -> int:
+        return self.output
+
+    @property
+    def total_tokens(self) -> int:
         return self.input + self.output
 
     def __add__(self, other: Usage) -> Usage:
@@ -47,7 +60,7 @@ class Text:
 
 @record
 class Media:
-    """A picture, a sound, a file: its bytes as base64 in `data`, or an address in `url`."""
+    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`."""
 
     mime: str
     data: str = ""
@@ -56,7 +69,12 @@ class Media:
 
     @classmethod
     def file(cls, path: str | Path, mime: str = "") -> Self:
-        """A file's bytes. What it is, its name's ending says, unless `mime` does."""
+        """Read a file.
+
+        Args:
+            path: The file.
+            mime: Its media type. By default it follows from the ending of the name.
+        """
         from base64 import b64encode
         from mimetypes import guess_type
         from pathlib import Path
@@ -76,7 +94,8 @@ class Thinking:
 
 @record
 class Provided:
-    """A piece of a reply that only its provider understands, and wants back unchanged: a tool that it ran by itself, say."""
+    """A part of a reply that only its provider understands, and wants back unchanged, such as a call of the provider's own
+    tool."""
 
     provider: str
     data: Mapping[str, Any]
@@ -84,7 +103,7 @@ class Provided:
 
 @record
 class ToolCall:
-    """`args` is the parsed object, or the raw text where the model wrote something else."""
+    """A call that the model asks for. `args` is the parsed object, or the raw text if that is not a JSON object."""
 
     id: str
     name: str
@@ -93,11 +112,18 @@ class ToolCall:
 
 @record
 class ToolResult:
-    """What a tool gave back. Everything in it is JSON.
+    """The result of a tool call. All of it is JSON.
 
-    `output` is kept whole; `shown` is what the model reads instead when the whole is too long for it.
-    `retryable=False`: the input is at fault, and the same again would fail again. `not_run`: it was refused for its form, and
-    is not counted as a use of the tool. `gave_up`: all that could be tried in this tool's place has failed too.
+    Args:
+        output: The whole output.
+        error: The error message, or `None`.
+        shown: A shorter text that the model reads instead of an output that is too long.
+        media: Pictures and files that the tool returned.
+        transfer: The agent that takes over, if the call was a handoff.
+        usage: Tokens and cost of the call.
+        retryable: False if the input is at fault, so that the same call would fail again.
+        not_run: True if the call was refused because of its form. It does not count as a use of the tool.
+        gave_up: True if everything that could be tried instead of this tool has failed too.
     """
 
     output: Any = None
@@ -125,21 +151,26 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
 
-    _unnamed_ = ("_wire",)
+    _unnamed_ = ("_calls", "_text", "_wire")  # derived, and computed once: a message is read many times in a step
 
-    def encoded(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
-        """The message as a provider wants it. Made once and kept, so that a long history costs no more than its bytes."""
-        wire: dict[str, bytes] | None = getattr(self, "_wire", None)
-        if wire is None:
-            wire = {}
+    def encode_as(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
+        """Return the message in a provider's shape. The result is cached, so that a long history is encoded only once."""
+        try:
+            return self._wire[shape]  # type: ignore[attr-defined,no-any-return]
+        except (AttributeError, KeyError):
+            wire: dict[str, bytes] = getattr(self, "_wire", {})
+            wire[shape] = encoded = encode(self)
             object.__setattr__(self, "_wire", wire)
-        if shape not in wire:
-            wire[shape] = encode(self)
-        return wire[shape]
+            return encoded
 
     @property
     def text(self) -> str:
-        return "".join([part.text for part in self.parts if type(part) is Text])
+        try:
+            return self._text  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            text = "".join([part.text for part in self.parts if type(part) is Text])
+            object.__setattr__(self, "_text", text)
+            return text
 
     @property
     def thinking(self) -> str:
@@ -147,18 +178,38 @@ class Message:
 
     @property
     def citations(self) -> tuple[Mapping[str, Any], ...]:
-        """What the provider says that the text rests on, in the provider's own form."""
+        """Return the sources that the provider gives for the text, in the provider's own form."""
         held = [part.data.get("citations") or () for part in self.parts if type(part) is Provided]
         return tuple([one for citations in held for one in citations])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple([part for part in self.parts if type(part) is ToolCall])
+        try:
+            return self._calls  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            calls = tuple([part for part in self.parts if type(part) is ToolCall])
+            object.__setattr__(self, "_calls", calls)
+            return calls
+
+
+def encode_all(messages: Sequence[Message], shape: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+    """Return the messages in a provider's shape. Only the last ones are new: the others were encoded for the last request."""
+    for message in reversed(messages):
+        if shape in getattr(message, "_wire", ()):
+            break
+        message.encode_as(shape, encode)
+    try:
+        return [message._wire[shape] for message in messages]  # type: ignore[attr-defined]
+    except (AttributeError, KeyError):  # a new one among the old
+        return [message.encode_as(shape, encode) for message in messages]
 
 
 @record
 class ToolSpec:
-    """What a model is told of a tool. `effect` is for the adapters: nobody may be pushed into a tool that is not `pure`."""
+    """A tool as the model sees it.
+
+    `effect` is for adapters: a model must never be forced to call a tool that is not `pure`.
+    """
 
     name: str
     description: str
@@ -168,11 +219,18 @@ class ToolSpec:
 
 @record
 class ModelRequest:
-    """`emit` is where the pieces of the reply go while it is made: to the run's reader, unless a policy stands between.
+    """A request to a model.
 
-    `last`: the limits allow no other model call after this one, so a tool's result would be read by nobody. `unoffered`: the
-    agent's tools in a request that offers none, such as the one for a last answer: some providers want to know the tools of the
-    calls in the conversation.
+    Args:
+        messages: The conversation.
+        tools: The tools that the model can call.
+        schema: The JSON Schema of the answer, if one is required.
+        settings: Settings of the provider, such as `temperature`.
+        stream: False if the caller does not read the pieces.
+        emit: Receives the pieces of the reply while it is written; a policy can stand in between.
+        last: True if the limits allow no model call after this one, so that a tool's result would not be read.
+        unoffered: The agent's tools, if the request offers none, as for a last answer. Some providers need the tools of the
+            calls in the conversation.
     """
 
     messages: tuple[Message, ...]
@@ -185,8 +243,8 @@ class ModelRequest:
     unoffered: tuple[ToolSpec, ...] = ()
 
     @property
-    def called(self) -> tuple[ToolSpec, ...]:
-        """The tools that are not on offer, if calls of them may be in the conversation."""
+    def called_tools(self) -> tuple[ToolSpec, ...]:
+        """Return the tools that are not offered but may have calls in the conversation."""
         return self.unoffered if not self.tools and any(message.calls for message in self.messages) else ()
 
 
@@ -195,7 +253,10 @@ NOTE = "Your last reply could not be read: "
 
 @record
 class ModelReply:
-    """`problem`: what is wrong with its form, if anything is; `advice`: how to write it instead. Both are told to the model."""
+    """A model's reply.
+
+    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both.
+    """
 
     message: Message
     stop_reason: StopReason | None = None
@@ -206,7 +267,7 @@ class ModelReply:
 
     @property
     def note(self) -> str:
-        """What the model is told when it is asked again."""
+        """Return the text that the model receives when it is asked to correct its reply."""
         return f"{NOTE}{self.problem}.\n{self.advice}" if self.advice else self.problem
 
 
@@ -227,16 +288,16 @@ PLACEHOLDER = f"{_REMOVED}]"
 
 
 def placeholder(reason: str = "", role: Role = "user") -> Message:
-    """Return the message that stands in the place of one that a guardrail blocked."""
+    """Return the message that replaces one that a guardrail blocked."""
     return Message(role, (Text(f"{_REMOVED}: {reason}]" if reason else PLACEHOLDER),))
 
 
 def is_withheld(message: Message) -> bool:
-    """Return True if the message is such a placeholder. Nobody said it: it is not learnt, found or summed up."""
+    """Return True if the message is such a placeholder. Placeholders are not remembered, found or summarised."""
     text = message.text
     return text.startswith((PLACEHOLDER, f"{_REMOVED}: ")) and text.endswith("]") and not message.calls
 
 
 def reason_of(message: Message) -> str:
-    """Return why the message was blocked, where the placeholder says so."""
+    """Return why the message was blocked, if the placeholder says so."""
     return message.text[len(_REMOVED) + 2 : -1]

@@ -1,4 +1,4 @@
-"""Notices: English sentences for people, with a code and values, so that an edge can say them in another language.
+"""Notices: English sentences for people with a code and values, so that they can be shown in another language.
 
 Exceptions and facts hold them as ordinary strings. The terminal looks the code up in its catalogue (`cli/messages/`).
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Notice(str):
-    """A text that was made from the template `code` with `values`. Added to another text, it is still known by its parts."""
+    """A text made from the template `code` with `values`. Joined with other text, it keeps its parts, each with its code."""
 
     __slots__ = ("code", "values")
     code: str
@@ -25,10 +25,10 @@ class Notice(str):
         return self  # so that str(error) keeps the code
 
     def __add__(self, other: str) -> Notice:
-        return joined("", (self, other))
+        return join_notices("", (self, other))
 
     def __radd__(self, other: str) -> Notice:
-        return joined("", (other, self))
+        return join_notices("", (other, self))
 
 
 def notice(code: str, template: str, /, **values: Any) -> Notice:
@@ -36,7 +36,7 @@ def notice(code: str, template: str, /, **values: Any) -> Notice:
 
 
 def to_json(value: Any) -> Any:
-    """A notice as JSON, with those in its values; anything that JSON does not know as a text."""
+    """Convert a notice, with the notices in its values, to JSON. A value that JSON does not know becomes a text."""
     if isinstance(value, Notice):
         values = {name: to_json(one) for name, one in value.values.items()}
         return {"text": str.__str__(value), "code": value.code, "values": values}
@@ -51,7 +51,26 @@ def from_json(value: Any) -> Any:
     return [from_json(one) for one in value] if isinstance(value, list) else value
 
 
-def joined(between: str, parts: Iterable[str]) -> Notice:
-    """`between.join(parts)`, in which every part keeps its code."""
+def join_notices(between: str, parts: Iterable[str]) -> Notice:
+    """Return `between.join(parts)` as a notice in which every part keeps its code."""
     texts = list(parts)
     return Notice(between.join(texts), "", {"between": between, "parts": texts})
+
+
+def without_wording(data: Any) -> Any:
+    """Return the data of a fact with the codes of its notices instead of their texts: another version words them otherwise."""
+    if isinstance(data, list):
+        return [without_wording(one) for one in data]
+    if not isinstance(data, dict):
+        return data
+    worded = {name for name in data if f"{name}_notice" in data}
+    kept = {name: one for name, one in data.items() if name not in worded}
+    return {
+        name: _code_of(one) if name.removesuffix("_notice") in worded else without_wording(one) for name, one in kept.items()
+    }
+
+
+def _code_of(told: Any) -> Any:
+    if isinstance(told, list):
+        return [_code_of(one) for one in told]
+    return [told["code"], {name: _code_of(one) for name, one in told["values"].items()}] if isinstance(told, dict) else told

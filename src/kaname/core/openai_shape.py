@@ -1,4 +1,4 @@
-"""Messages in the OpenAI shapes, both ways: what `agent.messages` shows and what a caller may hand in."""
+"""Convert messages to and from the OpenAI shape: for `agent.messages` and for messages that a caller passes."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def from_openai(shape: Mapping[str, Any]) -> Message:
         return Message("tool", (result,))
     if role not in ("system", "user", "assistant"):
         raise ConfigError(
-            notice("message.role", "a message needs a role of system, user, assistant or tool, not {role!r}", role=role)
+            notice("message.role", "the role of a message must be system, user, assistant or tool, not {role!r}", role=role)
         )
     parts = [*_content(shape.get("content"))]
     for call in shape.get("tool_calls") or ():
         function = call["function"]
-        parts.append(ToolCall(call["id"], function["name"], _parsed(function.get("arguments", "{}"))))
+        parts.append(ToolCall(call["id"], function["name"], _parse_arguments(function.get("arguments", "{}"))))
     return Message(role, tuple(parts))
 
 
 def result_text(result: ToolResult) -> str:
-    """What the model reads of a result: the error, the cut form, or the whole output."""
+    """Return the text of a result that the model reads: the error, the shortened form, or the whole output."""
     if result.error is not None:
         return f"Error: {result.error}" if result.output is None else f"Error: {result.error}\n{plain_text(result.output)}"
     return result.shown if result.shown is not None else plain_text(result.output)
@@ -58,7 +58,7 @@ def _arguments(call: ToolCall) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(call.args, ensure_ascii=False)
 
 
-def _parsed(arguments: Any) -> Any:
+def _parse_arguments(arguments: Any) -> Any:
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -86,5 +86,5 @@ def _content(content: Any) -> list[Part]:
             case {"type": "image_url", "image_url": {"url": str(url)}}:
                 parts.append(Media("image/*", url=url))
             case _:
-                raise ConfigError(notice("message.part", "this message part is not understood: {item!r}", item=item))
+                raise ConfigError(notice("message.part", "this part of a message is not supported: {item!r}", item=item))
     return parts

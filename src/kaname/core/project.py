@@ -1,4 +1,4 @@
-"""Where a program keeps its files: beside its `kaname.yaml`, else in the user's state folder, apart from other programs'."""
+"""Locate a program's files: next to its `kaname.yaml`, else in the user's state folder, apart from other programs' files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FILE, FOLDER = "kaname.yaml", ".kaname"
 
 
 def state_path(name: str) -> str:
-    """The file of that name that belongs to this program."""
+    """Return the path of this program's file of that name."""
     folder = program_folder()
     if os.path.isfile(os.path.join(folder, FILE)):
         return os.path.join(folder, FOLDER, name)
@@ -18,7 +18,7 @@ def state_path(name: str) -> str:
 
 
 def path_without_project(name: str) -> str:
-    """Where it is, or was, as long as there is no `kaname.yaml`."""
+    """Return the path that the file has, or had, without a `kaname.yaml`."""
     from hashlib import sha256
 
     folder = program_folder()
@@ -31,7 +31,7 @@ def user_state() -> str:
 
 
 def program_folder() -> str:
-    """The folder of the script that runs; for an installed program (`kaname`, `uvicorn`, …) the one it was started in."""
+    """Return the folder of the running script; for an installed program (`kaname`, `uvicorn`, …) the working directory."""
     script = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     folder = os.path.dirname(os.path.realpath(script)) if script else ""
     ours = os.path.dirname(os.path.dirname(__file__))
@@ -45,9 +45,10 @@ def program_folder() -> str:
 
 
 def make_folder(path: str) -> None:
-    """Make the folder for a file of ours. A folder beside somebody's sources is kept out of their version control.
+    """Create the folder for one of kaname's files. A folder next to source code is kept out of version control.
 
-    Where that is not possible, whoever opens the file says so."""
+    Failures are ignored: opening the file reports them.
+    """
     folder = os.path.dirname(path)
     if os.path.basename(folder) != FOLDER or os.path.isdir(folder):
         return

@@ -1,4 +1,4 @@
-"""The index card of a run: what a list of runs shows. A small fold that every journal keeps beside the facts."""
+"""The summary of a run that lists show: a small fold that every journal keeps next to the facts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an en
 
 @mutable
 class RunInfo:
-    """`status` is `running`; `interrupted`, if nobody executes it and it can be resumed; `waiting`; or how it ended.
+    """A run as lists show it.
 
-    `place`: where its opening stands in the order of all changes. Pass it to `runs(before=…)` to list the runs before it.
+    `status` is `running`; `interrupted`, if no process executes it and it can be resumed; `waiting`; or how the run ended.
+    `place`: the position of its opening in the order of all changes. Pass it to `runs(before=…)` to list the runs before it.
     """
 
     run_id: str
@@ -54,8 +55,11 @@ class RunInfo:
 
 
 class SessionInfo(NamedTuple):
-    """A session as a list shows it. `place`: where its last change stands in the order of all changes; `runs`: the ids of its
-    runs, oldest first; `cost`: of all runs, `None` if the cost of one is unknown."""
+    """A session as lists show it.
+
+    `place`: the position of its last change in the order of all changes. `runs`: the ids of its runs, oldest first. `cost`:
+    the cost of all runs, `None` if the cost of one is unknown.
+    """
 
     place: int
     first: RunInfo
@@ -80,50 +84,51 @@ class Tally(NamedTuple):
 
 
 def index(card: RunInfo, event: Event) -> RunInfo:
+    """Update the summary of a run with its next fact."""
     card.seq, card.updated = event.seq, event.time
     if (note := _NOTES.get(type(event.body))) is not None:
         note(card, event.body, event)
     return card
 
 
-def _opened(card: RunInfo, body: Opened, event: Event) -> None:
+def _index_opened(card: RunInfo, body: Opened, event: Event) -> None:
     card.created, card.agent, card.session, card.user = event.time, event.agent, body.session, body.user
     card.base = body.base[0] if body.base else ""
     card.parent = body.parent[0] if body.parent else ""
 
 
-def titled(text: str) -> str:
-    """A text as a title: one short line; half a surrogate pair fits no column."""
+def as_title(text: str) -> str:
+    """Return a text as a title: one short line. Half a surrogate pair, which no column takes, is replaced."""
     return " ".join(text.split())[:_TITLE].encode("utf-8", "replace").decode()
 
 
-def _custom(card: RunInfo, body: Custom, event: Event) -> None:
+def _index_custom(card: RunInfo, body: Custom, event: Event) -> None:
     if body.name == TITLE and isinstance(body.data, str):
-        card.title = titled(body.data)
+        card.title = as_title(body.data)
     elif withholds(body, "titles", card.title):
         card.title = PLACEHOLDER
 
 
-def _received(card: RunInfo, body: Received, event: Event) -> None:
+def _index_received(card: RunInfo, body: Received, event: Event) -> None:
     if not card.title and body.message.role == "user":
-        card.title = titled(body.message.text)
+        card.title = as_title(body.message.text)
     card.status, card.questions = "running", 0
 
 
-def _asked(card: RunInfo, body: Asked, event: Event) -> None:
+def _index_asked(card: RunInfo, body: Asked, event: Event) -> None:
     card.status, card.questions = "waiting", card.questions + 1
 
 
-def _answered(card: RunInfo, body: Answered, event: Event) -> None:
+def _index_answered(card: RunInfo, body: Answered, event: Event) -> None:
     card.questions = max(0, card.questions - 1)
     card.status = "waiting" if card.questions else "running"
 
 
-def _resumed(card: RunInfo, body: Resumed, event: Event) -> None:
+def _index_resumed(card: RunInfo, body: Resumed, event: Event) -> None:
     card.status = "waiting" if card.questions else "running"
 
 
-def _stopped(card: RunInfo, body: Stopped, event: Event) -> None:
+def _index_stopped(card: RunInfo, body: Stopped, event: Event) -> None:
     card.status = body.stop.kind
     if body.stop.blocks_input:
         card.title = PLACEHOLDER
@@ -138,14 +143,14 @@ def _charge(card: RunInfo, usage: Usage) -> None:
 
 
 _NOTES: dict[type, Callable[[RunInfo, Any, Event], None]] = {
-    Opened: _opened,
-    Received: _received,
+    Opened: _index_opened,
+    Received: _index_received,
     ModelReplied: lambda card, body, event: _charge(card, body.reply.usage),
     ToolFinished: lambda card, body, event: _charge(card, body.result.usage),
     Compacted: lambda card, body, event: _charge(card, body.usage),
-    Asked: _asked,
-    Custom: _custom,
-    Answered: _answered,
-    Resumed: _resumed,
-    Stopped: _stopped,
+    Asked: _index_asked,
+    Custom: _index_custom,
+    Answered: _index_answered,
+    Resumed: _index_resumed,
+    Stopped: _index_stopped,
 }

@@ -1,7 +1,8 @@
-"""State of a run: a fold over its facts. `evolve` is total, and costs the same at the first fact and the millionth."""
+"""State of a run: a fold over its facts. `evolve` accepts every fact, and costs the same at the first and the millionth."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from typing import Any
@@ -29,15 +30,17 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 8
+FOLD = 9
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
+MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
 
 @mutable
 class Spent:
-    """What the limits count. It starts from zero with every turn, and when somebody goes on after a stop.
+    """Counters for the limits. They start from zero with every turn, and when a run is resumed after a stop.
 
-    A step is a model's reply, or a call that no reply asked for. A call is charged when it starts, or is answered without that.
+    A step is a model's reply, or a call that no reply asked for. A call is counted when it starts, or when it is answered
+    without having started.
     """
 
     steps: int = 0
@@ -72,7 +75,7 @@ class State:
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
     subjects: dict[str, ToolCall] = field(factory=dict)  # the calls that answered questions were about, by key
-    custom: dict[str, Any] = field(factory=dict)  # the last fact of somebody's own, by its name
+    custom: dict[str, Any] = field(factory=dict)  # the data of the last custom fact, by its name
     spent: Spent = field(factory=Spent)
     usage: Usage = NOTHING  # of this run
     limit: Stop | None = None  # it is reached, and the model is asked for its last words
@@ -90,37 +93,41 @@ class State:
 
     @property
     def finished(self) -> bool:
-        """Nothing to do now: it has stopped, or waits for an answer."""
+        """Return True if there is nothing to do now: the run has stopped, or waits for an answer."""
         return self.stop is not None or bool(self.questions)
 
     @property
     def concluding(self) -> Stop | None:
-        """The limit at which the last words are asked for, until they have come."""
+        """Return the limit for which a last answer is requested, until the answer has come."""
         return self.limit if self.noted else None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
+        """Return the calls that have no result yet."""
         return tuple([call for call in self.open.values() if call.id not in self.results])
 
     @property
     def history(self) -> tuple[Message, ...]:
-        """The messages, valid for any provider: a call that has no result yet is answered with what is known of it."""
+        """Return the messages in a form that every provider accepts: a call without a result gets one that says what is known
+        of it."""
         return (*self.messages, *_answers_to_open_calls(self)) if self.open else tuple(self.messages)
 
     @property
     def turn(self) -> tuple[Message, ...]:
+        """Return the messages of this turn."""
         return self.history[self.turn_start :]
 
     @property
     def question(self) -> Message | None:
-        """Return what the user said in this turn; the placeholder, if it is blocked."""
+        """Return the user's message of this turn; the placeholder, if it is blocked."""
         return self.messages[self.turn_start] if self.turn_start < len(self.messages) else None
 
     @property
     def let_in(self) -> bool:
         """Return True if the facts show that this turn's question passed: it was answered, or only the answer was blocked.
 
-        A run that was cancelled or failed before the first reply does not show it."""
+        A run that was cancelled or failed before the first reply does not show it.
+        """
         if self.withheld is not None or self.question is None or is_withheld(self.question):
             return False
         answered = any(not is_withheld(one.reply.message) for one in self.replies)
@@ -129,13 +136,14 @@ class State:
 
 
 def copy_of(state: State) -> State:
-    """A state to go on from, while the other stays as it is."""
+    """Return a copy of a state that can evolve while the original stays as it is."""
     lists = ("messages", "replies", "stand_ins")
     names = (*lists, "open", "callers", "started", "results", "questions", "answers", "subjects", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
 def call_identity(call: ToolCall) -> Hashable:
+    """Return a key that is equal for calls of the same tool with equal arguments."""
     args: Any = call.args
     if isinstance(args, str):
         try:
@@ -144,12 +152,12 @@ def call_identity(call: ToolCall) -> Hashable:
             args = call.args
     try:
         return (call.name, identity(args))
-    except RecursionError:  # nested deeper than anybody means it
+    except RecursionError:  # nested too deeply to be meant
         return (call.name, repr(len(args)))
 
 
 def evolve(state: State, event: Event) -> State:
-    """Take one fact in. The state is changed in place: a run has one, and appending is what keeps it fast."""
+    """Apply one fact to the state, in place, and return the state. Appending in place keeps a long run fast."""
     state.seq = event.seq
     state.facts += 1
     body = event.body
@@ -162,10 +170,10 @@ def evolve(state: State, event: Event) -> State:
     return state
 
 
-_PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before these was nobody's work
+_PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before these is not counted: the run waited
 
 
-def _opened(state: State, body: Opened, event: Event) -> None:
+def _apply_opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
     state.usage, state.attempt, state.trace = Usage(), 1, body.trace
     state.strategy = str(body.recipe.get("strategy", ""))
@@ -174,7 +182,7 @@ def _opened(state: State, body: Opened, event: Event) -> None:
     _show_question(state)
 
 
-def _resumed(state: State, body: Resumed, event: Event) -> None:
+def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
     nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
     led_nowhere = nowhere or state.limit is not None
@@ -186,7 +194,7 @@ def _resumed(state: State, body: Resumed, event: Event) -> None:
             state.replies, state.judging = [], False
 
 
-def _received(state: State, body: Received, event: Event) -> None:
+def _apply_received(state: State, body: Received, event: Event) -> None:
     hide_question(state)
     state.withheld = None
     state.messages.extend(_answers_to_open_calls(state))
@@ -194,17 +202,19 @@ def _received(state: State, body: Received, event: Event) -> None:
     state.turn_start = len(state.messages)
     state.turns += body.message.role == "user"  # else it was said before this run, elsewhere
     state.callers, state.stand_ins = {}, []
+    minted = [MINTED.fullmatch(call.id) for call in body.message.calls]
+    state.replied = max([state.replied, *[int(one[1]) for one in minted if one]])  # no id is given twice
     state.messages.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
     state.spent, state.limit, state.stop, state.output = Spent(), None, None, None
 
 
-def _noted(state: State, body: Noted, event: Event) -> None:
+def _apply_noted(state: State, body: Noted, event: Event) -> None:
     state.messages.append(body.message)
     state.noted, state.limit = True, body.limit
 
 
-def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
+def _apply_model_replied(state: State, body: ModelReplied, event: Event) -> None:
     reply, spent = body.reply, state.spent
     state.messages.append(reply.message)
     state.replies.append(body)
@@ -220,7 +230,7 @@ def _model_replied(state: State, body: ModelReplied, event: Event) -> None:
         state.callers[call.id] = event.agent
 
 
-def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
+def _apply_tool_started(state: State, body: ToolStarted, event: Event) -> None:
     call = body.call
     state.started[call.id] = body
     asked = state.open.get(call.id)
@@ -229,7 +239,7 @@ def _tool_started(state: State, body: ToolStarted, event: Event) -> None:
     _charge_call(state, call)
 
 
-def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
+def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     result = body.result
     if state.started.pop(result.call_id, None) is None and result.call_id not in state.results:
         _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
@@ -246,25 +256,25 @@ def _tool_finished(state: State, body: ToolFinished, event: Event) -> None:
         state.open, state.judging = {}, False
 
 
-def _asked(state: State, body: Asked, event: Event) -> None:
+def _apply_asked(state: State, body: Asked, event: Event) -> None:
     if body.key not in state.answers:
         state.questions[body.key] = body
     if not body.in_doubt:
         state.started.pop(body.call_id, None)  # the tool itself paused to ask: it is not in flight
 
 
-def _answered(state: State, body: Answered, event: Event) -> None:
+def _apply_answered(state: State, body: Answered, event: Event) -> None:
     asked = state.questions.pop(body.key, None)
     state.answers[body.key] = body.answer
     if asked is not None and asked.about is not None:
         state.subjects[body.key] = asked.about
 
 
-def _handed_off(state: State, body: HandedOff, event: Event) -> None:
+def _apply_handed_off(state: State, body: HandedOff, event: Event) -> None:
     state.agent = body.to
 
 
-def _custom(state: State, body: Custom, event: Event) -> None:
+def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
         for place, message in enumerate(state.messages):
@@ -272,7 +282,7 @@ def _custom(state: State, body: Custom, event: Event) -> None:
                 state.messages[place] = placeholder()
 
 
-def _compacted(state: State, body: Compacted, event: Event) -> None:
+def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
     upto = min(max(0, body.upto), len(state.messages))
     if upto:
         question = state.messages[state.turn_start : min(state.turn_start + 1, upto)]
@@ -281,7 +291,7 @@ def _compacted(state: State, body: Compacted, event: Event) -> None:
     _charge(state, body.usage)
 
 
-def _stopped(state: State, body: Stopped, event: Event) -> None:
+def _apply_stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
     if body.stop.kind == "blocked":
         state.withheld = state.question if body.stop.blocks_input else None
@@ -289,8 +299,10 @@ def _stopped(state: State, body: Stopped, event: Event) -> None:
 
 
 def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
-    """Return all messages that these facts put into the conversation, each with its fact, whatever has been summed up since.
-    A message that was blocked is the placeholder."""
+    """Return all messages that these facts put into the conversation, each with its fact, including those summarised since.
+
+    A message that was blocked is the placeholder.
+    """
     state, facts = State(), list[Event]()
     for event in events:
         if type(event.body) is not Compacted:
@@ -301,13 +313,13 @@ def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
 
 
 def hide_question(state: State) -> None:
-    """Put the placeholder in the place of this turn's question, if that is blocked."""
+    """Replace this turn's question by the placeholder, if it is blocked."""
     if state.withheld is not None:
         state.messages[state.turn_start] = placeholder()
 
 
 def _show_question(state: State) -> None:
-    """Put a blocked question back: the run goes on, and it is judged anew."""
+    """Restore a blocked question: the run is resumed, and the question is judged again."""
     if state.withheld is not None:
         state.messages[state.turn_start] = state.withheld
 
@@ -320,7 +332,7 @@ def _charge(state: State, usage: Usage) -> None:
 
 
 def _charge_call(state: State, call: ToolCall) -> None:
-    """Once a call and tool: a second try of it is the same call."""
+    """Count a call once per tool. A retry of it is the same call."""
     spent, key = state.spent, (call.id, call.name)
     if key in spent.charged:
         return
@@ -332,10 +344,10 @@ def _charge_call(state: State, call: ToolCall) -> None:
 
 
 def _answers_to_open_calls(state: State) -> list[Message]:
-    return [Message("tool", (state.results.get(call.id) or _unfinished(state, call),)) for call in state.open.values()]
+    return [Message("tool", (state.results.get(call.id) or _unfinished_result(state, call),)) for call in state.open.values()]
 
 
-def _unfinished(state: State, call: ToolCall) -> ToolResult:
+def _unfinished_result(state: State, call: ToolCall) -> ToolResult:
     if call.id in state.started:
         text = "interrupted: this call was started and may or may not have taken effect; check before you repeat it"
     elif any(question.call_id == call.id for question in state.questions.values()):
@@ -348,17 +360,17 @@ def _unfinished(state: State, call: ToolCall) -> ToolResult:
 
 
 _EVOLVE: dict[type, Callable[[State, Any, Event], None]] = {
-    Opened: _opened,
-    Resumed: _resumed,
-    Received: _received,
-    Noted: _noted,
-    ModelReplied: _model_replied,
-    ToolStarted: _tool_started,
-    ToolFinished: _tool_finished,
-    Asked: _asked,
-    Answered: _answered,
-    HandedOff: _handed_off,
-    Custom: _custom,
-    Compacted: _compacted,
-    Stopped: _stopped,
+    Opened: _apply_opened,
+    Resumed: _apply_resumed,
+    Received: _apply_received,
+    Noted: _apply_noted,
+    ModelReplied: _apply_model_replied,
+    ToolStarted: _apply_tool_started,
+    ToolFinished: _apply_tool_finished,
+    Asked: _apply_asked,
+    Answered: _apply_answered,
+    HandedOff: _apply_handed_off,
+    Custom: _apply_custom,
+    Compacted: _apply_compacted,
+    Stopped: _apply_stopped,
 }

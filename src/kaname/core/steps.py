@@ -20,18 +20,24 @@ StopKind = Literal[
     "undecodable",  # the final answer never took the wanted form
     "incomplete",  # the model stopped without an answer, or in the middle of it (the text is kept)
     "failed",  # an error; `Stop.error` names it
-    "cancelled",  # somebody stopped it
+    "cancelled",  # a caller stopped it
     "waiting",  # not an end: questions are open (only in results, never in the journal)
-    "released",  # not an end: nobody executes it now, and it can be resumed (only in results, too)
-    "running",  # not an end: somebody executes it (only in `agent.result`)
+    "released",  # not an end: no process executes it, and it can be resumed (only in results)
+    "running",  # not an end: a process executes it (only in `agent.result`)
 ]
 
 
 @record
 class Stop:
-    """`detail` can be shown to everybody; `said` is what a provider said in its own words, for owners and administrators.
-    `withheld`: what a policy that ends a run as `blocked` objects to. If it does not say, the user's message counts as
-    blocked."""
+    """The end of a run: its reason and details.
+
+    Args:
+        kind: The reason, such as `completed` or `max_steps`.
+        detail: A sentence that can be shown to everybody.
+        error: The name of the error, if the run failed.
+        said: The provider's own words, for owners and administrators.
+        withheld: What a policy that ends a run as `blocked` objects to. If it is empty, the user's message counts as blocked.
+    """
 
     kind: StopKind
     detail: str = ""
@@ -40,22 +46,28 @@ class Stop:
     withheld: Literal["", "input", "output", "nothing"] = ""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return the kind and the detail in one line."""
         return f"{self.kind}: " + self.detail if self.detail else self.kind
 
     @property
     def blocks_input(self) -> bool:
-        """Return True if the run ended because of what the user said."""
+        """Return True if the run ended because of the user's message."""
         return self.kind == "blocked" and self.withheld in ("", "input")
 
 
 @record
 class CallModel:
-    """Ask the model. Where tools are sent the schema is not: a model that may call tools answers freely.
+    """Call the model. The schema is only sent without tools: a model that can call tools answers freely.
 
-    `tools`: all, none, or those of these names. `agent`: another one of the team than who is at work. `instructions` and
-    `settings`: for this call, instead of the agent's, and over them. `shown`: whether its pieces are, while it is written.
+    Args:
+        tools: True for all tools, False for none, or the names of the tools to offer.
+        schema: The JSON Schema of the answer.
+        note: A message to add before the call.
+        agent: Another agent of the team, instead of the one at work.
+        instructions: Instructions for this call, instead of the agent's.
+        settings: Settings for this call, over the agent's.
+        shown: False to hide the pieces of the reply while it is written.
     """
 
     tools: bool | tuple[str, ...] = True
@@ -69,8 +81,13 @@ class CallModel:
 
 @record
 class CallTools:
-    """Run these calls, at the same time. `as_completed`: ask the strategy again when the first of them, or of those that are
-    still running, is done; a call that is running already is not started again. `told`: how far it is, for who watches."""
+    """Run these calls, at the same time.
+
+    Args:
+        calls: The calls. A call that is running already is not started again.
+        as_completed: Ask the strategy again when the first of the running calls is done.
+        told: The progress so far, for readers of the run.
+    """
 
     calls: tuple[ToolCall, ...]
     as_completed: bool = False
@@ -79,8 +96,10 @@ class CallTools:
 
 @record
 class Conclude:
-    """A limit is reached: refuse the calls that are open, and put in the note with which the model is asked for its last
-    words. It is asked once more, without regard to that limit; the run ends with `stop`."""
+    """End at a limit: refuse the open calls, and ask the model once more, with `note`, for a last answer.
+
+    That call is made without regard to the limit. The run then ends with `stop`.
+    """
 
     stop: Stop
     note: str
@@ -97,8 +116,11 @@ Step = CallModel | CallTools | Conclude | Finish
 
 @record
 class AgentStep:
-    """One exchange as a person reads it. The last one of a finished run has no action; its thought is why this is the
-    answer, or the answer itself, where the model gave no reason."""
+    """One exchange as a person reads it.
+
+    The last step of a finished run has no action. Its thought is the reason for the answer, or the answer itself if the model
+    gave no reason.
+    """
 
     thought: str = ""
     action: str | None = None

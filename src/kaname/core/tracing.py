@@ -1,6 +1,6 @@
-"""Trace context (W3C `traceparent`): where a run stands in a trace that others began, and where its own calls stand.
+"""Trace context (W3C `traceparent`): the place of a run in a trace that a caller began, and the place of its own calls.
 
-The ids of a run's spans follow from its own id, so that another process, after a crash, gives them the same.
+The ids of a run's spans follow from its own id, so that another process, after a crash, gives them the same ids.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ current: ContextVar[str] = ContextVar("traceparent", default="")
 """What calls from here on belong to. A server sets it from a request; a run that is traced sets it to its own span."""
 
 
-def parsed(traceparent: str) -> tuple[str, str] | None:
-    """The ids of the trace and of the span; nothing if it is none, or says nothing."""
+def parse_traceparent(traceparent: str) -> tuple[str, str] | None:
+    """Return the ids of the trace and of the span. Return None if the text is not a valid `traceparent`."""
     found = _FORM.fullmatch(traceparent.strip().lower())
     if found is None or traceparent.startswith("ff") or not int(found[1], 16) or not int(found[2], 16):
         return None
@@ -25,28 +25,28 @@ def parsed(traceparent: str) -> tuple[str, str] | None:
 
 
 def trace_id(root: str) -> str:
-    return _hashed("kaname trace", root)[:32]
+    return _hash("kaname trace", root)[:32]
 
 
 def span_id(*names: str | int) -> str:
-    return _hashed("kaname span", *map(str, names))[:16]
+    return _hash("kaname span", *map(str, names))[:16]
 
 
-def _hashed(*names: str) -> str:
+def _hash(*names: str) -> str:
     from hashlib import sha256
 
     return sha256("\n".join(names).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def of_run(run_id: str, trace: str) -> str:
-    """The `traceparent` of what a run does. `trace`: the one that it was started with."""
-    known = parsed(trace)
+    """Return the `traceparent` of everything that a run does. `trace`: the one with which it was started."""
+    known = parse_traceparent(trace)
     return f"00-{known[0] if known else trace_id(root_of(run_id))}-{span_id(run_id)}-01"
 
 
 @contextmanager
 def within(run_id: str, trace: str) -> Iterator[None]:
-    """What is called inside belongs to the run's span."""
+    """Run the body inside the run's span."""
     before = current.get()
     current.set(of_run(run_id, trace))
     try:
@@ -56,5 +56,5 @@ def within(run_id: str, trace: str) -> Iterator[None]:
 
 
 def root_of(run_id: str) -> str:
-    """The run at the top: a child's id begins with its parent's."""
+    """Return the run at the top. A child's id begins with its parent's."""
     return run_id.partition("/")[0]

@@ -1,4 +1,4 @@
-"""Values as models write them and as people compare them: lenient JSON, and equality by value."""
+"""Values as models write them: read lenient JSON, compare by value, and show as text."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
 def read_json(text: str) -> Any:
-    """Parse what a model wrote as JSON, repairing only what has exactly one reading (see `core/reading/lenient_json.py`).
+    """Parse JSON that a model wrote, repairing only what has exactly one reading (see `core/reading/lenient_json.py`).
 
-    Code fences around it are removed, and JSON inside a JSON string is unpacked. Anything else raises `ValueError` with the
-    place of the first mistake, or `TwoReadings` where the text can mean two things.
+    Code fences around it are removed, and JSON inside a JSON string is unpacked. Raises `ValueError` with the place of the
+    first mistake, or `TwoReadings` if the text can mean two things.
     """
-    value = lenient_json(_unfenced(text))
+    value = lenient_json(_strip_fence(text))
     if isinstance(value, str) and value.strip()[:1] in ("{", "["):
-        return lenient_json(_unfenced(value))
+        return lenient_json(_strip_fence(value))
     return value
 
 
 def fenced_blocks(text: str) -> list[str]:
-    """What stands in code fences, with words around them."""
+    """Return the contents of the code fences in a text."""
     return _FENCED.findall(text)
 
 
-def _unfenced(text: str) -> str:
-    """What stands between ``` and ```, where that is all there is."""
+def _strip_fence(text: str) -> str:
+    """Return the text inside a code fence, if the fence is the whole text."""
     fenced = text.strip()
     if len(fenced) < 6 or not (fenced.startswith("```") and fenced.endswith("```")):
         return text
@@ -41,7 +41,7 @@ def _unfenced(text: str) -> str:
 
 
 def identity(value: Any) -> Hashable:
-    """A key that is equal where two JSON values are equal, whatever their spelling: key order, 1 or 1.0."""
+    """Return a key that is equal for equal JSON values, whatever their spelling: key order, 1 or 1.0."""
     if isinstance(value, dict):
         return ("{", frozenset([(key, identity(item)) for key, item in value.items()]))
     if isinstance(value, list | tuple):
@@ -54,7 +54,7 @@ def identity(value: Any) -> Hashable:
 
 
 def shorten(text: str, limit: int) -> str:
-    """The beginning and the end of a long text, with a note of what is left out."""
+    """Return the beginning and the end of a long text, with a note about the part that is left out."""
     if len(text) <= limit:
         return text
     tail = limit // 10
@@ -68,10 +68,11 @@ _readable = json.JSONEncoder(ensure_ascii=False).encode
 _ESCAPES = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
 
 
-def unescaped_json(text: str) -> str:
-    """Return a text that is JSON with its letters instead of their escapes, as a person would write it; else `text` itself.
+def unescape_json(text: str) -> str:
+    """Return JSON text with letters instead of their escapes. Text that is not JSON is returned unchanged.
 
-    `json.dumps` writes every letter beyond ASCII as an escape, which costs a model six times the tokens."""
+    `json.dumps` writes every letter beyond ASCII as an escape, which costs a model six times the tokens.
+    """
 
     def letters(found: re.Match[str]) -> str:
         said: str = json.loads(f'"{found[2]}"')
@@ -85,5 +86,7 @@ def unescaped_json(text: str) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """A JSON value as a model reads it: text stays text."""
+    """Return a JSON value as a model reads it: text stays text."""
+    if type(value) is int:
+        return str(value)
     return value if isinstance(value, str) else _readable(value)

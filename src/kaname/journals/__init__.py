@@ -1,1 +1,1 @@
-"""Where facts live."""
+"""Journals: the stores of facts."""

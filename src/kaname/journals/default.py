@@ -21,7 +21,8 @@ _open: WeakValueDictionary[str, SqliteJournal] = WeakValueDictionary()  # one wr
 
 
 def choose(wanted: Journal | str | Path | None) -> Journal:
-    """`"memory"` keeps nothing; a path is a SQLite file; a journal object is itself."""
+    """Return the journal for a setting: `"memory"` stores nothing, a path is a SQLite file, and a journal object is used as it
+    is."""
     if wanted is None:
         wanted = os.environ.get("KANAME_JOURNAL") or default_path()
     if isinstance(wanted, str | os.PathLike):
@@ -30,7 +31,7 @@ def choose(wanted: Journal | str | Path | None) -> Journal:
         raise ConfigError(
             notice(
                 "journal.kind",
-                'a journal is "memory", a path, or an object of the Journal protocol, not {wanted!r}',
+                'journal must be "memory", a path, or an object of the Journal protocol, not {wanted!r}',
                 wanted=wanted,
             )
         )

@@ -1,9 +1,10 @@
-"""Facts in memory: for tests, and for runs that need not outlive the process."""
+"""Journal in memory, for tests and for runs that need not outlive the process."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from operator import attrgetter
+from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
 from ..core.events import Event, Opened, Stopped
@@ -12,11 +13,11 @@ from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
 from .news import News
-from .refusals import busy, gap, has_dependants, superseded
+from .refusals import busy_text, dependants_text, gap_text, superseded_text
 
 
 @mutable
-class _Record:
+class _MemoryRun:
     card: RunInfo
     events: list[Event] = field(factory=list)
     epoch: int = 0
@@ -33,18 +34,21 @@ _constant = attrgetter("agent", "session", "user", "status", "title", "created",
 
 
 class MemoryJournal:
+    """A journal in memory. Its facts are lost when the process ends."""
+
     def __init__(self) -> None:
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _MemoryRun] = {}
         self._moves: list[tuple[str, int, int]] = []
         self._stops: dict[str, str] = {}
+        self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
         if record is None:
-            record = self._records[run_id] = _Record(RunInfo(run_id))
+            record = self._records[run_id] = _MemoryRun(RunInfo(run_id))
         if record.held and not takeover:
-            raise RunBusy(busy(run_id, "this process"))
+            raise RunBusy(busy_text(run_id, "this process"))
         before = "overtaken" if record.held else ""
         record.epoch, record.held, record.turn = record.epoch + 1, True, turn
         self._stops.pop(run_id, None)
@@ -56,9 +60,9 @@ class MemoryJournal:
         if record is None:
             raise RunNotFound(run)
         if record.epoch != epoch or not record.held:
-            raise RunSuperseded(superseded(run))
+            raise RunSuperseded(superseded_text(run))
         if events[0].seq != record.card.seq + 1:
-            raise JournalError(gap(run, record.card.seq, events[0].seq))
+            raise JournalError(gap_text(run, record.card.seq, events[0].seq))
         opened = events[0].body
         if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
             raise RunNotFound(opened.base[0])  # deleted meanwhile
@@ -77,7 +81,7 @@ class MemoryJournal:
         self._news.tell()
 
     def _other(self, turn: Turn, opened: object) -> str:
-        """A run of the session that is being executed, or was opened after the one that this one goes on from."""
+        """Return a run of the session that is executing, or that was opened after the one from which this one continues."""
         base = opened.base[0] if isinstance(opened, Opened) and opened.base is not None else ""
         found = [one for one in self._records.values() if one.card.place and one.card.session == turn.session]
         found = [one for one in found if turn.agent in ("", one.card.agent) and turn.user in (None, one.card.user)]
@@ -100,7 +104,7 @@ class MemoryJournal:
         return await walk(self, run_id, upto)
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
-        """There is nothing to gain: the facts are in memory."""
+        """Do nothing: the facts are in memory already."""
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         while True:
@@ -132,15 +136,17 @@ class MemoryJournal:
             raise RunNotFound(run_id)
         if record.held:
             self._stops[run_id] = reason
-            self._news.tell()
+            if (asking := self._asking.get(run_id)) is not None:
+                asking.tell()
         return record.held
 
     async def asked_to_stop(self, run_id: str) -> str:
+        asking = self._asking.setdefault(run_id, News())
         while True:
-            version = await self._news.version()
+            version = await asking.version()
             if run_id in self._stops:
                 return self._stops.pop(run_id)
-            await self._news.wait(version)
+            await asking.wait(version)
 
     async def runs(
         self,
@@ -177,7 +183,7 @@ class MemoryJournal:
     async def sessions(
         self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
     ) -> list[SessionInfo]:
-        threads: dict[tuple[str, ...], list[_Record]] = {}
+        threads: dict[tuple[str, ...], list[_MemoryRun]] = {}
         for one in sorted(self._records.values(), key=lambda record: record.card.place):
             if (card := one.card).session and card.seq and not card.parent and session in ("", card.session):
                 whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
@@ -214,10 +220,10 @@ class MemoryJournal:
             if one not in self._records:
                 raise RunNotFound(one)
             if self._records[one].held:
-                raise RunBusy(busy(one, "this process"))
+                raise RunBusy(busy_text(one, "this process"))
             dependants = children.get(one, [])
             if dependants and not cascade:
-                raise RunNeeded(has_dependants(one, dependants))
+                raise RunNeeded(dependants_text(one, dependants))
             doomed += [*dependants, *[other for other, record in self._records.items() if record.card.parent == one]]
         for one in doomed:
             del self._records[one]
@@ -244,8 +250,8 @@ class MemoryJournal:
         return found
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """There is no file."""
+        """Return zeros: there is no file."""
         return 0, 0
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""

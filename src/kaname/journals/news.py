@@ -1,4 +1,4 @@
-"""Wait for new facts in a journal: woken at once by this process, by polling for the others."""
+"""Wait for new facts in a journal: writes of this process wake at once, those of other processes are found by polling."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ Look = Callable[[], Awaitable[int]]
 
 
 class News:
-    """`look` gives a number that changes when something was written. One look serves all who wait in an event loop."""
+    """A version number that changes with every write.
+
+    `look` reads it; one call of it serves all waiting tasks of an event loop.
+    """
 
     def __init__(self, look: Look | None = None, seconds: float = 0.05) -> None:
         self._look, self._seconds = look, seconds
-        self._anybody = False  # has ever asked
+        self._in_use = False  # `version` has been called
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
 
     async def version(self) -> int:
-        """Where it stands now: to be asked before reading, and given to `wait` after it."""
+        """Return the current version. Call it before reading, and pass the version to `wait` after reading."""
         mine = self._mine()
-        self._anybody = True
+        self._in_use = True
         if self._look is not None:
             mine.move_to(await self._look())
         return mine.version
 
     async def wait(self, version: int) -> None:
-        """Until it no longer stands there."""
+        """Wait until the version differs from `version`."""
         mine = self._mine()
         while mine.version == version:
             future = asyncio.get_running_loop().create_future()
@@ -41,16 +44,17 @@ class News:
                 mine.waiters.discard(future)
 
     def tell(self) -> None:
-        """This process has written something."""
-        if not self._anybody:
+        """Wake the waiting tasks: this process has written something."""
+        if not self._in_use:
             return
+        here = _running_loop()
         for loop, waiting in tuple(self._loops.items()):
             if loop.is_closed():
                 continue
-            if self._look is None:  # nobody will look: who is busy with what came before must find that it moved
-                loop.call_soon_threadsafe(waiting.advance)
+            if self._look is None:  # no polling: a task that is still reading must find that the version changed
+                waiting.advance() if loop is here else loop.call_soon_threadsafe(waiting.advance)
             elif waiting.waiters:
-                loop.call_soon_threadsafe(waiting.nudge)
+                waiting.nudge() if loop is here else loop.call_soon_threadsafe(waiting.nudge)
 
     async def _keep_looking(self, mine: _Waiting) -> None:
         while mine.waiters:
@@ -59,11 +63,19 @@ class News:
             assert self._look is not None
             try:
                 mine.move_to(await self._look())
-            except JournalError as problem:  # closed, or broken: those who wait are told
+            except JournalError as problem:  # closed or broken: the waiting tasks get the error
                 mine.fail(problem)
 
     def _mine(self) -> _Waiting:
         return self._loops.setdefault(asyncio.get_running_loop(), _Waiting())
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread: waking it needs no system call."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class _Waiting:
@@ -81,7 +93,7 @@ class _Waiting:
         self.move_to(self.version + 1)
 
     def move_to(self, version: int) -> None:
-        """Whoever waits where it stood before is woken, whoever has found out that it moved."""
+        """Set the version, and wake the tasks that wait for a change."""
         if version != self.version:
             self.version = version
             for waiter in self.waiters:

@@ -1,1 +1,4 @@
-"""The engine: ports, the loop, and the two joints where policies wrap what an agent does. Standard library only."""
+"""The engine: ports, the loop, and the two places where policies wrap an agent's actions.
+
+Imports the standard library only.
+"""

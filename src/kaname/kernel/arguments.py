@@ -1,20 +1,23 @@
-"""The arguments of a call as its tool receives them: parsed, mended, typed, with defaults.
+"""Read the arguments of a call as its tool receives them: parsed, repaired, typed, with defaults.
 
-Policies, questions and conditions see these, and not the text that the model sent.
+Policies, questions and conditions see these arguments, not the text that the model sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
+from ..core.errors import BadArguments, ToolNotFoundError
 from ..core.messages import ToolCall
 from ..core.record import replace
-from .ports import Action, Shows
+from ..core.values import read_json
+from .bases import ActionBase, optional
+from .ports import Action
 
 
 class Incoming(NamedTuple):
-    """A call on its way to its tool: as it was sent, the arguments that policies see, and what the tool is given."""
+    """A call on its way to its tool: as the model sent it, as policies see it, and the arguments that the tool receives."""
 
     sent: ToolCall
     seen: Mapping[str, Any]
@@ -22,37 +25,53 @@ class Incoming(NamedTuple):
 
 
 class IncomingCall:
-    """One call, in all the forms that policies have given to it: a stand-in of another name, other arguments."""
+    """One call in all the forms that policies gave it: another tool in its place, other arguments."""
 
     def __init__(self) -> None:
         self._forms: list[Incoming] = []
 
-    def read(self, call: ToolCall, tool: Action) -> ToolCall:
+    def read_call(self, call: ToolCall, tool: Action) -> ToolCall:
         """Return the call as its tool would receive it; unchanged if it was read before. Raises `BadArguments`."""
-        known = self._known(call)
+        known = self._find_form(call)
         if known is not None and known.sent.name == call.name:
             return call
         form = receive(call if known is None else replace(known.sent, name=call.name), tool)
         self._forms.append(form)
         return ToolCall(call.id, call.name, form.seen)
 
-    def sent(self, call: ToolCall) -> ToolCall:
-        """Return the call with the arguments that were sent: the model's, or those that a policy has put in their place."""
-        known = self._known(call)
+    def as_sent(self, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that were sent: the model's, or those that a policy replaced them with."""
+        known = self._find_form(call)
         return call if known is None else replace(known.sent, name=call.name)
 
     def arrive(self, call: ToolCall, tool: Action) -> tuple[ToolCall, Any]:
-        """Return the call as it is recorded, and what its tool is given. Raises `BadArguments`."""
-        known = self._known(self.read(call, tool))
+        """Return the call as it is recorded, and the arguments that its tool receives. Raises `BadArguments`."""
+        known = self._find_form(self.read_call(call, tool))
         assert known is not None
         return known.sent, known.prepared
 
-    def _known(self, call: ToolCall) -> Incoming | None:
+    def _find_form(self, call: ToolCall) -> Incoming | None:
         found = None
         for form in self._forms:
             if form.seen is call.args and (found is None or form.sent.name == call.name):
                 found = form
         return found
+
+
+def read_unknown(call: ToolCall, tools: Mapping[str, Any]) -> ToolCall:
+    """Parse the arguments of a call whose tool does not exist, because policies never see unparsed text.
+
+    Raises `BadArguments`, with the tool's name and the nearest one, if the arguments are not an object.
+    """
+    args: Any = call.args
+    if isinstance(args, str):
+        try:
+            args = read_json(args) if args.strip() else {}
+        except ValueError:
+            args = None
+    if not isinstance(args, Mapping):
+        raise BadArguments(str(ToolNotFoundError(call.name, tools)))
+    return call if args is call.args else replace(call, args=args)
 
 
 def receive(call: ToolCall, tool: Action) -> Incoming:
@@ -62,9 +81,10 @@ def receive(call: ToolCall, tool: Action) -> Incoming:
 
 
 def shown_arguments(tool: Action, prepared: Any) -> Mapping[str, Any]:
-    """Return what a tool was given as JSON, with the defaults of its schema."""
-    if getattr(tool, "shown", None) is not None:  # `Shows`, without what isinstance costs at every call
-        return cast(Shows, tool).shown(prepared)
+    """Return the arguments that a tool received as JSON, with the defaults of its schema."""
+    shown: Mapping[str, Any] | None = optional(tool, ActionBase, "shown")(prepared)
+    if shown is not None:
+        return shown
     known: Mapping[str, Any] = tool.parameters.get("properties") or {}
     if isinstance(prepared, str) and len(known) == 1:  # a tool of one text takes it under any name
         return dict.fromkeys(known, prepared)

@@ -32,20 +32,21 @@ class Failure:
 
     @property
     def kind(self) -> str:
-        """What it is and where it comes from, without its message."""
+        """Return the type of the error and its place, without its message."""
         return f"{type(self.error).__name__} ({self.place})"
 
     @property
     def place(self) -> str:
-        """Where it was raised: the innermost line of code."""
+        """Return the innermost line of code that raised it."""
         last = extract_tb(self.error.__traceback__)[-1]
         return f"{last.filename}:{last.lineno}"
 
 
 class Border:
-    """`with Border() as border: …` keeps what is raised inside in `border.failure`; the types in `passing` go on outwards.
+    """Catch everything that is raised inside `with Border() as border: …`, and keep it in `border.failure`.
 
-    A cancellation goes on outwards too, unless nobody cancelled this task: then it is foreign code's own, and a failure.
+    The types in `passing` are raised as usual. So is a cancellation, unless this task was not cancelled: then the foreign code
+    raised it itself, and it is a failure.
     """
 
     __slots__ = ("caught", "failure", "passing")
@@ -62,21 +63,21 @@ class Border:
             return False
         if (inner := _signal_in(error)) is not None and isinstance(inner, self.passing):
             raise inner from error
-        if not isinstance(error, self.caught) and not (isinstance(error, asyncio.CancelledError) and _nobody_cancelled()):
+        if not isinstance(error, self.caught) and not (isinstance(error, asyncio.CancelledError) and _was_not_cancelled()):
             return False
         self.failure = Failure(error)
         return True
 
 
 def _signal_in(error: BaseException) -> Signal | None:
-    """Return the first signal of a group: tasks that ran side by side raise one, and the question in it must be asked."""
+    """Return the first signal of a group. Parallel tasks raise a group, and the question in it must be asked."""
     for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
         if (found := inner if isinstance(inner, Signal) else _signal_in(inner)) is not None:
             return found
     return None
 
 
-def _nobody_cancelled() -> bool:
+def _was_not_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() == 0
 
@@ -84,7 +85,7 @@ def _nobody_cancelled() -> bool:
 async def attempt(
     work: Callable[..., Any], *args: Any, passing: Kinds = (AgentError, Signal), caught: Kinds = (Exception, Signal)
 ) -> Any:
-    """Run foreign code. What is meant for somebody further out passes; whatever else it raises comes back as a `Failure`."""
+    """Run foreign code. Return a `Failure` for everything it raises, except for the types in `passing`, which are raised."""
     with Border(passing, caught) as border:
         value = work(*args)
         return await value if isawaitable(value) else value

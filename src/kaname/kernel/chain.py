@@ -1,25 +1,28 @@
-"""Wrap a call in policies: the list is folded from the inside out, the first policy outermost."""
+"""Wrap a call in policies, from the inside out: the first policy is the outermost."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from ..core.errors import BadArguments
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
+from .bases import StopRuleBase, optional
 from .ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from .view import RunView
 
 
 async def let_in(question: Message) -> Usage:
-    """Admit the question: no policy objects."""
+    """Admit the question. This is the innermost handler: no policy objected."""
     return NOTHING
 
 
-def joined(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ...]:
-    """Return what stands around a member's calls after a hand-over: the root's policies, then its own.
+def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ...]:
+    """Return the policies around a member's calls after a handoff: the root's policies, then its own.
 
-    A default is there once a run, and not at all if it is to stand alone and the root or the member wrote one of its class.
+    A default is there once per run. It is left out if it must stand alone and the root or the member wrote a policy of its
+    class.
     """
     both = {id(policy): policy for policy in (*root, *member)}.values()
     written = [policy for policy in both if not policy.default_place]
@@ -32,28 +35,29 @@ def joined(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ..
     return (*outer, *kept, *inner)
 
 
-def joined_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
-    """Return the stop rules for a member's steps: all that were written, and one default of each kind that was not."""
+def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
+    """Return the stop rules for a member's steps: all that were written, and one default for each kind that was not."""
     both = (*root, *member)
-    written = [rule for rule in both if not getattr(rule, "is_default", False)]
-    kinds = {getattr(rule, "kind", "") for rule in written}
-    missing = {rule.kind: rule for rule in both if getattr(rule, "is_default", False) and rule.kind not in kinds}  # type: ignore[attr-defined]
+    written = [rule for rule in both if not optional(rule, StopRuleBase, "is_default")]
+    kinds = {optional(rule, StopRuleBase, "kind") for rule in written}
+    defaults = [rule for rule in both if optional(rule, StopRuleBase, "is_default")]
+    missing = {rule.kind: rule for rule in defaults if rule.kind not in kinds}  # type: ignore[attr-defined]
     return (*missing.values(), *written)
 
 
 def around_question(policies: Sequence[Policy], view: RunView) -> Admission:
-    return _folded("admit", policies, let_in, view)  # type: ignore[no-any-return]
+    return _wrap("admit", policies, let_in, view)  # type: ignore[no-any-return]
 
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
-    return _folded("model", policies, core, view)  # type: ignore[no-any-return]
+    return _wrap("model", policies, core, view)  # type: ignore[no-any-return]
 
 
 def around_tool(policies: Sequence[Policy], core: ToolHandler, view: RunView) -> ToolHandler:
-    return _folded("tool", policies, core, view)  # type: ignore[no-any-return]
+    return _wrap("tool", policies, core, view)  # type: ignore[no-any-return]
 
 
-def _folded(joint: str, policies: Sequence[Policy], core: Any, view: RunView) -> Any:
+def _wrap(joint: str, policies: Sequence[Policy], core: Any, view: RunView) -> Any:
     around = _around_call if joint == "tool" else _around
     for policy in reversed(policies):
         if overrides(policy, joint):
@@ -66,23 +70,35 @@ def _around(wrap: Any, core: Any, view: RunView) -> Any:
 
 
 def _around_call(wrap: Any, core: Any, view: RunView) -> Any:
-    """Show the policy what the tool would receive now: one further out may have changed the call. Arguments that do not fit go
-    no further."""
+    """Wrap a tool handler in one policy, and show the policy the arguments that the tool would receive now.
+
+    An outer policy may have changed the call. Arguments that do not fit are refused here.
+    """
 
     def handle(call: ToolCall) -> Awaitable[ToolResult]:
         try:
             seen = view.as_received(call)
         except BadArguments as problem:
-            return _refused(str(problem))
+            return _refusal(str(problem))
         return wrap(seen, core, view)  # type: ignore[no-any-return]
 
     return handle
 
 
-async def _refused(problem: str) -> ToolResult:
+async def _refusal(problem: str) -> ToolResult:
     return ToolResult(error=problem, not_run=True)
 
 
-def overrides(policy: Policy, method: str) -> bool:
-    """Whether it has a method of its own, in its class or set on the object."""
-    return getattr(getattr(policy, method), "__func__", None) is not getattr(Policy, method)
+def overrides(part: object, method: str, base: type = Policy) -> bool:
+    """Return True if a part has `base`'s method and overrides it, in its class or on the object."""
+    own = getattr(part, method, None)
+    return own is not None and getattr(own, "__func__", None) is not getattr(base, method)
+
+
+def can_call(function: Callable[..., Any], *arguments: Any, **named: Any) -> bool:
+    """Return True if a function can be called with these arguments, by its signature."""
+    try:
+        signature(function).bind(*arguments, **named)
+    except TypeError:
+        return False
+    return True

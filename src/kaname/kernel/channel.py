@@ -1,9 +1,9 @@
-"""From the run to its readers: any number of them. No reader holds the run up.
+"""Channel from a run to its readers. Any number can read, and no reader delays the run.
 
-The run writes each chunk once, into a ring; a reader has a place in it. One that the run has overtaken loses deltas, and is
-told how many; facts it reads again from the journal. One that wants every delta asks the run to wait for it: for deltas only,
-since facts are never lost, and only after the run has begun. Where many read, deltas are joined and all are woken together,
-so that reading takes a twentieth of the time at most.
+The run writes each chunk once, into a ring; a reader has a place in it. A reader that the run has overtaken loses deltas and
+learns how many; it reads facts again from the journal. A reader that needs every delta can ask the run to wait for it: for
+deltas only, since facts are never lost, and only after the run has begun. With many readers, deltas are joined and all readers
+are woken together, so that reading takes at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ Entry = Chunk | tuple[int, list[Chunk]]  # a delta; or a fact's number, and its 
 
 
 class Reader(AsyncIterator[Chunk]):
-    """One who reads a run. It numbers the chunks of its stream without gaps.
+    """A reader of a run. It numbers the chunks of its stream without gaps.
 
-    `reread(after)`: the facts after a number, from the journal. `after`: the last fact that it has seen; without it, it begins
-    with what is new. `waits`: the run waits for it before it overwrites a delta that this reader has not read. `said`: what was
-    said of a reply before it came, which it is told after those facts.
+    Args:
+        reread: `reread(after)` reads the facts after a number from the journal.
+        after: The last fact that the reader has seen. Without it, reading begins with what is new.
+        waits: The run waits for this reader before it overwrites a delta that the reader has not read.
+        said: The part of a reply that was shown before the reader came. It is delivered after those facts.
     """
 
     def __init__(self, channel: Channel, reread: Reread, after: int | None, waits: bool, said: Sequence[Chunk] = ()) -> None:
@@ -54,10 +56,12 @@ class Reader(AsyncIterator[Chunk]):
         self._waiting: asyncio.Future[None] | None = None
 
     async def get(self) -> Chunk | None:
-        """The next chunk; `None` when the run has ended and everything was read."""
+        """Return the next chunk, or `None` when the run has ended and everything was read."""
         if self._getting:
             raise InvalidState(
-                notice("stream.two_readers", "two tasks read one stream at once; use run.subscribe() for another")
+                notice(
+                    "stream.two_readers", "only one task can read a stream at a time; use run.subscribe() for another reader"
+                )
             )
         self._getting = True
         try:
@@ -70,7 +74,7 @@ class Reader(AsyncIterator[Chunk]):
             self._getting = False
 
     def take(self) -> Chunk | None:
-        """The next chunk, if it can be had without waiting."""
+        """Return the next chunk if there is one now, else `None`."""
         channel = self._channel
         while not self._chunks:
             place = self.place
@@ -80,18 +84,18 @@ class Reader(AsyncIterator[Chunk]):
                 self._fall_behind()
                 return None
             entry = channel.ring[place % SIZE]
-            if channel.alone:  # nobody else will read it
+            if channel.alone:  # no other reader
                 channel.ring[place % SIZE] = None
             self.place = place + 1
             if self.waits:
                 channel.make_room()
             if type(entry) is Chunk:
-                return self._numbered(entry)
+                return self._number(entry)
             self._take_fact(*entry)  # type: ignore[misc]
-        return self._numbered(self._chunks.popleft())
+        return self._number(self._chunks.popleft())
 
     def close(self) -> None:
-        """Read no more, and be waited for no more."""
+        """Stop reading. The run no longer waits for this reader."""
         self._closed, self.waits = True, False
         self._chunks.clear()
         self._channel.forget(self)
@@ -102,12 +106,12 @@ class Reader(AsyncIterator[Chunk]):
         self.close()
 
     def reads(self) -> bool:
-        """Whether it has taken anything since this was last asked."""
+        """Return True if the reader has read anything since the last call of this method."""
         before, self._asked_at = self._asked_at, self.place
         return before != self.place
 
     def misses_deltas(self) -> bool:
-        """Return True if there are entries it has not read and cannot read again from the journal."""
+        """Return True if there are entries that the reader has not read and cannot read again from the journal."""
         channel = self._channel
         return channel.end - channel.facts > self.place - self._facts
 
@@ -118,9 +122,9 @@ class Reader(AsyncIterator[Chunk]):
             self._last = number
 
     def _fall_behind(self) -> None:
-        """It was overtaken: go on half a ring back, after the facts before that place."""
+        """Continue half a ring back after being overtaken; the facts before that place come from the journal."""
         channel, place = self._channel, self._channel.end - LATE
-        numbers = [entry[0] for entry in channel.kept(place) if type(entry) is tuple]
+        numbers = [entry[0] for entry in channel.entries_from(place) if type(entry) is tuple]
         self._behind, self._upto = True, numbers[0] - 1 if numbers else channel.last_fact
         facts = channel.facts - len(numbers)
         skipped = (place - facts) - (self.place - self._facts)
@@ -129,7 +133,7 @@ class Reader(AsyncIterator[Chunk]):
             self._chunks.append(Chunk(time(), "", "status", {"status": "skipped", "deltas": skipped}))
 
     async def _catch_up(self) -> None:
-        """Take the facts that it has not seen from the journal, some at a time."""
+        """Read the missing facts from the journal, some at a time."""
         channel = self._channel
         upto = self._upto if self._upto is not None or channel.last_fact is None else channel.first_fact - 1
         last = channel.first_fact - 1 if self._last is None else self._last
@@ -156,10 +160,12 @@ class Reader(AsyncIterator[Chunk]):
             self._channel.sleeping.discard(self._waiting)
             self._waiting = None
 
-    def _numbered(self, chunk: Chunk) -> Chunk:
+    def _number(self, chunk: Chunk) -> Chunk:
         self._seq = number = self._seq + 1
         if chunk.seq:  # it is another reader's too
-            return Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, number)
+            mine = Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, number)
+            mine.encoded = chunk.encoded = [] if chunk.encoded is None else chunk.encoded
+            return mine
         chunk.seq = number
         return chunk
 
@@ -174,17 +180,17 @@ class Reader(AsyncIterator[Chunk]):
 
 
 class Channel:
-    """The run's side of all its readers. It does not hold them: one that nobody holds any more is gone."""
+    """The run's side of all its readers. It holds weak references: a reader without other references is dropped."""
 
     def __init__(self) -> None:
         self.ring: list[Entry | None] = []  # none before the first reader
         self.end = self.facts = 0  # entries in all, and how many of them are facts
         self.first_fact = 0
         self.last_fact: int | None = None
-        self.begun = False  # before that no reader is waited for: whoever begins the run may not read before it has begun
-        self.ending = False  # the run is ending: nobody is waited for any more
+        self.begun = False  # until then the run waits for no reader: the caller may only read once it has begun
+        self.ending = False  # the run is ending, and waits for no reader any more
         self.closed = False
-        self.sleeping: set[asyncio.Future[None]] = set()  # readers who have read everything
+        self.sleeping: set[asyncio.Future[None]] = set()  # readers that have read everything
         self.alone = True  # there was never more than one reader
         self._said: list[str] = []  # of the reply that is being written
         self._thought: list[str] = []
@@ -201,7 +207,7 @@ class Channel:
         self._rest_until = 0.0
 
     def reader(self, reread: Reread, after: int | None = None, *, waits: bool = False, whole: bool = False) -> Reader:
-        """`whole`: who comes in the middle of a reply is told what was said of it before."""
+        """Return a new reader. `whole`: if it comes in the middle of a reply, it receives the beginning of the reply first."""
         if self._readers is None:
             self._readers, self.ring = WeakSet(), [None] * SIZE
         else:
@@ -226,12 +232,12 @@ class Channel:
                 readers.discard(reader)
         self.make_room()
 
-    def kept(self, place: int) -> list[Entry | None]:
-        """The entries from that place on."""
+    def entries_from(self, place: int) -> list[Entry | None]:
+        """Return the entries from that place on."""
         return [self.ring[one % SIZE] for one in range(place, self.end)]
 
     def event(self, event: Event) -> None:
-        """Show a fact. It never waits: facts are shown in the order in which they became true."""
+        """Show a fact, without waiting: facts are shown in the order in which they became true."""
         if self.last_fact is None:
             self.first_fact = event.seq
         self.last_fact = event.seq
@@ -242,7 +248,7 @@ class Channel:
             self.facts += 1
 
     def delta(self, text: str, kind: str, call_id: str, agent: str) -> bool:
-        """Show a delta. Whether it is time for a `pause`."""
+        """Show a delta. Return True if it is time for a `pause`."""
         if kind == "text":
             self._said.append(text)
         elif kind == "thinking":
@@ -264,7 +270,7 @@ class Channel:
         return not self.end % _EVERY or (self._patient is not None and self.is_full)
 
     def show(self, chunk: Chunk) -> bool:
-        """Show a chunk that is no fact of this run. Whether it is time for a `pause`."""
+        """Show a chunk that is not a fact of this run. Return True if it is time for a `pause`."""
         if not self.ring:
             return False
         self._write(chunk)
@@ -284,7 +290,7 @@ class Channel:
 
     @property
     def is_full(self) -> bool:
-        """Whether a reader is so late that the run has to wait for it."""
+        """Return True if a reader is so late that the run has to wait for it."""
         if not self.begun or self.ending:
             return False
         return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient or ())
@@ -293,7 +299,10 @@ class Channel:
         return self.end - reader.place > LATE
 
     async def pause(self) -> None:
-        """Let others in. A reader that is only waiting for its turn gets it; one that does something else is not waited for."""
+        """Let other tasks run.
+
+        Readers that are only waiting for their turn get it; a reader that is busy elsewhere is not waited for.
+        """
         self._since_pause = 0
         if self._many and self.end - self._woken_at > _EVERY:
             self._wake_all()
@@ -302,16 +311,16 @@ class Channel:
         while late and len(late) <= _FEW:
             late = [reader for reader in late if reader.reads() and self._is_late(reader)]
             await asyncio.sleep(0)
-        await self.room()
+        await self.wait_for_room()
 
-    async def room(self) -> None:
-        """Wait until no reader that is waited for is late."""
+    async def wait_for_room(self) -> None:
+        """Wait until no reader that the run waits for is late."""
         while self.is_full:
             self._room = self._room or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._room], timeout=_LOOK)
 
     def make_room(self) -> None:
-        """A reader that is waited for has read something, or is waited for no more."""
+        """Wake the run if it no longer has to wait for a reader."""
         if self._room is not None and not self.is_full:
             self._room.set_result(None)
             self._room = None

@@ -1,4 +1,4 @@
-"""Settle a call that was interrupted by a crash, by the effect its tool declares; never repeat it blindly."""
+"""Settle a call that a crash interrupted, by the effect that its tool declares. It is never repeated blindly."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _REPAIR_SECONDS = 300.0
 
 
 async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
-    """The call's result where it is known by now; `None` where it is safe to run it."""
+    """Return the call's result if it is known by now, or `None` if it is safe to run the call."""
     call, tool = started.call, scope.caller(started.call).tools.get(started.call.name, None)
     if started.effect in ("pure", "idempotent"):
         return None
     if tool is None:
-        return _ask(started, scope, notice("effect.no_tool", "there is no such tool any more"))
+        return _ask(started, scope, notice("effect.no_tool", "the tool no longer exists"))
     try:
         prepared = tool.prepare(call)
     except BadArguments as problem:
@@ -35,21 +35,21 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
         )
     context = scope.context(call.id, started.key, started.attempt)
     if started.effect == "compensable" and tool.undo is not None:
-        outcome = await _repaired(tool.undo, prepared, context)
+        outcome = await _repair(tool.undo, prepared, context)
         return (
-            _ask(started, scope, notice("effect.undo_failed", "undoing it failed with {it}", it=str(outcome)))
-            if _failed(outcome)
+            _ask(started, scope, notice("effect.undo_failed", "undoing it failed: {it}", it=str(outcome)))
+            if _is_failure(outcome)
             else None
         )
     if tool.reconcile is not None:
-        outcome = await _repaired(tool.reconcile, prepared, context)
-        if _failed(outcome):
-            return _ask(started, scope, notice("effect.look_up_failed", "looking it up failed with {it}", it=str(outcome)))
+        outcome = await _repair(tool.reconcile, prepared, context)
+        if _is_failure(outcome):
+            return _ask(started, scope, notice("effect.look_up_failed", "checking its result failed: {it}", it=str(outcome)))
         return outcome if isinstance(outcome, ToolResult) else None
     return _ask(started, scope, "")
 
 
-async def _repaired(repair: Repair, prepared: Any, context: ToolContext) -> Any:
+async def _repair(repair: Repair, prepared: Any, context: ToolContext) -> Any:
     async def within_time() -> Any:
         async with asyncio.timeout(_REPAIR_SECONDS):
             return await repair(prepared, context)
@@ -57,12 +57,14 @@ async def _repaired(repair: Repair, prepared: Any, context: ToolContext) -> Any:
     return await attempt(within_time, passing=(Signal, JournalError))
 
 
-def _failed(outcome: Any) -> bool:
+def _is_failure(outcome: Any) -> bool:
     return isinstance(outcome, Failure) or (isinstance(outcome, ToolResult) and outcome.is_error)
 
 
 def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
-    key = f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer holds for one death, not for the next
+    key = (
+        f"in-doubt:{started.call.id}:{started.attempt}"  # with the attempt: an answer is valid for one crash, not for the next
+    )
     if key not in scope.state.answers:
         raise Suspend(key, _question(started, why, scope.overtaken), (RETRY, SKIP), in_doubt=True, about=started.call)
     match scope.state.answers[key]:
@@ -73,7 +75,8 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
         case _:
             return ToolResult(
                 error=notice(
-                    "effect.skipped", "interrupted, and skipped by decision of the user: whether it took effect is unknown"
+                    "effect.skipped",
+                    "this call was interrupted, and the user skipped it; it is not known whether it took effect",
                 )
             )
 
@@ -84,15 +87,15 @@ def _question(started: ToolStarted, why: str, overtaken: bool) -> str:
     if overtaken:
         return notice(
             "effect.going_on",
-            "{call} was started by the process that this run was taken over from, and may still be going on there. "
-            'Make sure that it has ended. Then answer "retry" to run it again, "skip" to go on without it, or '
-            '{{"result": …}} if you know what it returned.',
+            "{call} was started by another process, from which this run was taken over, and may still be running "
+            'there. Make sure that it has ended. Then answer "retry" to run it again, "skip" to continue without '
+            'it, or {{"result": …}} if you know what it returned.',
             call=call,
         )
     return notice(
         "effect.in_doubt",
-        '{call} was started and interrupted, and may already have taken effect{reason}. Answer "retry" '
-        'to run it again, "skip" to go on without it, or {{"result": …}} if you know what it returned.',
+        '{call} was started and then interrupted. It may already have taken effect{reason}. Answer "retry" '
+        'to run it again, "skip" to continue without it, or {{"result": …}} if you know what it returned.',
         call=call,
         reason=reason,
     )

@@ -1,4 +1,4 @@
-"""Reading a run back: fold its facts, after those of the runs it goes on from."""
+"""Read a run back: fold its facts, after those of the runs from which it continues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EVERY = 100  # facts
 
 
 async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
-    """The run's own facts, up to and with number `upto`."""
+    """Return the run's own facts, up to and including number `upto`. Raises `RunNotFound`."""
     events: list[Event] = []
     async for event in journal.read(run_id):
         if upto is not None and event.seq > upto:
@@ -30,12 +30,12 @@ async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> li
 
 
 async def read_whole(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
-    """The run's facts, after those of the runs that it went on from."""
+    """Return the run's facts, after those of the runs from which it continues."""
     return (await journal.lineage(run_id, upto)).events
 
 
 async def walk(journal: Journal, run_id: str, upto: int | None = None) -> Lineage:
-    """The lineage of a run, read run by run: for a journal that has no better way."""
+    """Return the lineage of a run, read run by run, for a journal without a faster way."""
     lives: list[list[Event]] = []
     at: tuple[str, int | None] | None = (run_id, upto)
     while at is not None:
@@ -46,7 +46,7 @@ async def walk(journal: Journal, run_id: str, upto: int | None = None) -> Lineag
 
 
 async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
-    """Where the run stood after that fact. Resuming, forking and a session's next run all begin here."""
+    """Return the state of the run after that fact. Resuming, forking and the next run of a session begin here."""
     snapshot, events = await journal.lineage(run_id, upto, fold=FOLD)
     state = decode_state(snapshot) if snapshot else State()
     for event in events:
@@ -55,10 +55,13 @@ async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
 
 
 async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool = True) -> None:
-    """Write one more fact to a run that is over, such as what somebody thinks of it. `later`: it counts as news of the run."""
+    """Add a fact to a run that is over, such as a rating. `later`: it changes the time of the run's last change.
+
+    Raises `ConfigError` if the run is not over.
+    """
     state = await load(journal, run_id)
     if state.stop is None:
-        raise ConfigError(notice("run.not_over", "{run_id} is not over yet", run_id=run_id))
+        raise ConfigError(notice("run.not_over", "run {run_id} has not ended yet", run_id=run_id))
     lease = await journal.claim(run_id)
     try:
         when = max(state.time, time.time()) if later else state.time
@@ -68,7 +71,7 @@ async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool =
 
 
 async def end_run(journal: Journal, run_id: str, stop: Stop) -> None:
-    """End a run that nobody executes, and that has not ended: it waits, or was interrupted."""
+    """End a run that is waiting or interrupted, and that no process executes."""
     lease = await journal.claim(run_id)
     try:
         state = await load(journal, run_id)
@@ -80,9 +83,10 @@ async def end_run(journal: Journal, run_id: str, stop: Stop) -> None:
 
 
 async def keep_snapshot(journal: Journal, run_id: str, state: State, facts_before: int) -> None:
-    """Keep the state of a run that has ended, now and then, so that the next one of its session need not fold them all.
+    """Store the state of an ended run now and then, so that the next run of its session need not fold all facts.
 
-    At every hundredth fact, and at about every fortieth part of a long history: what is written stays in proportion to it.
+    A snapshot is stored at every hundredth fact, or at about every fortieth part of a long history, so that their size stays
+    in proportion.
     """
     spacing = max(_EVERY, 1 << max(0, state.facts.bit_length() - 6))
     if state.stop is None or facts_before // spacing == state.facts // spacing:

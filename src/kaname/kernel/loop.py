@@ -1,4 +1,4 @@
-"""The loop. Decide (pure), perform (policies, effects), record (journal, state, reader)."""
+"""The loop: decide (pure), perform (policies, effects), record (journal, state, readers)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import asyncio
 from ..core.errors import AgentError, Halt, JournalError, Suspend, UnexpectedError
 from ..core.events import Stopped
 from ..core.state import State
-from ..core.steps import Finish, Step, Stop
+from ..core.steps import CallModel, Finish, Step, Stop
+from .bases import conclude
 from .boundary import Border
 from .perform import perform
 from .scope import Scope
 
 
 async def drive(scope: Scope) -> State:
-    """Go on until there is nothing to do, whatever happened before: starting, resuming and forking are the same."""
+    """Advance the run until there is nothing to do. Starting, resuming and forking all use this."""
     task = asyncio.current_task()
     while not scope.state.finished:
-        if scope.stopping or (task is not None and task.cancelling()):  # somebody's code may have swallowed the cancellation
+        if scope.stopping or (task is not None and task.cancelling()):  # foreign code may have swallowed the cancellation
             raise asyncio.CancelledError
         await advance(scope)
     return scope.state
 
 
 async def advance(scope: Scope) -> None:
-    """One step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
+    """Perform one step. A signal or a failure inside it becomes a fact, and the work done so far stays."""
     try:
         with Border(passing=(AgentError, Halt)) as border:
             try:
@@ -43,7 +44,7 @@ async def advance(scope: Scope) -> None:
 
 
 def decide(scope: Scope) -> Step:
-    """Ask the strategy, then let the stop rules judge the step that it proposes."""
+    """Ask the strategy for a step, then let the stop rules judge it."""
     agent, state = scope.agent, scope.state
     step = agent.strategy.next(state)
     if isinstance(step, Finish):
@@ -51,9 +52,9 @@ def decide(scope: Scope) -> Step:
     for rule in scope.stops(agent):
         stop = rule(state, step)
         if isinstance(stop, Stop):
-            if (limit := state.concluding) is not None and stop.kind == limit.kind:  # the one call that goes beyond it
+            if (limit := state.concluding) is not None and stop.kind == limit.kind and isinstance(step, CallModel):  # the last
                 continue
-            return agent.strategy.conclude(state, stop) if hasattr(agent.strategy, "conclude") else Finish(stop)
+            return conclude(agent.strategy, state, stop)
         if stop is not None:
             raise UnexpectedError(f"the stop rule {rule!r} returned {stop!r}; expected a Stop, or None to go on")
     return step

@@ -1,4 +1,4 @@
-"""Cache per recipe: system message, tool specs, fingerprints; renewed when the tools change."""
+"""Cache of a recipe: system message, tool specs, fingerprints. Renewed when the tools change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from ..core.codec import digest, encode_message
 from ..core.errors import ToolNotFoundError
 from ..core.events import Effect
 from ..core.messages import Message, ToolSpec, system
+from .bases import ActionBase, optional
 
 _FINGERPRINTS = 64
 
 
 class Described(Protocol):
-    """A tool, as far as the model is told of it."""
+    """A tool as the model sees it."""
 
     @property
     def name(self) -> str: ...
@@ -31,7 +32,7 @@ Tools = tuple[Described, ...]
 
 
 class Memo:
-    """Kept beside a recipe. Tools are compared by identity: an agent's list of them changes in place."""
+    """The cache of one recipe. Tools are compared by identity, because an agent's list of tools changes in place."""
 
     __slots__ = ("_described", "_fingerprints", "_some", "_specs", "_system")
 
@@ -43,16 +44,16 @@ class Memo:
         self._fingerprints: dict[Any, tuple[Any, ...]] = {}
 
     def system(self, instructions: str) -> Message:
-        """One and the same message, so that an adapter need encode it only once."""
+        """Return the system message. It stays the same object, so that an adapter encodes it only once."""
         if self._system is None or self._system.text != instructions:
             self._system = system(instructions)
         return self._system
 
     def specs(self, tools: Mapping[str, Described], wanted: bool | tuple[str, ...] = True) -> tuple[ToolSpec, ...]:
-        """What the model is told of the tools, or of those of these names: made once, and one and the same object."""
+        """Return the specs of all tools, or of the tools with these names. They are built once and stay the same objects."""
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
-            listed = [tool for tool in now if getattr(tool, "listed", True)]
+            listed = [tool for tool in now if optional(tool, ActionBase, "listed")]
             every = tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed])
             self._specs, self._some = (now, every), {}
         if wanted is True or wanted is False:
@@ -66,7 +67,7 @@ class Memo:
         return self._some[wanted]
 
     def description(self, tools: Mapping[str, Described]) -> Mapping[str, Any] | None:
-        """What the agent is, as it was described with just these tools; `None` if it has to be described anew."""
+        """Return the stored description of the agent, or `None` if the tools have changed since."""
         known = self._described
         return known[1] if known is not None and _same(known[0], tuple(tools.values())) else None
 
@@ -81,10 +82,13 @@ class Memo:
         schema: Mapping[str, Any] | None,
         settings: Mapping[str, Any],
     ) -> str:
-        """Of all that was sent beside the conversation, or otherwise than it (`history`, where it may have been changed). It is
-        the same for nearly every call of a run."""
+        """Return a fingerprint of everything sent except the conversation.
+
+        Pass `history` if the messages may differ from it; the differences are then included. The fingerprint is the same for
+        nearly every call of a run.
+        """
         said = messages[0].text if messages and messages[0].role == "system" else ""
-        apart = () if history is None else _unlike(messages[1:] if said else messages, history)
+        apart = () if history is None else _differences(messages[1:] if said else messages, history)
         key = (said, id(tools), id(schema), id(settings), apart)
         if key not in self._fingerprints:
             if len(self._fingerprints) >= _FINGERPRINTS:
@@ -95,8 +99,8 @@ class Memo:
         return str(self._fingerprints[key][0])
 
 
-def _unlike(sent: Sequence[Message], history: Sequence[Message]) -> tuple[str, ...]:
-    """Where what was sent is not the conversation as it stands: the places that were taken from it, and what was put in."""
+def _differences(sent: Sequence[Message], history: Sequence[Message]) -> tuple[str, ...]:
+    """Return how the sent messages differ from the conversation: the places taken from it, and the messages added."""
     if len(sent) == len(history) and all(map(is_, sent, history)):
         return ()
     places = {id(message): place for place, message in enumerate(history)}

@@ -1,4 +1,4 @@
-"""Turn one step into effects. Policies wrap here; nothing else in the kernel touches the world."""
+"""Turn one step into effects. Policies wrap here, and nothing else in the kernel has effects."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import IncomingCall
+from .bases import ModelBase, optional
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
-from .ports import Admission, ModelHandler, Recipe, Selective, StopRule, ToolHandler
+from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
-from .results import fit, must_be_json
+from .results import fit_result, must_be_json
 from .scope import Scope, silent
 from .threads import inside, working_for
 
@@ -44,9 +45,8 @@ async def perform(step: Step, scope: Scope) -> None:
             await ask_model(step, scope)
         case Conclude(stop, note):
             why = notice("tool.not_run", "not run: {why}", why=stop.detail)
-            refused = [ToolResult(error=why, call_id=c.id, name=c.name) for c in scope.state.pending]
-            await scope.settle()
-            await scope.record(*map(ToolFinished, refused), Noted(user(note), stop))
+            await scope.write_pending()
+            await scope.record(*refuse_open_calls(scope.state, why), Noted(user(note), stop))
         case CallTools(()) if not scope.running:
             name = type(scope.agent.strategy).__name__
             raise UnexpectedError(f"{name}.next() returned CallTools with no calls; return CallModel or Finish")
@@ -64,8 +64,13 @@ async def perform(step: Step, scope: Scope) -> None:
             raise UnexpectedError(f"{type(scope.agent.strategy).__name__}.next returned {step!r}, which is no step")
 
 
+def refuse_open_calls(state: State, why: str) -> list[ToolFinished]:
+    """Return results for the calls that are open: the strategy goes on without them."""
+    return [ToolFinished(ToolResult(error=why, call_id=call.id, name=call.name, not_run=True)) for call in state.pending]
+
+
 async def use_some(step: CallTools, scope: Scope) -> None:
-    """Start those that are not running yet, and wait for any that is; for all, once a question is open."""
+    """Start the calls that are not running yet, and wait for the first to finish; for all, once a question is open."""
     if step.told is not None:
         scope.tell(step.told)
     for call in step.calls:
@@ -79,7 +84,7 @@ async def use_some(step: CallTools, scope: Scope) -> None:
 
 
 def raise_first(outcomes: Iterable[BaseException | None]) -> None:
-    """The others have finished and are recorded."""
+    """Raise the first exception. The other calls have finished and are recorded."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
@@ -89,9 +94,10 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.member(step.agent) if step.agent else scope.agent
     if (model := agent.model) is None:
         raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=agent.name))
-    await scope.settle()  # a reply before this one, if the strategy asks again at once
-    if step.note and not scope.state.noted:
-        await scope.record(Noted(user(step.note)))
+    await scope.write_pending()  # a reply before this one, if the strategy asks again at once
+    told = [Noted(user(step.note))] if step.note and not scope.state.noted else []
+    if told or scope.state.open:
+        await scope.record(*refuse_open_calls(scope.state, notice("tool.left_out", "not run: this call was left out")), *told)
     tools = agent.memo.specs(agent.tools, step.tools) if step.tools else ()
     schema = None if tools else step.schema
     sent = CallModel(step.tools if tools else False, schema, step.note, step.agent, step.instructions, step.settings)
@@ -105,7 +111,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     try:
         question = scope.state.question
         judged = NOTHING if question is None else await admit(question)
-        messages = await shown(agent, step.instructions, scope)
+        messages = await build_messages(agent, step.instructions, scope)
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
         reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered))
@@ -121,12 +127,12 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
 
 
 async def warn_of_ignored(settings: Mapping[str, Any], agent: Recipe, scope: Scope) -> None:
-    """Warn once, before an agent's first reply, of settings that its model leaves out of its requests."""
+    """Warn once, before an agent's first reply, about settings that its model leaves out of its requests."""
     first = not scope.state.replied or agent is not scope.root
-    if first and isinstance(agent.model, Selective) and (names := ", ".join(agent.model.ignores(settings))):
+    if first and agent.model is not None and (names := ", ".join(optional(agent.model, ModelBase, "ignores")(settings))):
         told = notice(
             "model.settings_ignored",
-            "{model} does not take these settings, and they are left out: {names}",
+            "{model} does not support these settings, so they are not sent: {names}",
             model=agent.model.name,
             names=names,
         )
@@ -134,18 +140,19 @@ async def warn_of_ignored(settings: Mapping[str, Any], agent: Recipe, scope: Sco
 
 
 async def ask_for_last_words(step: CallModel, limit: Stop, scope: Scope) -> None:
-    """If they are not to be had, the run ends at its limit all the same."""
+    """Ask the model for a last answer. If that fails, the run ends at its limit anyway."""
     try:
         await ask_model(step, scope)
     except JournalError:
         raise
     except AgentError as failure:
-        told = notice("warning.last_words", "the model could not be asked for a last answer: {problem}", problem=failure.public)
+        told = notice("warning.last_words", "the model gave no final answer: {problem}", problem=failure.public)
         await scope.record(Warned("limit", told), Stopped(limit, decided=True))
 
 
-async def shown(agent: Recipe, instructions: str | None, scope: Scope) -> tuple[Message, ...]:
-    """What the model sees: the instructions and the whole history, as the parts of the agent's context make them."""
+async def build_messages(agent: Recipe, instructions: str | None, scope: Scope) -> tuple[Message, ...]:
+    """Return the messages that the model sees: the instructions and the whole history, passed through the agent's context
+    parts."""
     told = agent.instructions if instructions is None else instructions
     messages = (agent.memo.system(told), *scope.state.history) if told else scope.state.history
     for part in agent.context:
@@ -156,7 +163,10 @@ async def shown(agent: Recipe, instructions: str | None, scope: Scope) -> tuple[
 
 
 def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
-    """Whether the stop rules would object to another model call after this one. They are asked as if it had been made."""
+    """Return True if the stop rules would object to another model call after this one.
+
+    They judge the state as if this call had been made.
+    """
     following = CallModel()
     state.spent.steps += 1
     try:
@@ -166,8 +176,10 @@ def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admission]:
-    """The two things an agent does to the world, with the policies folded around them, and what they say to the user's
-    question. Made once a run."""
+    """Return an agent's handlers for model calls, tool calls and the user's question, wrapped in its policies.
+
+    They are built once per run.
+    """
     if agent.name not in scope.joints:
 
         async def reply_to(request: ModelRequest) -> ModelReply:
@@ -185,27 +197,29 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
 
 
 async def use(call: ToolCall, scope: Scope) -> None:
+    if call.id in scope.state.results and call.id not in scope.state.open:  # the limits would count it once for all
+        raise UnexpectedError(f"the strategy called {call.name} with the id {call.id!r} again; every call needs a new id")
     try:
         before = scope.interrupted.get(call.id)
         result = None if before is None else await settle(before, scope)
-        if result is None:  # if another tool stood in for it when the process died, that one goes on
+        if result is None:  # if another tool replaced it before the crash, that tool continues
             going_on = call if before is None or before.call.name == call.name else before.call
-            result = await permitted(going_on, scope)
+            result = await call_through_policies(going_on, scope)
     except Suspend as question:
         await scope.park(question, call.id)
         return
     if not isinstance(result, ToolResult):
-        raise UnexpectedError(f"a policy around {call.name} returned {repr(result)[:100]}; expected a ToolResult")
+        raise UnexpectedError(f"{call.name}, or a policy around it, returned {repr(result)[:100]}; expected a ToolResult")
     if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
         result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
     for spent in scope.child_usage.pop(call.id, {}).values():
         result = replace(result, usage=result.usage + spent)
-    finished = ToolFinished(fit(result, call))
+    finished = ToolFinished(fit_result(result, call))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
 
-async def permitted(call: ToolCall, scope: Scope) -> ToolResult:
-    """Hand the call through the policies to its tool; each of them sees what the tool would receive."""
+async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
+    """Pass the call through the policies to its tool. Each policy sees the arguments that the tool would receive."""
     scope.incoming[call.id] = IncomingCall()
     try:
         return await joints(scope.caller(call), scope)[1](call)
@@ -214,7 +228,7 @@ async def permitted(call: ToolCall, scope: Scope) -> ToolResult:
 
 
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
-    """Run the tool itself: check the arguments, write the intent down, act."""
+    """Run the tool itself: check the arguments, record the intent, act."""
     tools = scope.caller(call).tools
     if (tool := tools.get(call.name, None)) is None:
         return ToolResult(error=str(ToolNotFoundError(call.name, tools)))

@@ -1,4 +1,4 @@
-"""Ports: the small protocols that everything pluggable satisfies."""
+"""Ports: the small protocols that everything pluggable satisfies. Their optional members are in `bases.py`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from .view import RunView
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from .scope import Scope
-
     DepsT = TypeVar("DepsT", default=Any)
 else:
     from typing import TypeVar
@@ -32,18 +30,11 @@ Emit = Callable[..., Awaitable[None]]
 
 
 class Model(Protocol):
-    """Who thinks. Raise `ModelError` when the provider fails."""
+    """A language model. `reply` raises `ModelError` when the provider fails."""
 
     name: str
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply: ...
-
-
-@runtime_checkable
-class Selective(Protocol):
-    """A model whose protocol does not take every setting: `ignores` returns the names of those that are left out."""
-
-    def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]: ...
 
 
 @runtime_checkable
@@ -57,9 +48,9 @@ class Tool(Protocol):
 
 
 class Action(Described, Protocol):
-    """A tool as the kernel runs it. `prepare` checks the arguments (raises `BadArguments`) before anything is started.
+    """A tool as the kernel runs it. `prepare` checks the arguments before the call starts, and raises `BadArguments`.
 
-    It may be `Hidden`, `Unfolding` or `Shows` as well.
+    Its optional members are those of `ActionBase`.
     """
 
     @property
@@ -72,40 +63,17 @@ class Action(Described, Protocol):
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult: ...
 
 
-@runtime_checkable
-class Hidden(Protocol):
-    """A tool with `listed = False` is there, and the model is not told of it."""
-
-    @property
-    def listed(self) -> bool: ...
-
-
-@runtime_checkable
-class Unfolding(Protocol):
-    """A tool whose call stands for another, or for itself (`None`). The other takes its place in the reply, so that everybody
-    sees what is really called."""
-
-    def unfold(self, call: ToolCall) -> ToolCall | None: ...
-
-
-@runtime_checkable
-class Shows(Protocol):
-    """A tool whose prepared arguments are not JSON: `shown` returns them as JSON, for policies and people."""
-
-    def shown(self, prepared: Any) -> Mapping[str, Any]: ...
-
-
 class Strategy(Protocol):
-    """Who decides next. Pure: no clock, no I/O; same facts, same step.
+    """The rule that decides the next step. Pure: no clock, no I/O; the same facts give the same step.
 
-    With a method `conclude(state, stop)` it also says how the run ends at a limit: `Conclude`, or `Finish`.
+    Its optional members are those of `StrategyBase`, such as `conclude`, which decides how the run ends at a limit.
     """
 
     def next(self, state: State) -> Step: ...
 
 
 class Turn(NamedTuple):
-    """Whose turn a new run is in a session; no agent and no user: everybody's."""
+    """The agent and the user to whom a new run of a session belongs. Without both, it belongs to everybody."""
 
     session: str
     agent: str = ""
@@ -113,22 +81,24 @@ class Turn(NamedTuple):
 
 
 class Journal(Protocol):
-    """Where facts live. What `append` has returned from survives the process; acknowledgements keep their order.
+    """The store of facts. Facts survive the process once `append` has returned, in the order of the calls.
 
-    A fact that cannot be written (no JSON) is refused before the first `await`. A `Stopped` ends the lease, unless it
-    is to be kept (`keep`) because a tool is still at work in a thread. `runs` gives the
-    run that was opened last first, by the order of opening and not by the clock. A journal need not keep snapshots.
+    A fact that is not JSON is refused before the first `await`. A `Stopped` ends the lease, unless `keep` is True because a
+    tool still works in a thread. Snapshots are optional.
 
-    `follow` gives a run's facts as they come, from any process, until one ends it; `changes` those of all runs, in the order in
-    which they were appended. Lists are read a page at a time: `runs(before=place)` lists the runs that were opened before that
-    place, `sessions(before=place)` the sessions whose last change came before it. `since` and `until` select by the time of the
-    last fact, `starting` by the beginning of the run's id. `count` counts runs by status and day of opening; days begin `shift`
-    seconds after those of UTC. `prune` deletes those of the ended runs that have not changed since their cards were read and
-    that no other run goes on from, with their children, and returns their ids. With `trial` it deletes nothing: it treats those
-    ids as deleted, and adds to them. `tidy` gives space that deleted runs left back to the disk; it returns the bytes given
-    back and those that are still free.
-    `ask_to_stop` asks whoever executes the run, and says whether there is somebody; that one waits in
-    `asked_to_stop`, which gives the reason.
+    Reading: `follow` yields a run's facts as they come, from any process, until one ends it; `changes` yields those of all
+    runs, in the order in which they were appended. `runs` returns the run that was opened last first, by the order of opening
+    and not by the clock. Lists are read a page at a time: `runs(before=place)` lists the runs that were opened before that
+    place, `sessions(before=place)` the sessions whose last change came before it. `since` and `until` select by the time of
+    the last fact, `starting` by the beginning of the run's id. `count` counts runs by status and day of opening; days begin
+    `shift` seconds after those of UTC.
+
+    Deleting: `prune` deletes ended runs that have not changed since their cards were read and from which no other run
+    continues, with their children, and returns their ids. With `trial` it deletes nothing: it treats those ids as deleted, and
+    adds to them. `tidy` returns the space of deleted runs to the disk; it returns the bytes freed and the bytes still to free.
+
+    Stopping: `ask_to_stop` asks the process that executes the run, and returns False if there is no such process. That process
+    waits in `asked_to_stop`, which returns the reason.
     """
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease: ...
@@ -169,10 +139,10 @@ class Journal(Protocol):
 
 
 class Lease(NamedTuple):
-    """The right to write a run: the owner's epoch, and the number of the last fact there is.
+    """The right to write a run: the owner's epoch, and the number of the last fact.
 
-    `before`: what became of the one that had it. "died": its process ended without releasing it. "overtaken": it was taken from
-    it, and may still be at work. Otherwise it was released.
+    `before`: what happened to the previous owner. "died": its process ended without releasing the lease. "overtaken": the
+    lease was taken from it, and it may still be at work. Otherwise it released the lease.
     """
 
     epoch: int
@@ -181,16 +151,16 @@ class Lease(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A fact, and its place in the order of all: what a listener keeps, to go on after it."""
+    """A fact and its place in the order of all facts. A listener stores the place, to continue after it."""
 
     place: int
     event: Event
 
 
 class Lineage(NamedTuple):
-    """All that made a run what it is: its facts, after those of the runs it goes on from, oldest first.
+    """The facts that led to a run's state: its own, after those of the runs from which it continues, oldest first.
 
-    `snapshot` is the state that stands for the facts before them, if one was kept by the same `fold`; else it is empty.
+    `snapshot` is the state before these facts, if one was stored for the same `fold`; else it is empty.
     """
 
     snapshot: str
@@ -199,20 +169,13 @@ class Lineage(NamedTuple):
 
 @runtime_checkable
 class Probes(Protocol):
-    """A journal that can be asked whether it can write now. It raises what stands in the way, and records no fact."""
+    """A journal that can check whether it can write now. `probe` raises the error that prevents it, and records no fact."""
 
     async def probe(self) -> None: ...
 
 
 Sink = Callable[[Event], Any]
 """Who listens. It sees every fact after it became durable, and every delta. It may be async; it can never break a run."""
-
-
-@runtime_checkable
-class Recalls(Protocol):
-    """A sink that wants to know what a run did before it was taken up again here."""
-
-    def recall(self, facts: Sequence[Event]) -> None: ...
 
 
 StopRule = Callable[[State, Step], Stop | None]
@@ -226,46 +189,65 @@ their order, for each call of the model; the first gets the instructions and the
 
 
 class Policy:
-    """May it, and how: wraps the only two things an agent does to the world. Override what you need.
+    """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
-    Attributes:
-        default_place: Where the policy stands if kaname added it; empty if the user wrote it. See `chain.joined`.
-        stands_alone: If a root and a member both have a policy of this class, only the member's is around the member's calls.
+    Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
+    `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
+    the member's calls.
     """
 
     default_place: Literal["", "outermost", "innermost"] = ""
     stands_alone = False
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
-        """Judge what the user said, before each model call and before anything is made of it: no part of the context has seen
-        it yet. Raise `Halt` to end the run. Returns what judging has cost."""
+        """Judge the user's message before each model call, before any part of the context sees it.
+
+        Raise `Halt` to end the run. Returns the cost of judging.
+        """
         return await next(question)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        """Call the model with `next(request)`.
+
+        Override it to change the request or the reply, to retry, or to raise `Halt`.
+        """
         return await next(request)
 
     def received(self, message: Message) -> Message:
-        """A message of the user, as it is to be written down; nobody has seen it yet."""
+        """Return the user's message as it is recorded. It is called before anything else sees the message."""
         return message
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        """True if this policy would allow `call` in place of another tool, or with arguments that a person has changed.
+        """Return True if this policy allows `call` in place of another tool, or with arguments that a person has changed.
 
-        A policy that overrides `tool` and not this one allows none."""
+        A policy that overrides `tool` but not this method allows none.
+        """
         return getattr(self.tool, "__func__", None) is Policy.tool
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        """Run the call with `next(call)`.
+
+        Override it to change the call or its result, to ask (`Suspend`), or to raise `Halt`.
+        """
         return await next(call)
 
     def check(self, tools: Mapping[str, Action]) -> None:
-        """Before a run, with all its tools there: raise `ConfigError` for what cannot be meant, such as a tool's wrong name."""
+        """Check the policy against the agent's tools before a run.
+
+        Raise `ConfigError` for a mistake, such as an unknown tool name.
+        """
 
 
 @record
 class ToolContext(Generic[DepsT]):
-    """What a tool may know of the run. A function asks for it with a parameter of this type; the model never sees it.
+    """The run as a tool sees it. A function receives it through a parameter of this type, which the model never sees.
 
-    `ToolContext[Database]`: the tool wants the program's own things, which `agent.run(…, deps=database)` brings.
+    `ToolContext[Database]` declares the type of `deps`: `agent.run(…, deps=database)`.
+
+    Attributes: run_id: The run. session: Its session, or "". user: Its user, or "". agent: The name of the agent at work.
+    call_id: The id of this call. idempotency_key: A key that stays the same when the call is repeated after a crash. attempt:
+    1 for the first try of this call, 2 for the second. view: The run as policies see it too; None if a program called the tool
+    directly, and then everything that needs a run raises `ConfigError`.
     """
 
     run_id: str
@@ -275,35 +257,59 @@ class ToolContext(Generic[DepsT]):
     call_id: str
     idempotency_key: str
     attempt: int
-    scope: Scope
+    view: RunView | None = None
 
     @property
     def deps(self) -> DepsT:
-        """What was passed with `deps=…`. It is never recorded: who resumes a run brings it again."""
-        return cast(DepsT, self.scope.deps)
+        """Return the object passed as `deps=…`. It is never recorded: pass it again when you resume a run."""
+        return cast(DepsT, self._run.deps)
+
+    @property
+    def state(self) -> State:
+        """Return the state of the run, such as `state.messages` and `state.usage`. Read it; do not change it."""
+        return self._run.state
+
+    @property
+    def journal(self) -> Journal:
+        """Return the journal of the run, to read other runs. Do not append to it: use `note`."""
+        return self._run.journal
+
+    async def note(self, name: str, data: Any) -> None:
+        """Record a custom fact: it is stored in `state.custom[name]` and shown as a chunk of that type."""
+        await self._run.note(name, data)
+
+    @property
+    def _run(self) -> RunView:
+        if self.view is None:
+            raise ConfigError(notice("context.no_run", "there is no run here: a program called the tool directly"))
+        return self.view
 
     async def run_child(self, agent: Any, user_input: Any, *, name: str = "") -> Any:
-        """Run another agent, a workflow or an orchestrator as a part of this call, and return its `Result`. Its facts are in
-        the same journal, under this call's name. A workflow's input are its parameters: a mapping, or a JSON object as text.
+        """Run another agent, a workflow or an orchestrator as a part of this call, and return its `Result`.
 
-        What it spends counts for this run, and so do this run's limits on money and time for it; if this run is stopped, so is
-        it; a question of its is asked here; it gets the same `deps`. A call that runs children should say
-        `effect="idempotent"`: tried again, it finds them as they are. `name`: for more than one child of a call.
+        Its facts are in the same journal, under the id of this call. Its cost counts for this run, and this run's limits on
+        cost and time apply to it. If this run is stopped, the child is stopped; its questions are asked here; it receives the
+        same `deps`. Declare `effect="idempotent"` for a tool that runs children: if the call is repeated, it finds the
+        children as they are.
+
+        Args:
+            agent: The agent, workflow or orchestrator.
+            user_input: The input. For a workflow: its parameters, as a mapping or as a JSON object in a text.
+            name: The name of the child, if the call has more than one.
+
+        Raises:
+            ConfigError: In a replay, or if the tool was called directly.
         """
-        if self.scope.open_child is None:
-            raise ConfigError(
-                notice("child.not_here", "a child cannot be run here: this is a replay, or a tool that was called by hand")
-            )
-        return await self.scope.open_child(self.scope, self, agent, user_input, name)
+        return await self._run.run_child(self, agent, user_input, name)
 
     async def progress(self, text: str) -> None:
-        """Show something to the caller while the tool works."""
-        await self.scope.emit(text, "progress", self.call_id)
+        """Show a text to readers of the run while the tool works."""
+        await self._run.emit(text, "progress", self.call_id)
 
 
 @record
 class Recipe:
-    """An agent, fully resolved: what the kernel runs."""
+    """An agent with everything resolved, as the kernel runs it."""
 
     name: str
     strategy: Strategy
@@ -317,5 +323,5 @@ class Recipe:
     team: Mapping[str, Recipe] = field(factory=dict)
     memo: Memo = field(factory=Memo)
 
-    def altered(self, **changes: Any) -> Recipe:
+    def with_changes(self, **changes: Any) -> Recipe:
         return replace(self, **changes, memo=Memo())

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.errors import UnexpectedError
-from ..core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, Usage
-from .results import checked_usage, must_be_json
+from ..core.errors import ConfigError, UnexpectedError
+from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolCall, Usage
+from ..core.notices import notice
+from .bases import ActionBase, optional
+from .chain import around_model
+from .ports import Model
+from .results import check_usage, must_be_json
+from .scope import silent
+from .view import RunView
 
 _PARTS = (Text, Media, Thinking, Provided, ToolCall)
 
 
 def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> ModelReply:
-    """Call ids are minted here, because providers repeat theirs or have none: the same after a crash as without one.
+    """Validate a reply and give its calls new ids, because providers repeat theirs or have none.
 
-    A call that stands for another becomes that one here, before anybody judges, records or runs it.
+    The ids are the same after a crash as without one. A call that stands for another is replaced by it here, before it is
+    judged, recorded or run. Raises `UnexpectedError` if the reply has the wrong form.
     """
     if not isinstance(reply, ModelReply):
         raise _wrong(model, reply, "a ModelReply")
@@ -29,9 +36,7 @@ def take_in(reply: Any, model: str, number: int, tools: Mapping[str, Any]) -> Mo
     for said in (reply.stop_reason or "", *words):
         if not isinstance(said, str):
             raise _wrong(model, said, "texts as its reply's stop_reason, model, problem and advice")
-    return ModelReply(
-        Message("assistant", parts), reply.stop_reason, checked_usage(reply.usage, f"the model {model!r}"), *words
-    )
+    return ModelReply(Message("assistant", parts), reply.stop_reason, check_usage(reply.usage, f"the model {model!r}"), *words)
 
 
 def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, Any]) -> Any:
@@ -40,8 +45,8 @@ def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, An
             raise _wrong(model, part, "a ToolCall with a name")
         must_be_json(part.args, f"the arguments of {part.name}, as the model {model!r} returned them,")
         call = ToolCall(f"c{number}_{place}", part.name, part.args)
-        unfold = getattr(tools.get(part.name, None), "unfold", None)
-        meant = None if unfold is None else unfold(call)
+        tool = tools.get(part.name, None)
+        meant = None if tool is None else optional(tool, ActionBase, "unfold")(call)
         return call if meant is None else ToolCall(call.id, meant.name, meant.args)
     if not isinstance(part, _PARTS) or not isinstance(getattr(part, "text", ""), str):
         raise _wrong(model, part, "texts, thinking, media and tool calls as the message's parts")
@@ -54,3 +59,22 @@ def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, An
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:
     return UnexpectedError(f"the model {model!r} returned {repr(got)[:100]}; expected {expected}")
+
+
+async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model | None = None) -> ModelReply:
+    """Ask a model outside the conversation. Its cost is not counted: record it together with the outcome.
+
+    Args:
+        messages: The request.
+        view: The run for which it is asked.
+        model: Another model, instead of the agent's.
+    """
+    asked = model or view.agent.model
+    if asked is None:
+        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=view.agent.name))
+
+    async def reply_to(request: ModelRequest) -> ModelReply:
+        return await asked.reply(request, silent)
+
+    settings = {} if model is not None else view.agent.settings
+    return await around_model(view.policies(), reply_to, view)(ModelRequest(messages, (), None, settings, stream=False))

@@ -1,36 +1,51 @@
-"""Take in a tool's result: it must be JSON, its usage must be sound, and what the model reads of a huge one is cut."""
+"""Take in a tool's result: check that it is JSON and its usage valid, and shorten what the model reads of a huge one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isnan
 from typing import Any
 
 from ..core.codec import dump
-from ..core.errors import UnexpectedError
+from ..core.errors import Suspend, UnexpectedError
 from ..core.messages import NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.record import replace
-from ..core.values import plain_text, shorten, unescaped_json
+from ..core.values import plain_text, shorten, unescape_json
 
 SHOWN_LIMIT, ERROR_LIMIT = 40_000, 10_000  # characters; about ten thousand tokens, and a quarter of that
 _HUGE = 10**18
 
 
-def fit(result: ToolResult, call: ToolCall) -> ToolResult:
-    """The result of that call. What the model reads of a huge one is cut, and says so; the journal keeps the whole."""
+def fit_result(result: ToolResult, call: ToolCall) -> ToolResult:
+    """Return the result as the call's own.
+
+    If it is huge, the model reads a shortened text that says so; the journal keeps it all.
+    """
     output, error, shown = result.output, result.error, result.shown
     must_be_json(output, f"what {call.name} returned")
     if error is not None and len(error) > ERROR_LIMIT:
         error = shorten(error, ERROR_LIMIT)
     if shown is None and not isinstance(output, int | float | None):
         text = plain_text(output)
-        told = unescaped_json(text) if isinstance(output, str) and "\\u" in text else text
+        told = unescape_json(text) if isinstance(output, str) and "\\u" in text else text
         shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
-    usage = checked_usage(result.usage, f"the tool {call.name!r}")
+    usage = check_usage(result.usage, f"the tool {call.name!r}")
     return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
 
 
-def timed_out(seconds: float | None, *, in_doubt: bool) -> ToolResult:
+def own_result(value: Any) -> ToolResult | None:
+    """Return the value if it is a `ToolResult`, or as one if it has `output`, `error` and `is_error`, too."""
+    if isinstance(value, ToolResult):
+        return value
+    if not hasattr(value, "is_error") or isinstance(value, type) or not (hasattr(value, "output") and hasattr(value, "error")):
+        return None
+    failed = value.is_error() if callable(value.is_error) else value.is_error
+    told = str(value.error or notice("tool.failed", "the tool reported an error")) if failed or value.error else None
+    return ToolResult(value.output, told)
+
+
+def timeout_result(seconds: float | None, *, in_doubt: bool) -> ToolResult:
     """Return the result of a call that took too long. `in_doubt`: it may have taken effect."""
     late = notice("tool.timeout", "timed out after {seconds:g} s", seconds=seconds)
     doubt = notice("tool.in_doubt", "; it may or may not have taken effect, so check before you repeat it")
@@ -38,7 +53,7 @@ def timed_out(seconds: float | None, *, in_doubt: bool) -> ToolResult:
 
 
 def must_be_json(value: Any, what: str) -> Any:
-    """The value, or an error that says what cannot be recorded."""
+    """Return the value. Raises `UnexpectedError`, naming `what`, if it cannot be recorded as JSON."""
     if value is None or isinstance(value, str | bool | float) or (type(value) is int and -_HUGE < value < _HUGE):
         return value
     try:
@@ -48,8 +63,8 @@ def must_be_json(value: Any, what: str) -> Any:
     return value
 
 
-def checked_usage(usage: Usage, who: str) -> Usage:
-    """Whole numbers of tokens, and a cost that is a number or unknown."""
+def check_usage(usage: Usage, who: str) -> Usage:
+    """Return the usage with whole numbers of tokens, and a cost that is a number or unknown. Raises `UnexpectedError`."""
     counts, cost = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost
     if usage is NOTHING or (set(map(type, counts)) == {int} and (cost is None or (type(cost) is float and not isnan(cost)))):
         return usage
@@ -59,3 +74,20 @@ def checked_usage(usage: Usage, who: str) -> Usage:
     except (TypeError, ValueError, OverflowError):
         raise UnexpectedError(f"{who} returned {repr(usage)[:100]}; expected numbers in its Usage") from None
     return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3])
+
+
+def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) -> ToolResult:
+    """Return the result that the caller supplies for a call, or ask for it.
+
+    The answer is the output itself, `{"output": …}`, or `{"error": "…"}`.
+    """
+    key = f"result:{call.id}"
+    if key not in answers:
+        raise Suspend(key, prompt, about=call)
+    match answers[key]:
+        case {"error": str(error), **rest} if not rest:
+            return ToolResult(error=error)
+        case {"output": output, **rest} if not rest:
+            return ToolResult(output)
+        case output:
+            return ToolResult(output)

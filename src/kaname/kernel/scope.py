@@ -15,9 +15,9 @@ from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import ToolCall, Usage
 from ..core.state import State, evolve
-from .arguments import IncomingCall
+from .arguments import IncomingCall, read_unknown
 from .boundary import Failure, attempt
-from .chain import joined, joined_rules
+from .chain import join_policies, join_rules
 from .channel import Channel
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
@@ -46,7 +46,7 @@ class Scope:
         self.view = RunView(self)
         self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
-        self.stopping = False  # somebody asked for it; a step that never pauses cannot be cancelled otherwise
+        self.stopping = False  # a stop was requested; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
@@ -57,7 +57,7 @@ class Scope:
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
-        self.leaving: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
+        self.leaves_resumable: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
         self._seq = state.seq
@@ -68,12 +68,13 @@ class Scope:
 
     @property
     def agent(self) -> Recipe:
-        """Who is at work: the root, or the agent it was handed to."""
-        return self.recipe(self.state.agent)
+        """Return the agent at work: the root, or the agent it handed over to."""
+        root = self.root
+        return root.team.get(self.state.agent, root) if root.team else root
 
     @property
     def is_at_work(self) -> bool:
-        """Return True if a call that has no result yet is still being carried out in a thread."""
+        """Return True if a thread still executes a call that has no result yet."""
         return bool(self.state.started) and self.threads.busy
 
     @property
@@ -91,41 +92,42 @@ class Scope:
         return self.root.team.get(name, self.root) if self.root.team else self.root
 
     def policies(self, agent: Recipe) -> tuple[Policy, ...]:
-        """Return what stands around its calls: the root's policies hold for all to whom it hands over."""
-        return agent.policies if agent is self.root else joined(self.root.policies, agent.policies)
+        """Return the policies around an agent's calls. The root's policies apply to all agents it hands over to."""
+        return agent.policies if agent is self.root else join_policies(self.root.policies, agent.policies)
 
     def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
-        """Return its stop rules: the root's hold for all to whom it hands over."""
+        """Return an agent's stop rules. The root's rules apply to all agents it hands over to."""
         if agent is self.root:
             return agent.stops
         if agent.name not in self._rules:
-            self._rules[agent.name] = joined_rules(self.root.stops, agent.stops)
+            self._rules[agent.name] = join_rules(self.root.stops, agent.stops)
         return self._rules[agent.name]
 
     def caller(self, call: ToolCall) -> Recipe:
-        """The agent that made the call: it may have handed over since."""
-        return self.recipe(self.state.callers.get(call.id) or self.state.agent)
+        """Return the agent that made the call. Another agent may be at work by now."""
+        return self.recipe(self.state.callers.get(call.id) or self.state.agent) if self.root.team else self.root
 
     def as_received(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
-        tool = self.caller(call).tools.get(call.name, None)
-        return call if tool is None else self.incoming.get(call.id, IncomingCall()).read(call, tool)
+        tools = self.caller(call).tools
+        tool = tools.get(call.name, None)
+        return read_unknown(call, tools) if tool is None else self.incoming.get(call.id, IncomingCall()).read_call(call, tool)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
-        return self.incoming.get(call.id, IncomingCall()).sent(call)
+        return self.incoming.get(call.id, IncomingCall()).as_sent(call)
 
     async def record(self, *bodies: Fact, agent: str = "") -> None:
-        """Write facts down: 1. durable, 2. true, 3. seen.
+        """Record facts: 1. make them durable, 2. apply them to the state, 3. show them.
 
-        A model's reply is true at once, and is written together with the fact that follows from it, if that comes before the
-        event loop turns: one sync for both. No tool is started, and nobody outside sees the reply, before it is on disk.
+        A model's reply is applied at once, and written together with the fact that follows from it, if that comes before the
+        event loop turns: one sync for both. No tool is started, and no reader sees the reply, before it is on disk.
         """
         ends, cancelled = type(bodies[-1]) is Stopped, False
         if ends and self.running:
-            cancelled = await _unbroken(self.cancel_running())
+            cancelled = await _run_to_end(self.cancel_running())
         if self._writing is not None:
-            cancelled = (await _unbroken(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
+            cancelled = (await _run_to_end(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
         now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
@@ -140,26 +142,29 @@ class Scope:
         appending = self._append(self._with_unwritten(events))
         if not ends:
             await appending
-        elif await _unbroken(appending) or cancelled:
+        elif await _run_to_end(appending) or cancelled:
             raise asyncio.CancelledError
 
     async def cancel_running(self) -> None:
-        """End the calls that are still running: the run goes no further."""
+        """Cancel the calls that are still running, because the run ends."""
         if self.running:
             running, self.running = list(self.running.values()), {}
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def settle(self) -> None:
-        """Write what waits for the next fact: for whoever goes on without one."""
+    async def write_pending(self) -> None:
+        """Write a reply that is waiting for the next fact, if no fact follows."""
         if self._writing is not None:
             await self._reply_is_written()
         if self._unwritten:
             await self._append(self._with_unwritten([]))
 
     def _with_unwritten(self, events: list[Event]) -> list[Event]:
-        """Nothing is awaited between the numbering of facts and their appending: facts of parallel tools keep their order."""
+        """Return the facts with those that wait to be written before them.
+
+        Never await between numbering facts and appending them: facts of parallel tools must keep their order.
+        """
         if self._unwritten:
             events, self._unwritten = self._unwritten + events, []
         self._appending.extend(events)
@@ -169,12 +174,14 @@ class Scope:
         self._woken_soon = False
         if self._unwritten:
             self._writing = asyncio.create_task(self._append(self._with_unwritten([])))
-            self._writing.add_done_callback(_heard)  # a failure is told by the next fact
+            self._writing.add_done_callback(_retrieve_exception)  # the next fact reports a failure
 
     async def _reply_is_written(self) -> bool:
-        """Wait for a reply that is being written. If it cannot be, nothing more is: not a tool's intent, and not the end."""
+        """Wait for a reply that is being written. If writing failed, this raises, and nothing more is recorded."""
         writing = self._writing
-        if writing is not None and writing is not asyncio.current_task():  # a sink's trouble is told while it is being written
+        if (
+            writing is not None and writing is not asyncio.current_task()
+        ):  # a failing sink is reported while the reply is being written
             await asyncio.shield(writing)
             if self._writing is writing:
                 self._writing = None
@@ -190,7 +197,7 @@ class Scope:
                 await self.journal.append(events, self.epoch)
         except (TypeError, ValueError, RecursionError) as problem:
             waited = [event for event in events if event.seq <= self.state.seq]  # the reply that is true already
-            refusal = self._refused(events[len(waited) :] or events, problem)
+            refusal = self._refusal(events[len(waited) :] or events, problem)
             if not waited or len(waited) == len(events):
                 raise refusal from problem
             events = waited
@@ -207,26 +214,26 @@ class Scope:
         if refusal is not None:
             raise refusal
         if self.channel is not None and self.channel.is_full and self.state.stop is None:
-            await self.channel.room()
+            await self.channel.wait_for_room()
 
-    def _refused(self, events: list[Event], problem: Exception) -> UnexpectedError:
-        """A fact that is no JSON was refused before it had a place: the next one takes its number."""
+    def _refusal(self, events: list[Event], problem: Exception) -> UnexpectedError:
+        """Release the numbers of facts that are not JSON, and return the error."""
         self._seq -= len(events)
         for _ in events:
             self._appending.pop()
         return UnexpectedError(f"a {type(events[-1].body).__name__} fact cannot be recorded: {problem}")
 
     async def park(self, question: Suspend, call_id: str = "") -> None:
-        """Park the run until somebody answers."""
+        """Record a question, which suspends the run until it is answered."""
         if question.key in self.state.answers:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
         asked = Asked(question.key, question.prompt, question.options, call_id, question.in_doubt, question.about)
         await self.record(asked)
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
-        """What a tool may know of this run."""
+        """Return the context that a tool receives."""
         state = self.state
-        return ToolContext(self.run_id, state.session, state.user, state.agent, call_id, key, attempt, self)
+        return ToolContext(self.run_id, state.session, state.user, state.agent, call_id, key, attempt, self.view)
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""
@@ -237,7 +244,7 @@ class Scope:
             await self._tell_sinks(Event(self.run_id, self.state.seq, self.clock(), self.state.agent, delta))
 
     def tell(self, progress: Mapping[str, Any]) -> None:
-        """Show how far a run is, without recording it."""
+        """Show the progress of the run without recording it."""
         if self.channel is not None:
             self.channel.show(Chunk(self.clock(), self.state.agent, "status", {"status": "progress", **progress}))
 
@@ -269,14 +276,16 @@ class Scope:
 
 
 def steady_clock() -> Callable[[], float]:
-    """The time of day as it was when this life began, plus what has passed since: nobody can set it back or forward, so that
-    deadlines hold. Between two lives no time is counted."""
+    """Return a clock that starts at the time of day and then advances steadily, even if the system clock is changed.
+
+    Deadlines therefore hold. Time between two processes of a run is not counted.
+    """
     start = time.time() - time.monotonic()
     return lambda: start + time.monotonic()
 
 
-async def _unbroken(work: Coroutine[Any, Any, Any]) -> bool:
-    """Carry it through, whatever comes; whether it was a cancellation that came."""
+async def _run_to_end(work: Coroutine[Any, Any, Any]) -> bool:
+    """Run the work to its end even if this task is cancelled. Return True if it was."""
     task, cancelled = asyncio.ensure_future(work), False
     while not task.done():
         try:
@@ -287,10 +296,10 @@ async def _unbroken(work: Coroutine[Any, Any, Any]) -> bool:
     return cancelled
 
 
-def _heard(done: asyncio.Task[None]) -> None:
+def _retrieve_exception(done: asyncio.Task[None]) -> None:
     if not done.cancelled():
         done.exception()
 
 
 async def silent(text: str, kind: str = "text", call_id: str = "") -> None:
-    """The `emit` of a request that must not be streamed."""
+    """Ignore a piece of text: the `emit` of a request that is not streamed."""

@@ -1,7 +1,7 @@
-"""Blocking functions off the event loop.
+"""Run blocking functions off the event loop.
 
-Threads of our own, because the standard executor is joined when the loop closes: one hanging tool would keep a program
-from ending. These are daemons; a call that was cancelled or timed out is left behind and holds up nobody.
+These are daemon threads, because the standard executor is joined when the loop closes: one hanging tool would keep a program
+from ending. A call that was cancelled or timed out is left behind and delays nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from .boundary import Border
 
 
 class AtWork:
-    """The threads that work for one run and its children. Cancelling a call does not end its thread, so the run asks before it
-    is released. `parent`: those of the run whose tool call opened this one."""
+    """The threads at work for one run and its children. `parent`: the threads of the run whose tool call opened this one.
+
+    Cancelling a call does not end its thread, so the run checks this before it is released.
+    """
 
     def __init__(self, parent: AtWork | None = None) -> None:
         self._lock, self._count, self._parent = threading.Lock(), 0, parent
@@ -69,7 +71,7 @@ _idle = 0
 
 
 def _forget_threads() -> None:
-    """In a forked child: none of the threads came along."""
+    """Start without threads in a forked child, which inherits none."""
     global _jobs, _lock, _idle
     _jobs, _lock, _idle = SimpleQueue(), threading.Lock(), 0
 
@@ -79,7 +81,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def runs_on_loop(function: Callable[..., Any]) -> bool:
-    """Whether it is async: then it needs no thread."""
+    """Return True if the function is async and needs no thread."""
     while isinstance(function, partial):
         function = function.func
     kind = function if isroutine(function) else type(function).__call__
@@ -87,7 +89,7 @@ def runs_on_loop(function: Callable[..., Any]) -> bool:
 
 
 async def off_loop(function: Callable[..., Any], /, *args: Any) -> Any:
-    """Run a blocking function in a thread. One that was cancelled goes on there; `working_for` counts it until it ends."""
+    """Run a blocking function in a thread. If cancelled, it continues there; `working_for` counts it until it ends."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context, at_work = contextvars.copy_context(), working_for.get()
@@ -131,7 +133,7 @@ def _work() -> None:
             outcome = function()
         error = None if border.failure is None else border.failure.error
         if not loop.is_closed():
-            with suppress(RuntimeError):  # the loop closed in between: nobody waits
+            with suppress(RuntimeError):  # the loop closed in between, and nothing waits for it
                 loop.call_soon_threadsafe(_deliver, future, outcome, error)
         del function, future, outcome, error, border
         with _lock:

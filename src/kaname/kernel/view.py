@@ -1,4 +1,4 @@
-"""`RunView`: what a policy or a context part may read of a run, and the little it may do to it."""
+"""`RunView`: the parts of a run that a policy or a context part can read, and the few actions it can take."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
-from ..core.events import Compacted, Custom, Warned, withheld
+from ..core.events import Compacted, Custom, Warned, withholding_fact
 from ..core.messages import Message, ToolCall, Usage
 from ..core.notices import notice
-from ..core.runs import titled
+from ..core.runs import as_title
 from ..core.state import State
 
 if TYPE_CHECKING:
-    from .ports import Action, Emit, Policy, Recipe, StopRule, ToolContext
+    from .ports import Action, Emit, Journal, Policy, Recipe, StopRule, ToolContext
     from .scope import Scope
 
 Fetch = Callable[[], Awaitable[Any]]
@@ -27,7 +27,7 @@ COMPACTED = "compacted"  # a summary, among what a replay finds recorded
 
 
 class RunView:
-    """A narrow window on one run. The state is to be read, not changed."""
+    """A limited view of one run. Read the state; do not change it."""
 
     __slots__ = ("_scope",)
 
@@ -44,24 +44,29 @@ class RunView:
 
     @property
     def agent(self) -> Recipe:
-        """Who is at work."""
+        """Return the agent at work."""
         return self._scope.agent
 
     @property
     def deps(self) -> Any:
-        """What the program passed with `deps=…`."""
+        """Return the object passed as `deps=…`."""
         return self._scope.deps
 
+    @property
+    def journal(self) -> Journal:
+        """Return the journal of the run. Read from it; do not append to it."""
+        return self._scope.journal
+
     def place(self, part: Any) -> int:
-        """Which of the agent's parts of the context it is: what tells two of a kind apart in the record."""
+        """Return the index of a context part. It distinguishes two parts of the same class in the record."""
         return next((place for place, one in enumerate(self.agent.context) if one is part), 0)
 
     def now(self) -> float:
-        """The run's own clock: nobody can set it."""
+        """Return the time of the run's own clock, which does not follow changes of the system clock."""
         return self._scope.clock()
 
     def tools(self, call: ToolCall) -> Mapping[str, Action]:
-        """The tools of the agent that made the call."""
+        """Return the tools of the agent that made the call."""
         return self._scope.caller(call).tools
 
     def as_received(self, call: ToolCall) -> ToolCall:
@@ -73,12 +78,12 @@ class RunView:
         return self._scope.as_sent(call)
 
     def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
-        """All that stand around the call, or around who is at work, the outermost first."""
+        """Return the policies around the call, or around the agent at work, the outermost first."""
         return self._scope.policies(self.agent if call is None else self._scope.caller(call))
 
     @property
     def stops(self) -> tuple[StopRule, ...]:
-        """The stop rules that hold for who is at work."""
+        """Return the stop rules of the agent at work."""
         return self._scope.stops(self.agent)
 
     def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
@@ -86,30 +91,51 @@ class RunView:
 
     @property
     def emit(self) -> Emit:
-        """Where the pieces of a reply go, to the run's readers."""
+        """Return the function that shows pieces of a reply to the run's readers."""
         return self._scope.emit
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))
 
     async def note(self, name: str, data: Any) -> None:
-        """Record a fact of your own: `state.custom[name]`, and a chunk of that type."""
+        """Record a custom fact: it is stored in `state.custom[name]` and shown as a chunk of that type."""
         await self._scope.record(custom(name, data))
 
+    async def report_error(self, about: Mapping[str, Any]) -> None:
+        """Record an `error` chunk for the reader of the run, which continues."""
+        await self._scope.record(Custom("error", about))
+
+    async def run_child(self, context: ToolContext, agent: Any, user_input: Any, name: str) -> Any:
+        """Run another agent, a workflow or an orchestrator as a part of a call. See `ToolContext.run_child`."""
+        if self._scope.open_child is None:
+            raise ConfigError(notice("child.not_here", "run_child() cannot be used in a replay"))
+        return await self._scope.open_child(self._scope, context, agent, user_input, name)
+
+    def withdraw_question(self, call_id: str) -> None:
+        """Drop the question that a child asks through the call: the call answers without it."""
+        self._scope.signals.pop(call_id, None)
+
     async def recall(self, name: str, fetch: Fetch, *, turn: bool = False) -> Any:
-        """What `fetch` brings in from outside, for the next model call, or for the whole `turn`. It is recorded: a run that is
-        resumed or replayed gets what it was given then, whatever the outside says now."""
+        """Return the value that `fetch` returns, and record it for the next model call, or for the whole turn.
+
+        A run that is resumed or replayed gets the recorded value, even if `fetch` would return another by now.
+
+        Args:
+            name: The name of the custom fact.
+            fetch: Reads the value from outside. It must be JSON.
+            turn: True to keep the value for the whole turn.
+        """
         number, known = self.state.replied + 1, self.state.custom.get(name)
         mark = ("turn", self.state.turns) if turn else ("reply", number)
         if isinstance(known, Mapping) and "value" in known and known.get(mark[0]) == mark[1]:
             return known["value"]
-        value = self._recorded(name, number) if self._scope.recalled is not None else await fetch()
+        value = self._recorded_value(name, number) if self._scope.recalled is not None else await fetch()
         value = json.loads(dump(value))  # as it will be read from the record
         fact = custom(name, {"reply": number, "value": value, mark[0]: mark[1]}, shown=False)  # it may be one person's alone
         await self._scope.record(fact)
         return value
 
-    def _recorded(self, name: str, number: int) -> Any:
+    def _recorded_value(self, name: str, number: int) -> Any:
         recorded = self._scope.recalled or {}
         if (name, number) not in recorded:
             raise ReplayDiverged(f"{name!r} was not recalled for reply {number} when the run was recorded")
@@ -118,21 +144,24 @@ class RunView:
     def _recorded_summary(self) -> tuple[str, Usage]:
         made = (self._scope.recalled or {}).get((COMPACTED, self.state.replied + 1))
         if not made:
-            raise ModelError(notice("compact.not_recorded", "no summary was had here when the run was recorded"))
+            raise ModelError(notice("compact.not_recorded", "the recorded run has no summary at this point"))
         found: tuple[str, Usage] = made.pop(0)
         return found
 
     async def withhold(self, texts: Sequence[str]) -> None:
-        """Take earlier messages of the user with these texts out of the conversation: they are blocked. The facts stay."""
-        await self._scope.record(withheld(texts, [titled(text) for text in texts]))
+        """Remove earlier user messages with these texts from the conversation, because they are blocked. The facts stay."""
+        await self._scope.record(withholding_fact(texts, [as_title(text) for text in texts]))
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
-        """Have a summary stand in the place of the first `upto` messages of the conversation. A fact: a run that is resumed or
-        replayed has the same summary. A call and its results stay together: `upto` is where a message or a step begins."""
+        """Replace the first `upto` messages of the conversation by a summary, and record it as a fact.
+
+        A run that is resumed or replayed has the same summary. A call and its results stay together: `upto` must be the start
+        of a message or a step. Raises `ConfigError` if it is not.
+        """
         messages = self.state.messages
         if not 0 < upto < len(messages) or messages[upto].role == "tool":
             raise ConfigError(
-                notice("compact.upto", "upto is a place between two steps of the conversation, not {upto}", upto=upto)
+                notice("compact.upto", "upto must be an index between two steps of the conversation, not {upto}", upto=upto)
             )
         if self._scope.recalled is None:
             summary, usage = await summarise(messages[:upto])
@@ -144,6 +173,6 @@ class RunView:
 def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
     if not name or name in RESERVED:
         raise ConfigError(
-            notice("fact.name", "{name!r} cannot be the name of a fact: it is empty, or a chunk's own type", name=name)
+            notice("fact.name", "{name!r} cannot be the name of a fact: it is empty or reserved for a type of chunk", name=name)
         )
     return Custom(name, data, shown)

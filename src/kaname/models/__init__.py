@@ -1,4 +1,4 @@
-"""Who thinks. The names below are imported when they are first used."""
+"""Models: adapters to providers, and models for tests. The names below are imported when they are first used."""
 
 from __future__ import annotations
 

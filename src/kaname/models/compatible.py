@@ -1,4 +1,4 @@
-"""Providers that speak OpenAI's chat completions: their addresses, their keys, and where they differ from OpenAI.
+"""Providers that speak OpenAI's chat completions: their addresses, their keys, and their differences from OpenAI.
 
 The addresses and the names of the keys are those that LiteLLM 1.106 uses.
 """
@@ -72,16 +72,13 @@ _PLAIN = """
 
 
 @record
-class Server:
-    """Where a provider is, and how it differs from OpenAI.
+class ProviderServer:
+    """The address of a provider, and its differences from OpenAI.
 
-    Attributes:
-        address: The base address.
-        keys: Environment variables that may hold the key; the first that is set counts.
-        quirks: What the server does not take, by the names in `providers/quirks.py`.
-        renamed: Settings that have another name there.
-        more: Fields that go into every request.
-        prefix: What stands before a model's name there, if the user left it out.
+    Attributes: address: The base address. keys: Environment variables that may hold the key; the first that is set counts.
+    quirks: Features that the server does not support, by the names in `providers/quirks.py`. renamed: Settings that have
+    another name there. more: Fields to add to every request. prefix: The beginning of a model's name there, if the user left
+    it out.
     """
 
     address: str
@@ -93,17 +90,17 @@ class Server:
 
     @property
     def variable(self) -> str:
-        """The environment variable of the key: the first that is set, or the first to set."""
+        """Return the environment variable of the key: the first that is set, or the first to set."""
         return next((name for name in self.keys if os.environ.get(name)), self.keys[0])
 
     @property
     def key(self) -> str:
-        """The key of the environment; empty if none is set."""
+        """Return the key from the environment, or ""."""
         return os.environ.get(self.variable, "")
 
     @property
     def base_url(self) -> str:
-        """The address of the environment (`GROQ_BASE_URL`, or LiteLLM's `GROQ_API_BASE`), or the provider's own."""
+        """Return the address from the environment (`GROQ_BASE_URL`, or LiteLLM's `GROQ_API_BASE`), or the provider's own."""
         stem = self.keys[0].removesuffix("_API_KEY")
         return os.environ.get(f"{stem}_BASE_URL") or os.environ.get(f"{stem}_API_BASE") or self.address
 
@@ -126,17 +123,17 @@ _OTHERWISE: dict[str, dict[str, Any]] = {
 }
 
 
-def _servers() -> dict[str, Server]:
+def _servers() -> dict[str, ProviderServer]:
     rows = [row.split() for row in _PLAIN.split("\n") if row.strip()]
-    return {name: Server(address, tuple(keys), **_OTHERWISE.get(name, {})) for name, address, *keys in rows}
+    return {name: ProviderServer(address, tuple(keys), **_OTHERWISE.get(name, {})) for name, address, *keys in rows}
 
 
 SERVERS = _servers()
 
 
-def with_keys() -> dict[str, Server]:
+def with_keys() -> dict[str, ProviderServer]:
     """Return the providers whose key is set in the environment; of two names of one provider, the first."""
-    found: dict[str, Server] = {}
+    found: dict[str, ProviderServer] = {}
     for name, server in SERVERS.items():
         if server.key and not any(server.address == other.address for other in found.values()):
             found[name] = server

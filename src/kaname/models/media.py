@@ -1,4 +1,4 @@
-"""Media of tools' results: what a provider does not take is named in its place, and does not end the conversation."""
+"""Media in tool results: a medium that the provider does not accept is replaced by its name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..core.messages import Media, Text
 
 
-def takeable(media: Media, taken: Sequence[str]) -> Media | Text:
-    """The medium, if its kind begins like one of these; else a word on what it was."""
+def as_takeable(media: Media, taken: Sequence[str]) -> Media | Text:
+    """Return the medium if its type begins with one of these, else a text that names it."""
     if media.url or media.mime.startswith(tuple(taken)):
         return media
     named = f" {media.name}" if media.name else ""

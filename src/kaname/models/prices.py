@@ -1,6 +1,6 @@
-"""What a reply costs, by the table `prices.json` (made by `scripts/prices.py`); the file `KANAME_PRICES` goes over it.
+"""Prices of replies, from the table `prices.json` (made by `scripts/prices.py`). The file `KANAME_PRICES` overrides it.
 
-A model that is in neither costs *unknown* (`None`), never zero.
+The cost of a model that is in neither is *unknown* (`None`), never zero.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ _DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
 
 @record
 class Price:
-    """US dollars for a million tokens.
+    """Price in US dollars for a million tokens.
 
-    Attributes:
-        input: For tokens that the model reads.
-        output: For tokens that it writes.
-        cached: For input that is read from the provider's cache; by default the price of `input`.
-        written: For input that is put into the cache; by default the price of `input`.
-        hour: For input that is put into the cache for an hour. Without it, a reply that does so costs *unknown*.
-        over: With more tokens of input than this, the whole request is charged at the prices in `long`.
+    Attributes: input: The price of tokens that the model reads. output: The price of tokens that it writes. cached: The price
+    of input that is read from the provider's cache (default: the price of `input`). written: The price of input that is
+    written to the cache (default: the price of `input`). hour: The price of input that is written to the cache for an hour.
+    Without it, such a reply costs *unknown*. over: With more tokens of input than this, the whole request is charged at the
+    prices in `long`.
     """
 
     input: float
@@ -62,7 +60,7 @@ class Price:
 
 
 def price_of(name: str) -> Price | None:
-    """The price of `provider/model`. A dated release costs what its family costs, unless it has a row of its own."""
+    """Return the price of `provider/model`. A dated release costs the same as its family, unless it has its own row."""
     table = _table(os.environ.get("KANAME_PRICES", ""))
     row = table.get(name) or table.get(_DATED.sub("", name))
     return None if row is None else _price(row)
@@ -82,8 +80,8 @@ def _table(own: str) -> dict[str, Any]:
         raise ConfigError(
             notice(
                 "model.prices_unreadable",
-                'KANAME_PRICES={own}: {problem}; expected {{"provider/model": {{"input": 1.0, "output": 2.0}}}} '
-                "in US dollars for a million tokens",
+                'the prices in KANAME_PRICES={own} cannot be read: {problem}. Expected {{"provider/model": '
+                '{{"input": 1.0, "output": 2.0}}}} in US dollars per million tokens',
                 own=own,
                 problem=problem,
             )

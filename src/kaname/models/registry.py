@@ -1,4 +1,4 @@
-"""From `provider/model` to an adapter. An adapter is imported when its name is first used."""
+"""Find the adapter for `provider/model`. An adapter is imported when its name is first used."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ GROUP = "kaname.models"  # the entry-point group where a package announces provi
 
 
 def resolve(name: str | Model) -> Model:
-    """The model of that name; a model object is already one."""
+    """Return the model of that name. A model object is returned as it is."""
     if not isinstance(name, str):
         if not hasattr(name, "reply"):
             raise ConfigError(
                 notice(
                     "model.kind",
-                    "a model is a name like 'provider/model' or an object with an async reply(request, emit), not {name!r}",
+                    "model must be a name such as 'provider/model' or an object with an async reply(request, emit), not "
+                    "{name!r}",
                     name=name,
                 )
             )
@@ -54,14 +55,14 @@ def resolve(name: str | Model) -> Model:
     if name == "local":
         return maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest or ":" in provider:
-        told = notice("model.name_form", "a model name is written provider/model; got {name!r}", name=name)
+        told = notice("model.name_form", "a model name must have the form provider/model, not {name!r}", name=name)
         raise ConfigError(told + with_slash(name))
     model: Model = maker(provider)(rest)
     return model
 
 
 def with_slash(name: str) -> str:
-    """Return the hint for a name that is written with a colon, as other libraries have it: `openai:gpt-5.4-mini`."""
+    """Return the hint for a name that is written with a colon, as in other libraries: `openai:gpt-5.4-mini`."""
     from .compatible import SERVERS
 
     provider, _, rest = name.partition(":")
@@ -69,33 +70,33 @@ def with_slash(name: str) -> str:
 
 
 def maker(provider: str) -> Any:
-    """What makes a model from the rest of its name."""
+    """Return the function that builds a model from the rest of its name."""
     if provider in PROVIDERS:
-        return _imported(PROVIDERS[provider])
+        return _import_from(PROVIDERS[provider])
     from .compatible import SERVERS  # most programs need no more than the above
 
     if provider in SERVERS:
-        return partial(_imported("kaname.models.providers.compatible:Compatible"), provider)
+        return partial(_import_from("kaname.models.providers.compatible:Compatible"), provider)
     from importlib.metadata import entry_points  # slow to load, and seldom needed
 
     others = {entry.name: entry for entry in entry_points(group=GROUP)}
     if provider in others:
         return others[provider].load()
     if provider in LITELLM:
-        make = _imported(PROVIDERS["litellm"])
+        make = _import_from(PROVIDERS["litellm"])
         return lambda rest, **given: make(f"{provider}/{rest}", **given)
     known = [*PROVIDERS, *SERVERS, *others, *LITELLM]
     raise ConfigError(
         notice(
             "model.no_provider",
-            "no model adapter for the provider {provider!r}{hint}",
+            "the provider {provider!r} is not known{hint}",
             provider=provider,
             hint=nearest(provider, known),
         )
     )
 
 
-def _imported(place: str) -> Any:
+def _import_from(place: str) -> Any:
     module, _, path = place.partition(":")
     target: Any = import_module(module)
     for attribute in path.split("."):

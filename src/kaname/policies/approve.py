@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
-from ..core.people.answers import NO, YES, decided
+from ..core.people.answers import NO, YES, read_decision
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
 from ..core.values import identity, read_json
@@ -33,11 +33,14 @@ class Approve(Policy):
     def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
         if when is not None and runs_on_loop(when):
             raise ConfigError(
-                notice("approve.when_async", "Approve: `when` cannot be async: write a plain function that returns a bool")
+                notice(
+                    "approve.when_async",
+                    "`when` of Approve must be a plain function that returns a bool, not an async function",
+                )
             )
         self._tools, self._when = frozenset(_flat(tools)), when
 
-    def _wanted(self, call: ToolCall) -> bool:
+    def _asks_about(self, call: ToolCall) -> bool:
         if self._when is None:
             return not self._tools or call.name in self._tools
         with Border():
@@ -55,16 +58,16 @@ class Approve(Policy):
             known_tools("Approve", self._tools, tools)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not self._wanted(call)
+        return not self._asks_about(call)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key, answers = self.key(call), view.state.answers
         if key not in answers:
-            if not self._wanted(call):
+            if not self._asks_about(call):
                 return await next(call)
             asked = f"{visible(call.name)}({visible_json(call.args)})"
             raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=call)
-        decision = decided(answers[key])
+        decision = read_decision(answers[key])
         if decision is None:
             told = notice(
                 "approve.unclear",
@@ -80,7 +83,7 @@ class Approve(Policy):
             return await next(call)
         # Else the tool's code, or a default that is made anew, has changed since: what was shown is what runs.
         args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
-        changed = edited(view.as_sent(call), shown, args, call.args)
+        changed = apply_edits(view.as_sent(call), shown, args, call.args)
         if why := self.objection(changed, view):
             told = notice("approve.not_run", "{name} was not run with the approved arguments: {why}", name=call.name, why=why)
             return ToolResult(error=told)
@@ -95,7 +98,7 @@ class Approve(Policy):
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
 
 
-def edited(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:
+def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:
     """Return the call with an approver's arguments. What is left as it was shown stays as it was sent, or as its default is:
     what is shown of a secret, for example, is not its value. `now`: the arguments as they would be shown now."""
     given: Any = sent.args

@@ -12,13 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import BadArguments, ConfigError
+from ..core.errors import BadArguments, ConfigError, Signal, UnexpectedError
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.record import record, replace
+from ..core.values import plain_text
+from ..kernel.bases import ActionBase, optional
 from ..kernel.boundary import Failure, attempt
+from ..kernel.chain import overrides
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
-from ..kernel.results import timed_out
+from ..kernel.results import own_result, timeout_result
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
@@ -30,7 +33,10 @@ _UNKNOWN = "undeclared"  # a tool of the smallest protocol says nothing of effec
 
 @record
 class FallbackResult:
-    """`degraded`: all tries failed, and the answer has to do without this tool."""
+    """`degraded`: all tries failed, and the answer has to do without this tool; `error` says why.
+
+    In a run an error that the model can mend, such as `1/0`, is an error and not degraded: the model reads it and goes on.
+    """
 
     output: Any = None
     error: str | None = None
@@ -50,6 +56,9 @@ class FallbackStrategy(Policy):
     model answers without tools; with `degrade=False` it gets the error, and may go on with other tools.
 
     If a root and a member of its team both have one, the member's repeats the member's calls; the root's stand-ins follow.
+
+    A subclass that overrides `execute_with_fallback` is asked to execute every call of a run. The tool that it gets stands for
+    the call with everything that is around it; `fallback={…}` is not used then, and is refused.
     """
 
     def __init__(
@@ -65,7 +74,7 @@ class FallbackStrategy(Policy):
             raise ConfigError(
                 notice(
                     "fallback.max_retries",
-                    "max_retries is a whole number from 0 up, not {max_retries!r}",
+                    "max_retries must be an integer of at least 0, not {max_retries!r}",
                     max_retries=max_retries,
                 )
             )
@@ -74,7 +83,7 @@ class FallbackStrategy(Policy):
                 raise ConfigError(
                     notice(
                         "fallback.seconds",
-                        "{what} is a number of seconds from 0 up, not {seconds!r}",
+                        "{what} must be a number of seconds of at least 0, not {seconds!r}",
                         what=what,
                         seconds=seconds,
                     )
@@ -84,16 +93,31 @@ class FallbackStrategy(Policy):
             raise ConfigError(
                 notice(
                     "fallback.names_not",
-                    'fallback takes names of tools, fallback={{"tool_a": "tool_b"}}, not {fallback!r}',
+                    'fallback must map names of tools to names of tools, such as fallback={{"tool_a": "tool_b"}}, not '
+                    "{fallback!r}",
                     fallback=fallback,
                 )
             )
         self.fallback = dict(fallback or {})
         if not all(isinstance(name, str) and name for pair in self.fallback.items() for name in pair):
-            raise ConfigError(notice("fallback.names", 'fallback takes names of tools: fallback={{"tool_a": "tool_b"}}'))
+            raise ConfigError(
+                notice("fallback.names", 'fallback must map names of tools to names of tools: fallback={{"tool_a": "tool_b"}}')
+            )
         self._backoff, self._longest = backoff, longest_wait
         for name in self.fallback:
             self._chain(name)
+        if self.fallback and self._is_own:
+            raise ConfigError(
+                notice(
+                    "fallback.names_and_own",
+                    "{kind} overrides execute_with_fallback, so fallback={{…}} would have no effect",
+                    kind=type(self).__name__,
+                )
+            )
+
+    @property
+    def _is_own(self) -> bool:
+        return overrides(self, "execute_with_fallback", FallbackStrategy)
 
     def _chain(self, name: str) -> list[str]:
         """The tool and those that stand in for it, one after the other."""
@@ -101,7 +125,7 @@ class FallbackStrategy(Policy):
         while (name := self.fallback.get(name, "")) != "":
             if name in chain:
                 raise ConfigError(
-                    notice("fallback.circle", "fallback goes round in a circle: {around}", around=" -> ".join([*chain, name]))
+                    notice("fallback.circle", "fallback is circular: {around}", around=" -> ".join([*chain, name]))
                 )
             chain.append(name)
         return chain
@@ -114,7 +138,9 @@ class FallbackStrategy(Policy):
         if not hasattr(tool, "execute"):
             raise ConfigError(
                 notice(
-                    "fallback.no_execute", "{tool!r} has no execute(input_text); make a function a tool with @tool", tool=tool
+                    "fallback.no_execute",
+                    "{tool!r} has no execute(input_text). Turn a function into a tool with @tool.",
+                    tool=tool,
                 )
             )
 
@@ -123,21 +149,23 @@ class FallbackStrategy(Policy):
         async def once() -> ToolResult:
             try:
                 async with asyncio.timeout(seconds):
-                    result = await attempt(tool.execute, input_text, passing=())
+                    result = await attempt(tool.execute, input_text, passing=(Signal,) if isinstance(tool, CalledTool) else ())
             except TimeoutError:
-                return timed_out(seconds, in_doubt=False)
+                return timeout_result(seconds, in_doubt=False)
             if isinstance(result, Failure):
                 return ToolResult(error=str(result))
-            return result if isinstance(result, ToolResult) else ToolResult(result)
+            return own_result(result) or ToolResult(result)
 
-        result, attempts = await self._tried(once, lambda: _declared(tool) in (*_RETRIED, _UNKNOWN))
-        degraded = result.is_error and result.retryable
+        result, attempts = await self._try_repeatedly(once, lambda: _declared_effect(tool) in (*_RETRIED, _UNKNOWN))
+        degraded = result.is_error and (result.retryable or not isinstance(tool, CalledTool))
         return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        if self._is_own and (tool := view.tools(call).get(call.name, None)) is not None:
+            return await self._execute_own(CalledTool(call, tool, next))
         result = ToolResult()
         failures: list[str] = []
         left: set[str] = set()  # what those tried so far may have left behind
@@ -146,33 +174,60 @@ class FallbackStrategy(Policy):
             if failures and (why := self._may_not_stand_in(one, left, view)):
                 failures.append(why)
                 break
-            result, attempts = await self._tried(
-                partial(next, one), partial(self._may_repeat, one, view), partial(_cleared, one, view)
+            result, attempts = await self._try_repeatedly(
+                partial(next, one), partial(self._may_repeat, one, view), partial(_clear_for_retry, one, view)
             )
             ran = _ran(one, view)
             if not result.is_error or not result.retryable or not ran:
                 if failures and not result.is_error:
-                    stood_in = notice("fallback.answered", "{failure}; {name} answered", failure=failures[-1], name=name)
+                    stood_in = notice("fallback.answered", "{failure}; used {name} instead", failure=failures[-1], name=name)
                     await view.warn("fallback", stood_in)
                 if not failures or not result.is_error:
                     return result
-            failures.append(_failure(name, attempts, result))
+            failures.append(_failure(name, attempts, result) + (self._why_once(one, view) if ran and attempts == 1 else ""))
             undone = await _undone(one, view)  # what the last try may have left behind
             left |= {_effect(one, view)} if ran and not undone else set()
         told = "\n".join(failures)
         return replace(result, output=None, error=told, gave_up=self.degrade)
+
+    async def _execute_own(self, tool: CalledTool) -> ToolResult:
+        """Have a subclass execute the call, and take what it returns for the call's result."""
+        said: Any = await self.execute_with_fallback(tool, tool.input_text)
+        if tool.signal is not None:  # a question, or the run's end: not for a fallback to swallow
+            raise tool.signal
+        if isinstance(said, ToolResult):
+            return said
+        if not hasattr(said, "degraded"):
+            kind = type(self).__name__
+            raise UnexpectedError(f"{kind}.execute_with_fallback returned {repr(said)[:100]}; expected a FallbackResult")
+        last, output, error = tool.last, getattr(said, "output", None), getattr(said, "error", None)
+        if said.degraded:
+            told = notice("fallback.own_failed", "{name} could not be used", name=tool.name)
+            return replace(last, output=None, error=str(error or last.error or told), gave_up=self.degrade)
+        same = not last.is_error and output == last.output
+        return last if same else replace(last, output=output, error=error, shown=None)
 
     def _may_repeat(self, call: ToolCall, view: RunView) -> bool:
         """Return True if the call can be repeated, and no other FallbackStrategy further in has done so already."""
         strategies = [policy for policy in view.policies(call) if isinstance(policy, FallbackStrategy)]
         return strategies[-1:] in ([self], []) and _may_repeat(call, view)
 
+    def _why_once(self, call: ToolCall, view: RunView) -> str:
+        """Say why a call was not tried again although tries were left: the reader can change that."""
+        if not self.max_retries or _may_repeat(call, view):
+            return ""
+        return notice(
+            "fallback.once",
+            ' (not retried: {name} is not declared effect="pure" or "idempotent", so a retry might repeat its effect)',
+            name=call.name,
+        )
+
     def _may_not_stand_in(self, other: ToolCall, left: set[str], view: RunView) -> str:
         """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.
 
         After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
         if view.tools(other).get(other.name, None) is None:
-            return notice("fallback.no_tool", "{name} is not there", name=other.name)
+            return notice("fallback.no_tool", "the fallback tool {name} does not exist", name=other.name)
         try:
             who = objector(view.as_received(view.as_sent(other)), self, view)
         except BadArguments:
@@ -180,20 +235,18 @@ class FallbackStrategy(Policy):
         if who:
             return notice(
                 "fallback.not_allowed",
-                "{name} could be used instead, but {who} (a policy says so with allows_substitute(call, view))",
+                "{name} could be used instead, but {who} (a policy can allow it with allows_substitute(call, view))",
                 name=other.name,
                 who=who,
             )
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
         if left - {"pure"} and _effect(other, view) not in allowed:
             return notice(
-                "fallback.in_doubt",
-                "{name} was not used instead: what was tried before may have taken effect",
-                name=other.name,
+                "fallback.in_doubt", "{name} was not used instead: the call before may have taken effect", name=other.name
             )
         return ""
 
-    async def _tried(
+    async def _try_repeatedly(
         self,
         once: Callable[[], Awaitable[ToolResult]],
         may_repeat: Callable[[], bool],
@@ -209,40 +262,73 @@ class FallbackStrategy(Policy):
         return result, number + 1
 
 
-def _declared(tool: Any) -> str:
-    return str(tool.effect) if getattr(tool, "declared", True) and hasattr(tool, "effect") else _UNKNOWN
+class CalledTool:
+    """One call of a run as the smallest kind of tool, for `execute_with_fallback`. Its other attributes are the tool's own.
+
+    `last`: what the last try gave; `signal`: what it raised for somebody further out.
+    """
+
+    def __init__(self, call: ToolCall, tool: Action, next: ToolHandler) -> None:
+        self.name, self.description = call.name, tool.description
+        self._call, self._tool, self._next = call, tool, next
+        self.input_text = one_text(call.args)
+        self.last = ToolResult()
+        self.signal: Signal | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
+
+    async def execute(self, input_text: str) -> ToolResult:
+        if self.signal is not None:
+            raise self.signal
+        same = input_text == self.input_text
+        try:
+            self.last = await self._next(self._call if same else replace(self._call, args=input_text))
+        except Signal as signal:
+            self.signal = signal
+            raise
+        return self.last
+
+
+def one_text(args: Any) -> str:
+    """Return a call's arguments as the smallest kind of tool takes them: the only one, or all as JSON."""
+    return plain_text(*args.values()) if isinstance(args, Mapping) and len(args) == 1 else plain_text(args)
+
+
+def _declared_effect(tool: Any) -> str:
+    return str(tool.effect) if optional(tool, ActionBase, "declared") and hasattr(tool, "effect") else _UNKNOWN
 
 
 def _effect(call: ToolCall, view: RunView) -> str:
     tool = view.tools(call).get(call.name, None)
-    return "pure" if tool is None else _declared(tool)
+    return "pure" if tool is None else _declared_effect(tool)
 
 
 def _may_repeat(call: ToolCall, view: RunView) -> bool:
     tool = view.tools(call).get(call.name, None)
     if tool is None or not _ran(call, view):
         return False
-    return _declared(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
+    return _declared_effect(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
 
 
 def _ran(call: ToolCall, view: RunView) -> bool:
-    """Whether it got to the tool itself; else it is for the model to mend."""
+    """Return True if the tool itself was reached. Otherwise the model has to correct its call."""
     begun = view.state.started.get(call.id)
     return begun is not None and begun.call.name == call.name
 
 
-async def _cleared(call: ToolCall, view: RunView) -> bool:
-    """Whether it may be run again now: a compensable one has to be undone first."""
+async def _clear_for_retry(call: ToolCall, view: RunView) -> bool:
+    """Return True if the call can be run again now. A compensable call is undone first."""
     return _effect(call, view) != "compensable" or await _undone(call, view)
 
 
 async def _undone(call: ToolCall, view: RunView) -> bool:
-    """Whether nothing of it is left: it has been undone, or there was nothing to undo."""
+    """Return True if the call was undone, or there was nothing to undo."""
     tool, begun = view.tools(call).get(call.name, None), view.state.started.get(call.id)
     if tool is None or begun is None or not _ran(call, view):
         return True
     if tool.effect != "compensable" or tool.undo is None:
-        return _declared(tool) == "pure"
+        return _declared_effect(tool) == "pure"
     try:
         prepared = tool.prepare(view.as_sent(call))
     except BadArguments:

@@ -35,7 +35,7 @@ def objector(call: ToolCall, asking: Policy, view: RunView, *, by_a_person: bool
             further_in = True
         elif not (further_in and not overrides(policy, "allows_substitute")) and not _allows(policy, call, view):
             name = type(policy).__name__
-            return notice("fallback.objector", "{name} does not let it through", name=name)
+            return notice("fallback.objector", "{name} does not allow it", name=name)
     return ""
 
 

@@ -19,7 +19,11 @@ PAUSE = 1.0  # seconds before the second try; doubled for each further one
 
 
 class Retry(Policy):
-    """On by default. `tries`: in all; 1 switches it off. `longest_wait`: seconds; who is told to wait longer gets the error.
+    """Retries calls of a busy model. It is on by default.
+
+    Args:
+        tries: How often a call is tried in all. 1 switches retries off.
+        longest_wait: Seconds. If the provider asks to wait longer, the call raises its error.
 
     A call is tried again if the error says that it makes sense (429, 5xx, no connection) and nothing of a reply was shown. A
     call that timed out is not: it has taken long enough.
@@ -32,7 +36,7 @@ class Retry(Policy):
             raise ConfigError(
                 notice(
                     "retry.numbers",
-                    "Retry: tries is 1 or more, longest_wait 0 or more, not {tries!r} and {longest_wait!r}",
+                    "Retry: tries must be at least 1 and longest_wait at least 0, not {tries!r} and {longest_wait!r}",
                     tries=tries,
                     longest_wait=longest_wait,
                 )
@@ -73,7 +77,7 @@ def _pause(attempt: int) -> float:
 def _announcement(error: ModelError, wait: float, attempt: int, tries: int) -> str:
     return notice(
         "model.retry",
-        "{error}; trying again in {wait:.1f} s (try {attempt} of {tries})",
+        "{error}; retrying in {wait:.1f} s (try {attempt} of {tries})",
         error=error.public,
         wait=wait,
         attempt=attempt,

@@ -1,4 +1,4 @@
-"""At the edge: agents as an HTTP service. `kaname.serve.app(…)` is an ASGI application; `kaname serve` runs it."""
+"""Agents as an HTTP service. `kaname.serve.app(…)` is an ASGI application; `kaname serve` runs it."""
 
 from __future__ import annotations
 

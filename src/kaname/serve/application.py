@@ -1,4 +1,4 @@
-"""The ASGI application: what is served, at which addresses, behind which guard."""
+"""The ASGI application: the agents, the routes, and the guard in front of them."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from ..api.agent import Agent
-from ..api.config.build import Config, load_config
-from ..api.designs.orchestrator import AgentOrchestrator, agent_behind
-from ..api.memory.retention import Keep, keep_pruning
-from ..api.workflow.configured import configured_workflows
-from ..api.workflow.workflow import Workflow
+from ..agent.agent import Agent
+from ..config.build import Config, load_config
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
+from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
 from ..journals.default import choose
 from ..kernel.ports import Probes
+from ..memory.retention import Keep, keep_pruning
+from ..workflows.configured import configured_workflows
+from ..workflows.workflow import Workflow
 from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
 from .encoding import Json
-from .guard import Guard, Limits, Who
+from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
-from .page.comparing import Comparing
-from .page.facts import Facts
-from .page.figures import Figures
+from .page.comparing import CompareRoutes
+from .page.facts import FactRoutes
+from .page.figures import FigureRoutes
 from .page.files import Files
-from .page.memories import Memories
-from .problems import told
+from .page.memories import MemoryRoutes
+from .problems import handle_error
 from .recovery import Recovery
-from .runs import Runs
+from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
-from .sessions import Sessions
+from .sessions import SessionRoutes
 from .stream import Streams
 from .users import Users, users_file, users_named_by
 
@@ -52,23 +52,27 @@ if TYPE_CHECKING:
     from ..kernel.ports import Journal, Sink
 
 _READY_SECONDS = 2.0
-_READY_AGAIN = 1.0  # seconds for which an answer holds
-_WHOLE_RUNS = 8  # that are read at the same time
+_READY_AGAIN = 1.0  # seconds for which an answer is reused
+_WHOLE_RUNS = 8  # whole runs that are read at the same time
 log = getLogger("kaname.serve")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Application:
-    """An ASGI application. Mounted in another one, `lifespan` is for that one: it goes on with interrupted runs, and lets runs
-    go at the end. `closing()` ends its streams and lets its runs go: before a server waits for its connections."""
+    """An ASGI application.
 
-    def __init__(self, service: Service, guarded: Guard, streams: Streams, inner: Starlette) -> None:
+    If you mount it in another application, use `lifespan` as the lifespan of that one: it resumes interrupted runs at the start
+    and releases the runs at the end. `closing()` ends the open streams and releases the runs; a server calls it before it waits
+    for its connections to end.
+    """
+
+    def __init__(self, service: Service, guarded: RequestGuard, streams: Streams, inner: Starlette) -> None:
         self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
 
     @property
     def open(self) -> bool:
-        """True as long as no token is needed: there are no users, and the program does not tell itself who asks."""
-        return self._guarded.open
+        """Return True while no token is needed: there are no users, and the program did not pass `who`."""
+        return self._guarded.is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guarded(scope, receive, send)
@@ -95,7 +99,7 @@ def app(
     journal: Journal | str | Path | None = None,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
     sinks: Iterable[Sink] = (),
     recover: bool = True,
     keep: Keep | None = None,
@@ -106,32 +110,38 @@ def app(
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
     Args:
-        agents: A configuration, the path of one, an agent, a workflow, an orchestrator, or a list of these.
-        users: Who may use it. By default the users in `users.json` next to the journal, and `KANAME_TOKEN`, as in
-            `kaname serve`. While there are none, only direct requests of this machine are answered.
-        who: Your own way to tell a `Caller` from the ASGI scope, instead of `users`.
-        journal: Where runs are recorded, instead of where the agents or the file say.
-        hosts, origins: The names under which it is reached, and the pages that may use it.
-        recover: Resume runs that a crash left.
-        keep: How long ended runs are kept. By default as the file says, otherwise for ever.
-        mcp, a2a: Whether these protocols are served. By default they are if their packages are installed.
-        on_disconnect: What becomes of a run if the client of chat completions, Responses, Vercel, AG-UI or MCP closes the
-            stream or cancels the call: "stop" or "continue". By default as the file says, otherwise "stop".
+        agents: A `Config`, the path of one, an agent, a workflow, an orchestrator, or a list of these.
+        users: A `Users`, or the path of its file (default: `users.json` next to the journal, and `KANAME_TOKEN`). Without
+            users, only direct requests from this machine are answered.
+        who: A function that returns the `Caller` of an ASGI scope, or None to refuse it. Replaces `users`.
+        journal: The journal, or its path, instead of the one that the agents or the file name.
+        hosts, origins: More accepted `Host` headers, and the origins of pages that are allowed to send requests.
+        limits, sinks: `RequestLimits` of size and rate, and sinks for the facts of all runs, in addition to each agent's own.
+        recover: Resume runs that a crash has interrupted (default: True).
+        keep: How long ended runs are kept. By default as the file says, otherwise forever.
+        mcp, a2a: Serve these protocols. By default if their packages are installed.
+        on_disconnect: "stop" or "continue" a run whose client closes the connection. By default as the file says, otherwise
+            "stop".
+
+    Raises:
+        ConfigError: If the agents have equal names or different journals, or the file has mistakes.
     """
     listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
     listed = load_config(listed) if isinstance(listed, str | Path) else listed
     in_file = (listed.value.get("serve") or {}).get("on_disconnect") if isinstance(listed, Config) else None
-    served = _configured(listed, journal) if isinstance(listed, Config) else listed if isinstance(listed, list) else [listed]
+    served = _load_served(listed, journal) if isinstance(listed, Config) else listed if isinstance(listed, list) else [listed]
     workflows = [one for one in served if isinstance(one, Workflow)]
     service = Service(_agents(served, tuple(sinks), journal), workflows, on_disconnect or in_file or STOP)
     streams = Streams()
-    runs = Runs(service, streams)
+    runs = RunRoutes(service, streams)
     kept = listed.keep if keep is None and isinstance(listed, Config) else keep
     background: list[Callable[[], Coroutine[Any, Any, None]]] = [service.keep_removing_unstored]
-    background += [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.gone, None))]
+    background += (
+        [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.announce_deleted, None))]
+    )
     inner = Starlette(
-        routes=[*_routes(service, streams, runs), *_mounted(service, mcp, a2a)],
-        exception_handlers={AgentError: told, HTTPException: told, Exception: told},
+        routes=[*_routes(service, streams, runs), *_optional_protocols(service, mcp, a2a)],
+        exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
     inner.router.redirect_slashes = False
@@ -139,12 +149,12 @@ def app(
     if known is None and who is None:
         named = users_named_by(listed) if isinstance(listed, Config) else None
         known = Users.from_environment(named or users_file(service.journal))
-    guarded = Guard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
+    guarded = RequestGuard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
 
 
-def _configured(config: Config, journal: Journal | str | Path | None) -> list[Served]:
-    """The agents and workflows of a configuration, on one journal."""
+def _load_served(config: Config, journal: Journal | str | Path | None) -> list[Served]:
+    """Return the agents and workflows of a configuration. All of them use one journal."""
     shared = choose(journal or config.agent().journal_path or None)
     agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
     workflows = configured_workflows(config, agents, shared)
@@ -160,7 +170,7 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
     served = [agent_behind(one) for one in given]
     found = [one for one in served if one is not None]
     if len(found) != len(served):
-        raise ConfigError(notice("serve.what", "what is served is a Config, the path of one, an Agent, or a list of Agents"))
+        raise ConfigError(notice("serve.what", "app() expects a Config, the path of one, an Agent, or a list of Agents"))
     for agent in found:
         agent.sinks = (*agent.sinks, *sinks)
         agent.journal = agent.journal if journal is None else choose(journal)
@@ -168,28 +178,29 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
 
 
 def _few_at_once(count: int) -> Callable[[Handler], Handler]:
-    """Let only so many requests be worked out at the same time, over all handlers that are given to it; sending is not counted.
+    """Return a decorator that lets only `count` requests be handled at the same time, over all decorated handlers.
 
-    Each may read a whole run into memory, and one thread reads for all of them: more at once would only hold more.
+    Each request may read a whole run into memory, and one thread reads for all of them: more at once would only need more
+    memory. Sending the response is not counted.
     """
     room = asyncio.Semaphore(count)
 
-    def bounded(handler: Handler) -> Handler:
+    def limit(handler: Handler) -> Handler:
         async def within(request: Request) -> Response:
             async with room:
                 return await handler(request)
 
         return within
 
-    return bounded
+    return limit
 
 
-def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
+def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRoute]:
     whole = _few_at_once(_WHOLE_RUNS)
-    sessions = Sessions(service, runs.changes)
+    sessions = SessionRoutes(service, runs.changes)
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
-    files, facts, memories = Files(), Facts(service, streams), Memories(service)
+    files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
     one = "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
@@ -201,8 +212,8 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
         Route("/api/runs", runs.all),
         Route("/api/runs", runs.start, methods=["POST"]),
         Route("/api/me", sessions.me),
-        Route("/api/figures", Figures(service).figures),
-        Route("/api/compare", whole(Comparing(service).compare)),
+        Route("/api/figures", FigureRoutes(service).figures),
+        Route("/api/compare", whole(CompareRoutes(service).compare)),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
@@ -240,7 +251,7 @@ def _routes(service: Service, streams: Streams, runs: Runs) -> list[BaseRoute]:
     ]
 
 
-def _mounted(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
+def _optional_protocols(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
     """The protocols that come with packages of their own."""
     from importlib.util import find_spec
 
@@ -262,7 +273,7 @@ def _a2a(service: Service) -> list[BaseRoute]:
 
 
 class Later(BaseRoute):
-    """Routes that are made when one of them is first asked for: a protocol's package may take long to import."""
+    """Routes that are made on the first request to one of them: the package of a protocol may take long to import."""
 
     def __init__(self, places: tuple[str, ...], make: Callable[[], list[BaseRoute]]) -> None:
         self._places, self._make = places, make
@@ -283,14 +294,14 @@ def _lifespan(
     service: Service, recover: bool, background: list[Callable[[], Coroutine[Any, Any, None]]]
 ) -> Callable[[Starlette], Any]:
     @asynccontextmanager
-    async def living(inner: Starlette) -> AsyncIterator[None]:
+    async def lifespan(inner: Starlette) -> AsyncIterator[None]:
         recovery = Recovery(service)
         works = [*([recovery.keep_looking] if recover else []), *background]
         going = [asyncio.create_task(work()) for work in works]
         async with AsyncExitStack() as stack:
             for mounted in [route.app for route in inner.routes if isinstance(route, Mount)]:
-                if (living := getattr(mounted, "living", None)) is not None:
-                    await stack.enter_async_context(living())
+                if (inner_lifespan := getattr(mounted, "lifespan", None)) is not None:
+                    await stack.enter_async_context(inner_lifespan())
             try:
                 yield
             finally:
@@ -301,7 +312,7 @@ def _lifespan(
                         await task
                 await service.close()
 
-    return living
+    return lifespan
 
 
 async def _healthy(request: Request) -> Response:
@@ -309,9 +320,9 @@ async def _healthy(request: Request) -> Response:
 
 
 class Ready:
-    """`/readyz`: whether work can be taken. The journal can be written to, and the server is not ending.
+    """`/readyz`: return 200 if the server can take work: the journal can be written to, and the server is not shutting down.
 
-    Trying to write costs a sync of the disk, and anybody may ask: all who ask within a second get the same answer.
+    A trial write costs a sync of the disk, and a request needs no token. So all requests within a second get the same answer.
     """
 
     def __init__(self, service: Service) -> None:

@@ -1,4 +1,4 @@
-"""The runs that change, for all who watch the list: one look at the journal each second, however many they are."""
+"""Changes of runs, for all clients that watch the list. The journal is read once a second, however many clients there are."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from ..core.runs import RunInfo
 from .service import Service
 
 _PAUSE, _LOOK_BACK = 1.0, 5.0  # seconds; facts are dated before they are written
-_MOST, _STILL = 10_000, 100  # runs: of one look; of those that nobody executes
-_BEHIND = 1_000  # cards: who takes none of so many is told no more, and asks again
+_MOST, _STILL = 10_000, 100  # runs that are read at once: changed ones, interrupted ones
+_BEHIND = 1_000  # batches that a watcher can be behind; then it is dropped, and its client reconnects
 
-Told = tuple[str, str | None, RunInfo | None]  # a run's id, its user (None: not known), and its card; None if it is gone
+Change = tuple[str, str | None, RunInfo | None]  # a run's id, its user (None: not known), and its card; None if it is gone
 
 
 class Changes:
-    """One that nobody executes any more changes without a fact; so it is asked for by itself."""
+    """Watch the journal for changed runs and pass them to the watchers.
+
+    An interrupted run changes its status without a fact, so interrupted runs are read by their own query.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._watchers: set[asyncio.Queue[list[Told]]] = set()
+        self._watchers: set[asyncio.Queue[list[Change]]] = set()
         self._looking: asyncio.Task[None] | None = None
 
-    async def watch(self) -> AsyncGenerator[list[Told], None]:
-        """What changes from now on, as it is seen."""
-        news: asyncio.Queue[list[Told]] = asyncio.Queue(_BEHIND)
+    async def watch(self) -> AsyncGenerator[list[Change], None]:
+        """Yield the changes from now on, in batches."""
+        news: asyncio.Queue[list[Change]] = asyncio.Queue(_BEHIND)
         self._watchers.add(news)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
@@ -38,9 +41,9 @@ class Changes:
         finally:
             self._watchers.discard(news)
 
-    def gone(self, user: str | None, *run_ids: str) -> None:
-        """Tell that runs of that user are deleted. If the user is not known, only administrators learn of it."""
-        self._tell([(run_id, user, None) for run_id in run_ids])
+    def announce_deleted(self, user: str | None, *run_ids: str) -> None:
+        """Announce that runs of a user were deleted. If the user is not known (None), only administrators are notified."""
+        self._notify([(run_id, user, None) for run_id in run_ids])
 
     async def _look(self) -> None:
         known: dict[str, tuple[Any, ...]] = {}
@@ -56,11 +59,11 @@ class Changes:
             cards |= {card.run_id: card for card in still}
             new = [card for card in cards.values() if known.get(card.run_id) != _mark(card)]
             known = {run_id: _mark(card) for run_id, card in cards.items()}
-            self._tell([(card.run_id, card.user, card) for card in new])
+            self._notify([(card.run_id, card.user, card) for card in new])
             since = asked - _LOOK_BACK
             await asyncio.sleep(_PAUSE)
 
-    def _tell(self, news: list[Told]) -> None:
+    def _notify(self, news: list[Change]) -> None:
         for watcher in tuple(self._watchers) if news else ():
             if watcher.full():
                 self._watchers.discard(watcher)

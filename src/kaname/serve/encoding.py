@@ -1,6 +1,6 @@
-"""JSON for answers and events: any value can be written, also a notice, and half a surrogate pair.
+"""JSON for responses and events. Any value can be written, also a notice and half a surrogate pair.
 
-A large text that is sent to many at once is in memory once, and goes out in pieces: a client that does not read costs no more
+A large text that is sent to many clients is in memory once, and is sent in pieces: a client that does not read costs no more
 than the piece that it has not taken.
 """
 
@@ -15,12 +15,12 @@ from weakref import WeakValueDictionary
 import msgspec
 from starlette.responses import JSONResponse, Response
 
-PIECE = 65_536  # bytes: so much is given to a connection before it is waited for
-PATIENCE = 30.0  # seconds in which a client has to take something of what it was sent
+PIECE = 65_536  # bytes that are passed to a connection before it is waited for
+PATIENCE = 30.0  # seconds in which a client has to read something
 
 
 def _as_text(value: Any) -> str:
-    """A notice is a text of a class of its own; what JSON does not know is told in words."""
+    """Return a notice, which is a subclass of `str`, or any value that JSON does not know, as a plain text."""
     return str.__str__(value if isinstance(value, str) else str(value))
 
 
@@ -35,7 +35,7 @@ def to_json(value: Any) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN."""
+    """Replace NaN and infinities by None: JSON has no number for them."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -44,7 +44,7 @@ def _finite(value: Any) -> Any:
 
 
 class Shared:
-    """Bytes that several answers hold together. They are gone when the last of these answers is."""
+    """Bytes that several responses share. They are released with the last of these responses."""
 
     __slots__ = ("__weakref__", "data")
 
@@ -57,7 +57,7 @@ _held: WeakValueDictionary[int, Shared] = WeakValueDictionary()
 
 
 def share(data: bytes) -> Part:
-    """Return the same bytes; if they are large, those that another answer is holding already, if there is one."""
+    """Return the bytes. If they are large and another response holds the same bytes, return that object."""
     if len(data) <= PIECE:
         return data
     key = hash(data)
@@ -67,8 +67,8 @@ def share(data: bytes) -> Part:
     return found
 
 
-def joined(parts: list[Part]) -> list[Part]:
-    """Return the same bytes in as few parts as possible: what is not shared is joined."""
+def join_parts(parts: list[Part]) -> list[Part]:
+    """Join the parts that are not shared, and return the same bytes in as few parts as possible."""
     whole: list[Part] = []
     small: list[bytes] = []
     for part in parts:
@@ -81,7 +81,7 @@ def joined(parts: list[Part]) -> list[Part]:
 
 
 def pieces(part: Part) -> Iterator[bytes]:
-    """Return the bytes, cut so that each piece can be waited for."""
+    """Return the bytes in pieces that are sent, and waited for, one by one."""
     data = part.data if isinstance(part, Shared) else part
     if len(data) <= PIECE:
         return iter((data,))
@@ -89,7 +89,7 @@ def pieces(part: Part) -> Iterator[bytes]:
 
 
 class Json(JSONResponse):
-    """An answer in JSON. What is large is shared with other answers that say the same."""
+    """A JSON response. A large body is shared with other responses that have the same."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(content, status_code, headers, **more)
@@ -100,7 +100,7 @@ class Json(JSONResponse):
 
 
 def keep_once(response: Response) -> Response:
-    """Let the response hold its body together with others that have the same."""
+    """Share the body of a response with other responses that have the same, and return the response."""
     part = share(bytes(response.body))
     if isinstance(part, Shared):
         response.body, response.shared = part.data, part  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""What every request passes first: host, origin, caller, form, size and rate; and what every answer says of itself.
+"""The checks that every request passes first: host, origin, caller, content type, size and rate. Also the headers of every
+response.
 
 A page of another site cannot use a browser against a server on this machine: its name in `Host` would be a foreign one (DNS
 rebinding), its `Origin` is refused, and a form cannot send JSON.
@@ -22,19 +23,19 @@ from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
 from .encoding import PATIENCE, PIECE
-from .problems import Refused, answer
+from .problems import HttpRefused, answer
 from .users import OWNER, Caller, Users
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-OPEN = ("/healthz", "/readyz", "/")  # anybody may ask whether it is there; and the page, which says nothing of anybody
+OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
 _PAGE = "/page/"
-# A proxy adds one of these, or several. A request that was passed on comes from the proxy's machine, whoever sent it.
+# A proxy adds one of these, or several. The address of such a request is that of the proxy, not of its sender.
 _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
-_WRONG_RATE, _WRONG_BURST = 1.0, 10  # wrong tokens of one address: in a second, and at once, before answers are held back
-_MOST_HELD = 10  # answers to one address that are held back at a time
+_WRONG_RATE, _WRONG_BURST = 1.0, 10  # wrong tokens of one address, per second and at once, before answers are delayed
+_MOST_HELD = 10  # delayed answers to one address at a time
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -49,16 +50,26 @@ Who = Callable[[Scope], Caller | None]
 
 
 @record
-class Limits:
-    """`body`: bytes of a request. `rate`: requests in a second of one caller, on average; `burst`: at once."""
+class RequestLimits:
+    """Limits on requests.
+
+    Args:
+        body: The largest body of a request in bytes (default: 4,000,000).
+        rate: How many requests a caller can send per second, on average (default: 50).
+        burst: How many requests a caller can send at once (default: 200).
+    """
 
     body: int = 4_000_000
     rate: float = 50.0
     burst: int = 200
 
 
-class Guard:
-    """`users`: who may; without them only this machine is answered. `who`: instead of them, the program's own way to tell."""
+class RequestGuard:
+    """An ASGI middleware that lets a request in or refuses it.
+
+    `users`: the users who are allowed in; without them only this machine is answered. `who`: a function of the program that
+    returns the caller, instead of `users`.
+    """
 
     def __init__(
         self,
@@ -68,41 +79,43 @@ class Guard:
         who: Who | None = None,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
     ) -> None:
         self._inner, self._users, self._who = inner, users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
-        self._limits = limits or Limits()
+        self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
         self._wrong, self._held = Rates(_WRONG_RATE, _WRONG_BURST), Counter[str]()
 
     @property
-    def open(self) -> bool:
-        """True as long as a request needs no token."""
-        return self._who is None and (self._users is None or not self._users.needed)
+    def is_open(self) -> bool:
+        """Return True as long as a request needs no token."""
+        return self._who is None and (self._users is None or not self._users.requires_token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
             return None  # no WebSockets: the connection is closed
-        line = Line(scope)
+        line = AccessLine(scope)
         headers = _headers(scope)
-        sending = self._telling(send, line, headers.get("origin", ""), scope.get("kaname.abort", _nothing))
+        sending = self._with_headers(send, line, headers.get("origin", ""), scope.get("kaname.abort", _do_nothing))
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
             scope["kaname.still"] = lambda: self._is_still(caller, headers)
             line.user = caller.name
-            tracing.current.set(headers.get("traceparent", "") if tracing.parsed(headers.get("traceparent", "")) else "")
+            tracing.current.set(
+                headers.get("traceparent", "") if tracing.parse_traceparent(headers.get("traceparent", "")) else ""
+            )
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 return await _preflight(sending, headers.get("access-control-request-headers", ""))
-            await self._inner(scope, self._bounded(receive), sending)
+            await self._inner(scope, self._limit_body(receive), sending)
         except AgentError as problem:
             if line.status:
                 raise
             if isinstance(problem, WrongToken):
-                problem = await self._slowed(problem, _network(_address(scope)))
+                problem = await self._delay_refusal(problem, _network(_address(scope)))
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             await answer(problem, path)(scope, receive, sending)
         finally:
@@ -112,12 +125,13 @@ class Guard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
         if "*" not in self._hosts and name.lower() not in self._hosts:
-            raise Refused(
-                421, notice("serve.host", "this server is not called {name!r}; allow it with --allow-host", name=name[:100])
+            raise HttpRefused(
+                421,
+                notice("serve.host", "the host {name!r} is not allowed; allow it with --allow-host", name=name[:100]),
             )
         self._check_origin(scope, headers, host)
         if scope["method"] not in _SAFE and not _is_json(headers):
-            raise Refused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
+            raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in OPEN or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
@@ -125,7 +139,7 @@ class Guard:
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
         if wait:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
-            raise Refused(429, told, retry_after=str(wait))
+            raise HttpRefused(429, told, retry_after=str(wait))
         return caller
 
     def _check_origin(self, scope: Scope, headers: dict[str, str], host: str) -> None:
@@ -134,25 +148,28 @@ class Guard:
         foreign = bool(origin) and not same and origin not in self._origins and "*" not in self._origins
         cross = not origin and headers.get("sec-fetch-site") == "cross-site" and scope["method"] not in _SAFE
         if foreign or cross:
-            told = notice("serve.origin", "a page of {origin!r} may not use this server; allow it with --allow-origin",
+            told = notice("serve.origin", "pages from {origin!r} cannot use this server; allow them with --allow-origin",
                           origin=(origin or "another site")[:100])  # fmt: skip
-            raise Refused(403, told)
+            raise HttpRefused(403, told)
 
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
-        elif self._users is not None and self._users.needed:
-            token = _token(headers)
-            found = self._known(token) if token else None
+        elif self._users is not None and self._users.requires_token:
+            token = _bearer_token(headers)
+            found = self._find_caller(token) if token else None
             if token and found is None:
                 raise WrongToken
         elif not _is_local(_address(scope)):
-            raise Refused(
+            raise HttpRefused(
                 403,
-                notice("serve.local_only", "without users this server answers only its own machine: kaname serve users add"),
+                notice(
+                    "serve.local_only",
+                    "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
+                ),
             )
         elif host not in LOCAL or _is_relayed(scope, headers):
-            raise Refused(
+            raise HttpRefused(
                 403,
                 notice(
                     "serve.relayed",
@@ -164,22 +181,22 @@ class Guard:
         else:
             return OWNER
         if found is None:
-            told = notice("serve.token", "a token is needed: Authorization: Bearer …; `kaname serve users add NAME` makes one")
-            raise Refused(401, told, www_authenticate="Bearer")
+            told = notice("serve.token", "a token is needed (Authorization: Bearer …). Create one: kaname serve users add NAME")
+            raise HttpRefused(401, told, www_authenticate="Bearer")
         return found
 
-    async def _slowed(self, problem: WrongToken, network: str) -> Refused:
-        """Hold the answer to a wrong token back if the same address has sent many.
+    async def _delay_refusal(self, problem: WrongToken, network: str) -> HttpRefused:
+        """Delay the answer to a wrong token if the same address has sent many.
 
-        A right token is not held back, whatever else comes from its address. Of each address a few answers are held at a time;
-        the other requests are refused at once.
+        A right token is never delayed, whatever else comes from its address. A few answers to each address are delayed at a
+        time; other requests with wrong tokens are refused at once.
         """
         wait = self._wrong.wait(network)
         if not wait:
             return problem
         if self._held[network] >= _MOST_HELD:
             told = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
-            return Refused(429, told, retry_after=str(wait), connection="close")
+            return HttpRefused(429, told, retry_after=str(wait), connection="close")
         self._held[network] += 1
         try:
             await asyncio.sleep(wait)
@@ -190,27 +207,27 @@ class Guard:
         return problem
 
     def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
-        """Whether one who was let in would be now: a token may have been taken back while a stream is open."""
-        if self._users is None or self._who is not None or not self._users.needed:
+        """Return True if the caller would still be let in: a token may have been removed while a stream is open."""
+        if self._users is None or self._who is not None or not self._users.requires_token:
             return True
         try:
-            return self._known(_token(headers)) == caller
-        except Refused:  # the file cannot be read now
+            return self._find_caller(_bearer_token(headers)) == caller
+        except HttpRefused:  # the file cannot be read now
             return True
 
-    def _known(self, token: str) -> Caller | None:
+    def _find_caller(self, token: str) -> Caller | None:
         assert self._users is not None
         try:
             return self._users.caller(token)
-        except ConfigError as problem:  # where the file is, and what is wrong with it, is the owner's business
+        except ConfigError as problem:  # the path and the mistake are only for the owner
             getLogger("kaname.serve").error("%s", problem)
-            raise Refused(503, notice("serve.users", "nobody can be let in now; the server's log says why")) from None
+            raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
 
-    def _bounded(self, receive: Receive) -> Receive:
-        """A body that is too large, or comes too slowly, is not read to its end."""
+    def _limit_body(self, receive: Receive) -> Receive:
+        """Return a `receive` that refuses a body that is too large or arrives too slowly."""
         read, done, until = 0, False, asyncio.get_running_loop().time() + _BODY_SECONDS
 
-        async def bounded() -> Message:
+        async def receive_limited() -> Message:
             nonlocal read, done
             if done:
                 return await receive()
@@ -218,18 +235,19 @@ class Guard:
                 async with asyncio.timeout_at(until):  # for all of it, however it is cut
                     message = await receive()
             except TimeoutError:
-                told = notice("serve.slow_body", "the request did not come within {seconds} s", seconds=_BODY_SECONDS)
-                raise Refused(408, told, connection="close") from None
+                told = notice("serve.slow_body", "the request did not arrive within {seconds} s", seconds=_BODY_SECONDS)
+                raise HttpRefused(408, told, connection="close") from None
             read += len(message.get("body", b""))
             done = not message.get("more_body", False)
             if read > self._limits.body:
                 told = notice("serve.body", "the request is larger than {most} bytes", most=self._limits.body)
-                raise Refused(413, told, connection="close")
+                raise HttpRefused(413, told, connection="close")
             return message
 
-        return bounded
+        return receive_limited
 
-    def _telling(self, send: Send, line: Line, origin: str, abort: Callable[[], None]) -> Send:
+    def _with_headers(self, send: Send, line: AccessLine, origin: str, abort: Callable[[], None]) -> Send:
+        """Return a `send` that adds the headers of every response, and sends a large body in pieces."""
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
         if "*" in self._origins and origin:
             shared = [(b"access-control-allow-origin", b"*")]
@@ -239,7 +257,7 @@ class Guard:
             else []
         )
 
-        async def telling(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 line.status = message["status"]
                 own = {name for name, _ in message["headers"]}
@@ -248,19 +266,19 @@ class Guard:
                 message = {**message, "headers": [*message["headers"], *_ALWAYS, *policy, *kept, *shared]}
             await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
-        return telling
+        return send_with_headers
 
 
-class WrongToken(Refused):
-    """A token that belongs to no user: told apart from a request without one."""
+class WrongToken(HttpRefused):
+    """A token that belongs to no user. It is answered differently from a missing token."""
 
     def __init__(self) -> None:
-        told = notice("serve.wrong_token", "this token is not known here: check it, or get a new one from who runs the server")
+        told = notice("serve.wrong_token", "this token is not valid: check it, or ask the server's administrator for a new one")
         super().__init__(401, told, www_authenticate='Bearer error="invalid_token"')
 
 
 class Rates:
-    """A bucket for each caller: it fills with `rate` requests a second, and holds `burst`."""
+    """A bucket of requests for each caller. It is refilled with `rate` requests a second and holds at most `burst`."""
 
     _MOST = 10_000  # callers that are remembered
 
@@ -269,7 +287,7 @@ class Rates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait(self, who: str) -> int:
-        """Take one; if there is none, how many seconds to wait."""
+        """Take one request from the bucket and return 0; if the bucket is empty, return the number of seconds to wait."""
         now = time.monotonic()
         left, since = self._buckets.get(who, (float(self._burst), now))
         left = min(self._burst, left + (now - since) * self._rate)
@@ -280,8 +298,8 @@ class Rates:
         return 0 if left >= 1 else max(1, round((1 - left) / self._rate))
 
 
-class Line:
-    """A line of the access log, as JSON. The query is left out: nothing that is secret belongs into a log."""
+class AccessLine:
+    """A line of the access log, as JSON. The query is left out, because it may hold secrets."""
 
     def __init__(self, scope: Scope) -> None:
         self.status, self.user = 0, ""
@@ -302,7 +320,7 @@ class Line:
 
 
 async def _in_pieces(send: Send, message: Message, abort: Callable[[], None]) -> None:
-    """Send a large body piece by piece. A client that does not take one in time gets no more: its connection is cut."""
+    """Send a large body piece by piece. If the client does not take a piece in time, abort the connection."""
     body = message["body"]
     try:
         for start in range(0, len(body), PIECE):
@@ -313,12 +331,12 @@ async def _in_pieces(send: Send, message: Message, abort: Callable[[], None]) ->
         abort()
 
 
-def _nothing() -> None:
-    """A server that is not ours ends a connection whose answer is not complete by itself."""
+def _do_nothing() -> None:
+    """Do nothing: a server other than ours closes a connection with an incomplete response by itself."""
 
 
 async def _preflight(send: Send, wanted: str) -> None:
-    """The page's origin is allowed: it may send what headers it likes."""
+    """Answer a CORS preflight request. The origin is allowed, so any headers are."""
     allowed = wanted.encode("latin-1", "replace")
     headers = [(b"access-control-allow-methods", _METHODS), (b"access-control-allow-headers", allowed)]
     await send({"type": "http.response.start", "status": 204, "headers": headers})
@@ -326,7 +344,7 @@ async def _preflight(send: Send, wanted: str) -> None:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """The last of each name. Two hosts, or two origins, are joined and so fit none."""
+    """Return the headers by name. Repeated headers are joined, so that two hosts or two origins match nothing."""
     found: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -334,7 +352,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     return found
 
 
-def _token(headers: dict[str, str]) -> str:
+def _bearer_token(headers: dict[str, str]) -> str:
     kind, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 
@@ -352,7 +370,7 @@ def _address(scope: Scope) -> str:
 
 
 def _network(address: str) -> str:
-    """Return what stands for a client's address: of IPv6 the first half, because one client has all of the other."""
+    """Return the network of a client: the first half of an IPv6 address, because a client has the whole other half."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -363,16 +381,17 @@ def _network(address: str) -> str:
 
 
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
-    """Return True if a proxy passed the request on. One that is told nothing else (nginx) speaks HTTP/1.0 and adds no header.
+    """Return True if a proxy passed the request on.
 
-    The address cannot tell: it is the proxy's, or the one that the server has put there from a header.
+    The address does not show it: it is the address of the proxy, or one that the server has taken from a header. A proxy
+    without any settings (nginx) adds no header, but speaks HTTP/1.0.
     """
     named = any(name in _RELAYED or any(part in name for part in _RELAYING) for name in headers)
     return named or scope.get("http_version") == "1.0"
 
 
 def _is_local(address: str) -> bool:
-    """A Unix socket has no address; who may use it, its file says."""
+    """Return True if the address is this machine. A Unix socket has no address: the permissions of its file protect it."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0]) if address else None
     except ValueError:

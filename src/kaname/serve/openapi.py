@@ -24,41 +24,41 @@ def _query(*names: str) -> list[dict[str, Any]]:
 # address, method, what it does, form, parameters, kinds of answers
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[str, ...]], ...] = (
-    ("/healthz", "get", "Whether the server is there", None, [], (_JSON,)),
-    ("/readyz", "get", "Whether it can take work", None, [], (_JSON,)),
-    ("/api/agents", "get", "The agents that are served", None, [], (_JSON,)),
+    ("/healthz", "get", "Check that the server is up", None, [], (_JSON,)),
+    ("/readyz", "get", "Check that the server can take work", None, [], (_JSON,)),
+    ("/api/agents", "get", "List the agents", None, [], (_JSON,)),
     ("/api/runs", "get", "List and search runs", None,
      _query("agent", "session_id", "status", "user_id", "q", "before", "limit"), (_JSON, _EVENTS)),
     ("/api/runs", "post", "Start a run: wait for it, stream it, or detach", StartRun, [], (_JSON, _EVENTS)),
-    ("/api/runs/{run_id}", "get", "A run: how it stands, what came of it", None, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}", "get", "Get a run: status, output, open questions", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}", "delete", "Delete a run", None, [_RUN, *_query("cascade")], ()),
-    ("/api/runs/{run_id}/events", "get", "Follow a run, from `Last-Event-ID` or `after` on", None,
+    ("/api/runs/{run_id}/events", "get", "Follow a run, starting after `Last-Event-ID` or `after`", None,
      [_RUN, *_query("after")], (_EVENTS,)),
-    ("/api/runs/{run_id}/facts", "get", "Its facts as they are recorded; as a stream, those to come too", None,
+    ("/api/runs/{run_id}/facts", "get", "List the facts of a run; as a stream, also new ones", None,
      [_RUN, *_query("after", "whole", "upto")], (_JSON, _EVENTS)),
-    ("/api/runs/{run_id}/state", "get", "What the model would be sent after a fact, and what stood open", None,
+    ("/api/runs/{run_id}/state", "get", "Get the messages that the model would be sent after a fact, and the open calls", None,
      [_RUN, *_query("at")], (_JSON,)),
-    ("/api/runs/{run_id}/test", "get", "The run as a test for pytest", None, [_RUN], ("text/x-python",)),
-    ("/api/runs/{run_id}/rating", "post", "Say whether it was of use", Rate, [_RUN], (_JSON,)),
-    ("/api/runs/{run_id}/story", "get", "The chunks of its facts so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
-    ("/api/runs/{run_id}/messages", "get", "The conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/test", "get", "Get the run as a test for pytest", None, [_RUN], ("text/x-python",)),
+    ("/api/runs/{run_id}/rating", "post", "Rate a run as good or bad", Rate, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/story", "get", "List the chunks of a run so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
+    ("/api/runs/{run_id}/messages", "get", "Get the conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/stop", "post", "Stop a run, wherever it is executed", StopRun, [_RUN], (_JSON,)),
-    ("/api/runs/{run_id}/answers", "post", "Answer what a run asks; it goes on", Answers, [_RUN], (_JSON, _EVENTS)),
-    ("/api/runs/{run_id}/resume", "post", "Go on after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
-    ("/api/runs/{run_id}/fork", "post", "A new run from a fact of this one", Fork, [_RUN], (_JSON, _EVENTS)),
-    ("/api/runs/{run_id}/replay", "post", "Run it again offline: same decisions?", None, [_RUN], (_JSON,)),
-    ("/api/me", "get", "Who asks, and what they may", None, [], (_JSON,)),
-    ("/api/compare", "get", "Two runs, line by line, and where they first differ", None, _query("one", "other"), (_JSON,)),
-    ("/api/figures", "get", "Success, cost, time, tools, over days", None, _query("agent", "user_id", "days"), (_JSON,)),
-    ("/api/memory", "get", "What is remembered", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
-    ("/api/memory", "post", "Remember something", Remember, _query("agent", "of", "user_id"), (_JSON,)),
+    ("/api/runs/{run_id}/answers", "post", "Answer the questions of a run and resume it", Answers, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/resume", "post", "Resume a run after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/fork", "post", "Start a new run that continues this one from a fact", Fork, [_RUN], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/replay", "post", "Replay a run offline and compare its decisions", None, [_RUN], (_JSON,)),
+    ("/api/me", "get", "Get the name and the roles of the caller", None, [], (_JSON,)),
+    ("/api/compare", "get", "Compare two runs line by line", None, _query("one", "other"), (_JSON,)),
+    ("/api/figures", "get", "Get metrics by day: success, cost, tools", None, _query("agent", "user_id", "days"), (_JSON,)),
+    ("/api/memory", "get", "List and search memories", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
+    ("/api/memory", "post", "Add a memory", Remember, _query("agent", "of", "user_id"), (_JSON,)),
     ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),
-    ("/api/memory/{number}", "delete", "Forget a memory, with its past", None,
+    ("/api/memory/{number}", "delete", "Delete a memory and its earlier versions", None,
      [_NUMBER, *_query("agent", "of", "user_id")], ()),
-    ("/api/questions", "get", "All that waits for an answer", None, _query("before", "limit"), (_JSON,)),
+    ("/api/questions", "get", "List the questions that wait for an answer", None, _query("before", "limit"), (_JSON,)),
     ("/api/sessions", "get", "List and search sessions", None,
      _query("agent", "user_id", "q", "before", "limit"), (_JSON,)),
-    ("/api/sessions/{session_id}", "get", "A session, with all that was said", None, [_SESSION, *_query("agent")], (_JSON,)),
+    ("/api/sessions/{session_id}", "get", "Get a session with its messages", None, [_SESSION, *_query("agent")], (_JSON,)),
     ("/api/sessions/{session_id}", "patch", "Rename a session", Rename, [_SESSION, *_query("agent")], (_JSON,)),
     ("/api/sessions/{session_id}", "delete", "Delete a session and its runs", None, [_SESSION, *_query("agent")], ()),
 )  # fmt: skip
@@ -80,7 +80,7 @@ def document(root: str = "") -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(_FORMS, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for path, method, told, form, parameters, kinds in _ADDRESSES:
-        failure = {"description": "a problem", "content": {"application/problem+json": {"schema": _ref("Problem")}}}
+        failure = {"description": "An error", "content": {"application/problem+json": {"schema": _ref("Problem")}}}
         content: dict[str, Any] = {"content": {kind: {} for kind in kinds}} if kinds else {}
         entry: dict[str, Any] = {"summary": told, "responses": {"2XX": {"description": told, **content}, "default": failure}}
         if parameters:

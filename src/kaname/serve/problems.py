@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457), with the same words as everywhere else."""
+"""Errors as `application/problem+json` (RFC 9457), in the same words as everywhere else."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
 )
 
 
-RATE_LIMITED = RateLimited.__name__  # as facts and chunks name the failure
+RATE_LIMITED = RateLimited.__name__  # the name of the failure in facts and chunks
 log = getLogger("kaname.serve")
 _NOBODY = Caller("", frozenset())
 
 
-class Refused(AgentError):
-    """A request that is not served. `headers`: what else the answer says."""
+class HttpRefused(AgentError):
+    """A request that is refused. `headers`: additional headers of the response."""
 
     def __init__(self, status: int, told: str, **headers: str) -> None:
         super().__init__(told)
@@ -68,22 +68,22 @@ class Refused(AgentError):
 
 
 def status_of(problem: AgentError) -> int:
-    if isinstance(problem, Refused):
+    if isinstance(problem, HttpRefused):
         return problem.status
     return next((status for kind, status in _STATUS if isinstance(problem, kind)), 500)
 
 
 def headers_of(problem: AgentError) -> dict[str, str]:
-    if isinstance(problem, Refused):
+    if isinstance(problem, HttpRefused):
         return problem.headers
     wait = problem.retry_after if isinstance(problem, ModelError) else None
     return {} if wait is None else {"retry-after": str(max(1, round(wait)))}
 
 
 def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, Any]:
-    """`notice`: the same as a template's code and values, for an edge that speaks another language."""
+    """Return the body of the response. `notice`: the code and the values of the message, for clients in another language."""
     told = words_for(problem, caller or _NOBODY)
-    kind = HTTPStatus(problem.status).phrase if isinstance(problem, Refused) else type(problem).__name__
+    kind = HTTPStatus(problem.status).phrase if isinstance(problem, HttpRefused) else type(problem).__name__
     body: dict[str, Any] = {
         "type": f"urn:kaname:error:{kind.replace(' ', '')}",
         "title": kind,
@@ -98,12 +98,16 @@ def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, A
 
 
 def answer(problem: AgentError, path: str = "", caller: Caller | None = None) -> Response:
-    """Under `/v1` it also holds the `error` that OpenAI's clients look for; Vercel's show the body to the user as it is."""
+    """Return the response to an error.
+
+    Under `/v1` it also holds the `error` that clients of OpenAI look for. Under `/vercel` it is plain text: those clients show
+    the body to the user as it is.
+    """
     body = as_problem(problem, caller)
     if path.startswith("/vercel"):
         return PlainTextResponse(body["detail"], body["status"], headers_of(problem))
     if path.startswith("/v1/"):
-        code = "model_not_found" if body["status"] == 404 and type(problem) is Refused else body["title"]
+        code = "model_not_found" if body["status"] == 404 and type(problem) is HttpRefused else body["title"]
         code = "rate_limit_exceeded" if code == RATE_LIMITED else code
         body["error"] = {
             "message": body["detail"],
@@ -123,30 +127,30 @@ _TYPES = {
 }
 
 
-async def told(request: Request, problem: Exception) -> Response:
-    """Starlette's handler for every error that was meant for the caller."""
+async def handle_error(request: Request, problem: Exception) -> Response:
+    """Return the response to an error: the handler for Starlette."""
     caller = request.scope.get("kaname.caller")
     if isinstance(problem, JournalError) and status_of(problem) >= 500 and not (caller and caller.is_admin):
-        log.error("%s", " | ".join(str(problem).splitlines()))  # where the file is, is the owner's business
-        problem = Refused(
-            status_of(problem), notice("serve.journal", "the journal cannot do it now; the server's log says why")
+        log.error("%s", " | ".join(str(problem).splitlines()))  # the path is only for the owner
+        problem = HttpRefused(
+            status_of(problem), notice("serve.journal", "the journal is not available now; see the server's log")
         )
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path, caller)
 
 
-class UnknownAddress(Refused):
-    """No such address, or not with that method."""
+class UnknownAddress(HttpRefused):
+    """A request to an address that does not exist, or with a method that it does not have."""
 
     def __init__(self, request: Request, problem: Exception) -> None:
         status = problem.status_code if isinstance(problem, HTTPException) else 500
         path, method = request.url.path, request.method
         if status == 405:
-            text = notice("serve.method", "{method} is not possible at {path}", method=method, path=path)
+            text = notice("serve.method", "{method} is not allowed at {path}", method=method, path=path)
         elif status == 404:
-            text = notice("serve.no_address", "there is nothing at {path}; /openapi.json lists what there is", path=path)
+            text = notice("serve.no_address", "{path} does not exist; /openapi.json lists all addresses", path=path)
         else:
-            text = notice("serve.unexpected", "something went wrong here; the server's log says what")
+            text = notice("serve.unexpected", "an unexpected error occurred; see the server's log")
         super().__init__(status, text)
         if isinstance(problem, HTTPException) and problem.headers:
             self.headers.update(problem.headers)

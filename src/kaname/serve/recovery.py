@@ -1,4 +1,4 @@
-"""Runs that a crash or a restart left: they are taken up again, a few at a time; what fails again and again is set aside."""
+"""Recover runs that a crash or a restart has interrupted, a few at a time. A run that fails again and again is set aside."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from random import random
 from time import time
 from typing import Any
 
-from ..api.run import Run
+from ..agent.run import Run
 from ..core.errors import AgentError, RunBusy, RunNotFound
 from ..core.events import Event, Opened, Resumed, ToolStarted, Warned
 from ..core.runs import RunInfo
 from ..kernel.load import read_run
 from .service import SERVED, Service
 
-_EVERY = 5.0  # seconds between two looks
-_AT_ONCE = 16  # runs that are opened
+_EVERY = 5.0  # seconds between two searches
+_AT_ONCE = 16  # runs that are opened at the same time
 _PAGE = 500  # runs that are read at once
-DEATHS = 10  # of servers, with no progress of the run in between, after which it is set aside
-_SUSPECT = 2  # such a run may be what kills the server: it is tried alone, so that the others are not blamed
-_TRIAL = 60.0  # seconds that it is watched alone
-_LONGEST = 15.0  # seconds before it is tried again
+DEATHS = 10  # crashes without progress of the run in between, after which it is set aside
+_SUSPECT = 2  # crashes after which a run may be their cause: it is resumed alone, so that other runs are not blamed
+_TRIAL = 60.0  # seconds for which it runs alone
+_LONGEST = 15.0  # seconds of the longest pause before it is resumed again
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.serve")
 
 
 class Recovery:
-    """Only runs that a server started: a script's own are the script's."""
+    """Resume interrupted runs that a server has started. Runs of scripts are left to the scripts."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,32 +39,33 @@ class Recovery:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def keep_looking(self) -> None:
-        """At the start, and then again and again: another server on this journal may have died."""
+        """Look for interrupted runs at the start and every few seconds: another server on this journal may have crashed."""
         while not self._service.closing:
             try:
                 await self.look()
             except AgentError as problem:
                 log.warning("looking for interrupted runs: %s", problem)
-            await asyncio.sleep(_EVERY * (0.75 + random() / 2))  # several servers do not look at the same moment
+            await asyncio.sleep(_EVERY * (0.75 + random() / 2))  # so that several servers do not search at the same moment
 
     async def look(self) -> None:
-        async for card in self._interrupted():
+        """Find the interrupted runs of the served agents, and resume each in a task."""
+        async for card in self._interrupted_runs():
             known = card.run_id in self._busy or card.run_id in self.set_aside
-            if not known and not card.parent and card.agent in self._service.agents and not self._service.here(card.run_id):
+            if not known and not card.parent and card.agent in self._service.agents and not self._service.is_here(card.run_id):
                 self._busy.add(card.run_id)
-                task = asyncio.create_task(self._take_up(card))
+                task = asyncio.create_task(self._recover(card))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _interrupted(self) -> AsyncIterator[RunInfo]:
-        """All of them, a page at a time: runs of scripts, which are not taken up, must not hide the others."""
+    async def _interrupted_runs(self) -> AsyncIterator[RunInfo]:
+        """Yield all interrupted runs, a page at a time: runs of scripts, which are not resumed, must not hide the others."""
         before = 0
         while cards := await self._service.journal.runs(status="interrupted", before=before, limit=_PAGE):
             for card in cards:
                 yield card
             before = cards[-1].place
 
-    async def _take_up(self, card: RunInfo) -> None:
+    async def _recover(self, card: RunInfo) -> None:
         try:
             async with self._room:
                 facts = await read_run(self._service.journal, card.run_id)
@@ -78,10 +79,10 @@ class Recovery:
                             "POST /api/runs/%s/resume tries it again", card.run_id, died, card.run_id)  # fmt: skip
                 return
             if is_too_early(died, time() - facts[-1].time):
-                return  # the next look, or the one after it
+                return  # a later search resumes it
             if died >= _SUSPECT:
                 async with self._alone:
-                    await _moving(await self._resume(card))
+                    await _wait_for_progress(await self._resume(card))
             else:
                 async with self._room:
                     await self._resume(card)
@@ -95,7 +96,7 @@ class Recovery:
     async def _resume(self, card: RunInfo) -> Run[Any]:
         run = await self._service.begin(self._service.agents[card.agent].resume(card.run_id))
         log.info("run %s is resumed", card.run_id)
-        if not self._service.here(card.run_id) and (await read_run(self._service.journal, card.run_id))[-1].seq == card.seq:
+        if not self._service.is_here(card.run_id) and (await read_run(self._service.journal, card.run_id))[-1].seq == card.seq:
             self.set_aside.add(card.run_id)  # there was nothing to resume
         return run
 
@@ -104,7 +105,7 @@ class Recovery:
             task.cancel()
 
 
-async def _moving(run: Run[Any]) -> None:
+async def _wait_for_progress(run: Run[Any]) -> None:
     """Wait until the run has made progress, is not executed any more, or was watched long enough."""
     reader = run.subscribe()
     with suppress(TimeoutError):
@@ -115,20 +116,21 @@ async def _moving(run: Run[Any]) -> None:
 
 
 def is_too_early(died: int, since: float) -> bool:
-    """Return True while the pause after the last death lasts. A clock that was set back makes no pause longer."""
+    """Return True during the pause after the last crash. A clock that was set back does not prolong the pause."""
     return died > 1 and 0 <= since < min(2.0 ** (died - 1), _LONGEST)
 
 
 def deaths(facts: Sequence[Event]) -> int:
-    """Count the servers that died with this run in a row, with no reply, result or question of it in between.
+    """Count the server crashes in a row that interrupted this run, without a reply, a result or a question of the run in
+    between.
 
-    A server that ended in order has released the run, and does not count.
+    A server that was shut down in order has released the run, and does not count.
     """
     count = 0
     for fact in reversed(facts):
         if isinstance(fact.body, Resumed):
             count += fact.body.died
-        elif not isinstance(fact.body, ToolStarted | Warned):  # a tool that kills the process is started again and again
+        elif not isinstance(fact.body, ToolStarted | Warned):  # a tool that crashes the process is started again each time
             break
     return count
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..api.attach import batches, batches_of
-from ..api.figures import rate
-from ..api.result import Result
-from ..api.run import Run, find_live
+from ..agent.attach import batches, batches_of
+from ..agent.figures import rate
+from ..agent.result import Result
+from ..agent.run import Run, find_live
 from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError
 from ..core.events import ToolFinished
@@ -28,16 +28,16 @@ from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json, Part
-from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, fitting, number, read
-from .problems import Refused
+from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, number, read_body, refuse_malformed
+from .problems import HttpRefused
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
-from .stream import Frames, Stream, Streams, event, noticing_departure
+from .stream import Frames, Stream, Streams, event, watch_departure
 from .users import Caller
 
-_LOOK, _PAGE = 10_000, 1_000  # runs that one search looks through, and reads at a time
+_LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 
 
-class Runs:
+class RunRoutes:
     """The addresses under `/api/runs`."""
 
     def __init__(self, service: Service, streams: Streams) -> None:
@@ -45,9 +45,9 @@ class Runs:
         self.changes = Changes(service)
 
     async def start(self, request: Request) -> Response:
-        caller, form = caller_of(request, "talk"), await read(request, StartRun)
+        caller, form = caller_of(request, "talk"), await read_body(request, StartRun)
         agent = self._service.agent(form.agent)
-        with fitting():
+        with refuse_malformed():
             run = agent.run(
                 self._service.input_of(agent, user_input(form.input)),
                 session_id=form.session_id,
@@ -56,9 +56,9 @@ class Runs:
                 when_busy=form.when_busy,
             )
         leaving = form.on_disconnect
-        return await self._going(request, run, caller, wanted(request, form.mode), status=201, on_disconnect=leaving)
+        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201, on_disconnect=leaving)
 
-    async def _going(
+    async def _respond(
         self,
         request: Request,
         run: Run[Any],
@@ -68,38 +68,38 @@ class Runs:
         status: int = 200,
         on_disconnect: OnDisconnect = CONTINUE,
     ) -> Response:
-        """A run that was started, in the way that was asked for."""
+        """Start or resume the run, and return the response of its mode: the result, a stream, or the card."""
         if mode == "stream":
             self._streams.check(caller)
         reader = run.subscribe(0) if mode == "stream" else None
         await self._service.begin(run)
         place = {"location": f"{request.scope.get('root_path', '')}/api/runs/{quote(run.run_id)}"}
-        left = partial(self._service.left, run.run_id, on_disconnect)
+        left = partial(self._service.handle_departure, run.run_id, on_disconnect)
         if reader is not None:
             frames = Frames()
             return Stream(
                 self._streams,
                 caller,
-                _framed(batches_of(reader), frames, caller),
-                closing=lambda: _closing(frames),
+                _frame_chunks(batches_of(reader), frames, caller),
+                closing=lambda: _closing_frame(frames),
                 left=left,
                 headers={**place, "x-run-id": quote(run.run_id)},
             )
         if mode == "detach":
             return Json(await self._resource(run.run_id, caller), 202, place)
-        async with noticing_departure(request, left):
+        async with watch_departure(request, left):
             await run.wait()
         return Json(await self._resource(run.run_id, caller), status, place)
 
     async def _resource(self, run_id: str, caller: Caller) -> dict[str, Any]:
         card, result = await self._service.card_and_result(run_id)
-        return described(card, result, caller, self._service.tools_of(card))
+        return describe_run(card, result, caller, self._service.tools_of(card))
 
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
-        user = asked.get("user_id") if caller.is_admin else caller.name
+        user = caller.list_of(asked.get("user_id"))
         if request.headers.get("accept", "").startswith("text/event-stream"):
-            return Stream(self._streams, caller, _changing(self.changes, user))
+            return Stream(self._streams, caller, _frame_changes(self.changes, user))
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         filters: dict[str, Any] = {name: asked.get(name, "") for name in ("status", "agent")}
         filters |= {"session": asked.get("session_id", ""), "user": user}
@@ -111,7 +111,7 @@ class Runs:
         return Json({"runs": [summary(card) for card in found], "next": following})
 
     async def _search(self, words: str, before: int, limit: int, **filters: Any) -> tuple[list[RunInfo], int | None]:
-        """Look for the words in titles and ids, through so many runs at most; return where the next search goes on."""
+        """Find runs whose title or id contains the words. Return them, and the place from which the next search continues."""
         found: list[RunInfo] = []
         for _ in range(_LOOK // _PAGE):
             cards = await self._service.journal.runs(**filters, before=before, limit=_PAGE)
@@ -126,17 +126,17 @@ class Runs:
         return found, before
 
     async def get(self, request: Request) -> Response:
-        card = await self._mine(request, "read")
+        card = await self._allowed_card(request, "read")
         return Json(await self._resource(card.run_id, caller_of(request)))
 
     async def messages(self, request: Request) -> Response:
-        card = await self._mine(request, "read")
+        card = await self._allowed_card(request, "read")
         result = await self._service.agent_result(card.run_id)
         return Json({"messages": [to_openai(message) for message in result.history]})
 
     async def story(self, request: Request) -> Response:
-        """The chunks of its facts so far, in the form of the stream."""
-        card = await self._mine(request, "read")
+        """Return the chunks of the facts so far, in the form of the stream."""
+        card = await self._allowed_card(request, "read")
         after, limit = number(request, "after", 0, 0, 10**8), number(request, "limit", 1_000, 1)
         told, last = [], after
         async for fact in self._service.journal.read(card.run_id, after):
@@ -149,60 +149,63 @@ class Runs:
         return Json({"run_id": card.run_id, "last": last, "facts": card.seq, "chunks": [one.copy() for one in told]})
 
     async def follow(self, request: Request) -> Response:
-        """Server-sent events from a fact on, until the run is over, wherever it is executed."""
-        card = await self._mine(request, "read")
+        """Stream the run as server-sent events, from a fact until its end, wherever it is executed."""
+        card = await self._allowed_card(request, "read")
         frames = Frames(request.headers.get("last-event-id") or request.query_params.get("after", ""))
         if is_read_to_its_end(card, frames.after):
             return Response(status_code=204)
         stretches = batches(self._service.journal, card.run_id, frames.after)
         return Stream(
-            self._streams, caller_of(request), _framed(stretches, frames, caller_of(request)), closing=lambda: _closing(frames)
+            self._streams,
+            caller_of(request),
+            _frame_chunks(stretches, frames, caller_of(request)),
+            closing=lambda: _closing_frame(frames),
         )
 
     async def stop(self, request: Request) -> Response:
-        card, form = await self._mine(request, "talk"), await read(request, StopRun)
+        card, form = await self._allowed_card(request, "talk"), await read_body(request, StopRun)
         asked = await self._service.stop(card, form.reason)
         return Json({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
 
     async def answer(self, request: Request) -> Response:
-        card, form = await self._mine(request, "approve"), await read(request, Answers)
+        card, form = await self._allowed_card(request, "approve"), await read_body(request, Answers)
         answers = {key: _with_arguments(given) for key, given in form.answers.items()}
-        return await self._resumed(request, card, answers, False, form.mode)
+        return await self._resume(request, card, answers, False, form.mode)
 
     async def resume(self, request: Request) -> Response:
-        card, form = await self._mine(request, "talk"), await read(request, Resume)
+        card, form = await self._allowed_card(request, "talk"), await read_body(request, Resume)
         if form.answers:
             caller_of(request, "approve")
         if form.takeover:
             caller_of(request, "admin")
-        return await self._resumed(request, card, form.answers, form.takeover, form.mode)
+        return await self._resume(request, card, form.answers, form.takeover, form.mode)
 
-    async def _resumed(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
+    async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
         caller = caller_of(request)
         if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
             raise not_waiting(card)
         run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
-        return await self._going(request, run, caller, wanted(request, mode))
+        return await self._respond(request, run, caller, response_mode(request, mode))
 
     async def fork(self, request: Request) -> Response:
-        card, form, caller = await self._mine(request, "talk"), await read(request, Fork), caller_of(request)
+        card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, Fork), caller_of(request)
         if form.model is not None or form.instructions is not None:
             caller_of(request, "admin")
         given, at = None if form.input is None else user_input(form.input), form.at or card.seq
         if both := sorted(form.results.keys() & set(form.keep)):
-            told = notice("serve.result_twice", "{calls} is in results and in keep: give one of the two", calls=", ".join(both))
-            raise Refused(400, told)
+            told = notice("serve.result_twice", "{calls} is in both results and keep: use one of them", calls=", ".join(both))
+            raise HttpRefused(400, told)
         if form.results or (given is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
-        results = {**form.results, **await self._recorded(card, at, form.keep)}
-        with fitting():
+        results = {**form.results, **await self._recorded_results(card, at, form.keep)}
+        with refuse_malformed():
             run = self._service.agent_of(card).fork(
                 card.run_id, at, user_input=given, results=results, model=form.model, instructions=form.instructions
             )
-        return await self._going(request, run, caller, wanted(request, form.mode), status=201)
+        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
 
-    async def _recorded(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
-        """What calls that waited at a fact returned after it."""
+    async def _recorded_results(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
+        """Return the recorded results of calls that were open at a fact. Raise `HttpRefused` if one is missing."""
         found: dict[str, ToolResult] = {}
         if wanted:
             async for fact in self._service.journal.read(card.run_id, at):
@@ -210,41 +213,43 @@ class Runs:
                     found.setdefault(fact.body.result.call_id, fact.body.result)
         if missing := [one for one in wanted if one not in found]:
             told = notice(
-                "serve.not_recorded", "after fact {at} no result of {calls} is recorded", at=at, calls=", ".join(missing)
+                "serve.not_recorded", "no result of {calls} is recorded after fact {at}", at=at, calls=", ".join(missing)
             )
-            raise Refused(409, told)
+            raise HttpRefused(409, told)
         return found
 
     async def _inherits_answers(self, card: RunInfo, at: int) -> bool:
-        """Whether a fork runs calls that were open there with answers that were given then: that is an approval of its own."""
+        """Return True if a fork would run open calls with answers that were given to the other run: that needs `approve`."""
         state = await load(self._service.journal, card.run_id, min(at, card.seq))
         return bool(state.pending and state.answers)
 
     async def replay(self, request: Request) -> Response:
-        card = await self._mine(request, "talk")
+        card = await self._allowed_card(request, "talk")
         replay = await self._service.agent_of(card).replay(card.run_id)
         return Json({"run_id": card.run_id, "same": replay.same, "told": str(replay)})
 
     async def rate(self, request: Request) -> Response:
-        card, form = await self._mine(request, "talk"), await read(request, Rate)
+        card, form = await self._allowed_card(request, "talk"), await read_body(request, Rate)
         await rate(self._service.journal, card.run_id, form.rating, form.note)
         return Json({"run_id": card.run_id, "rating": form.rating})
 
     async def delete(self, request: Request) -> Response:
-        card = await self._mine(request, "talk")
+        card = await self._allowed_card(request, "talk")
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
-            raise Refused(409, notice("serve.running", "run {run_id} is under way; stop it first", run_id=card.run_id))
+            raise HttpRefused(409, notice("serve.running", "run {run_id} is still running; stop it first", run_id=card.run_id))
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
-        self.changes.gone(card.user, card.run_id)
+        self.changes.announce_deleted(card.user, card.run_id)
         return Response(status_code=204)
 
-    async def _mine(self, request: Request, role: str) -> RunInfo:
+    async def _allowed_card(self, request: Request, role: str) -> RunInfo:
         caller = caller_of(request, role)
         return await self._service.card(request.path_params["run_id"], caller)
 
 
-async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, caller: Caller) -> AsyncGenerator[Part, None]:
-    """Nothing but the frames is held while a client is waited for: it may never read them."""
+async def _frame_chunks(
+    stretches: AsyncGenerator[list[Chunk], None], frames: Frames, caller: Caller
+) -> AsyncGenerator[Part, None]:
+    """Yield frames. Only the frames are kept in memory while the client is waited for: it may never read them."""
     async for chunks in stretches:
         parts = frames.take(chunks_for(chunks, caller))
         chunks.clear()
@@ -252,8 +257,8 @@ async def _framed(stretches: AsyncGenerator[list[Chunk], None], frames: Frames, 
             yield part
 
 
-async def _changing(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
-    """Of a deleted run only its id is told, to its user and to administrators."""
+async def _frame_changes(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
+    """Yield an event for each changed run. A deleted run is announced by its id, to its user and to administrators."""
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:
         async for news in watching:
@@ -267,34 +272,40 @@ def is_read_to_its_end(card: RunInfo, after: int) -> bool:
     return card.status not in UNDER_WAY and after >= card.seq
 
 
-def _closing(frames: Frames) -> bytes:
-    """The server ends, the run does not: go on from there."""
+def _closing_frame(frames: Frames) -> bytes:
+    """Return the last event of a server that shuts down. It says from which fact to continue."""
     return event({"type": "status", "data": {"status": "closing", "after": frames.after}}, "closing")
 
 
-def wanted(request: Request, mode: str) -> str:
-    """A client that accepts only a stream of events gets one."""
+def response_mode(request: Request, mode: str) -> str:
+    """Return the mode of the response: "stream" if the client accepts only events, otherwise `mode`."""
     return "stream" if request.headers.get("accept", "").startswith("text/event-stream") else mode
 
 
 def user_of(caller: Caller, user_id: str | None) -> str:
-    """Whose run it becomes. Only an administrator starts runs for others."""
+    """Return the user whose run it becomes.
+
+    Raise `HttpRefused` if a caller other than an administrator names another user.
+    """
     if user_id is None or user_id == caller.name:
         return caller.name
     if not caller.is_admin:
-        raise Refused(403, notice("serve.other_user", "only an administrator may start runs for another user"))
+        raise HttpRefused(403, notice("serve.other_user", "only an administrator can start runs for another user"))
     return user_id
 
 
 def user_input(given: Any) -> Any:
-    """What came from outside. An address in it is refused: whoever fetches it would do so from inside."""
+    """Return the input of a request.
+
+    Raise `ConfigError` if a picture is given by its URL: fetching it would reach into our network.
+    """
     for message in given if isinstance(given, list) else [given]:
         content = message.get("content") if isinstance(message, dict) else None
         for part in content if isinstance(content, list) else ():
             url = part.get("image_url") if isinstance(part, dict) else None
             address = url.get("url") if isinstance(url, dict) else url
             if address is not None and not str(address).startswith("data:"):
-                raise ConfigError(notice("serve.media", "a picture is sent as a data: URL, not by its address"))
+                raise ConfigError(notice("serve.media", "an image must be sent as a data: URL, not as a web address"))
     return given
 
 
@@ -316,8 +327,8 @@ def summary(card: RunInfo) -> dict[str, Any]:
     }
 
 
-def described(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as one thing: its card, how it ended or what it waits for, and what came of it."""
+def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run as JSON: its card, how it ended or what it waits for, and its output."""
     stop = stop_for(result.stop, caller)
     return {
         **summary(card),
@@ -336,11 +347,11 @@ def _with_arguments(given: Any) -> Any:
     try:
         return {"args": json.loads(given["args_text"])}
     except (ValueError, TypeError, RecursionError):
-        raise ConfigError(notice("serve.args_text", "args_text is a JSON object of arguments")) from None
+        raise ConfigError(notice("serve.args_text", "args_text must be the text of a JSON object with the arguments")) from None
 
 
-def _shown(args: Any) -> dict[str, Any]:
-    """Arguments as texts: all of them, to be edited, and each, to be read."""
+def _arguments_as_text(args: Any) -> dict[str, Any]:
+    """Return the arguments as texts: all of them, to be edited, and each of them, to be read."""
     if not isinstance(args, Mapping):
         return {}
     shown = {name: visible(one) if isinstance(one, str) else visible_json(one) for name, one in args.items()}
@@ -350,8 +361,12 @@ def _shown(args: Any) -> dict[str, Any]:
 def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
     asked = result.questions[key]
     call = asked.about or result.state.open.get(asked.call_id)
-    tool = None if call is None else tools.get(call.name, None)  # none of this agent's, if a child asks
+    tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
     does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
-    told = None if call is None else {"id": call.id, "name": call.name, "arguments": call.args, **_shown(call.args), **does}
+    told = (
+        None
+        if call is None
+        else {"id": call.id, "name": call.name, "arguments": call.args, **_arguments_as_text(call.args), **does}
+    )
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
     return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

@@ -1,10 +1,14 @@
-"""Run the application with uvicorn: slow and oversized requests are cut, and so are clients that do not read what they are
-sent; streams end before the server does."""
+"""The server: uvicorn with limits.
+
+Slow and oversized requests are refused, connections of clients that do not read are aborted, and streams end before the server
+does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import socket
 from contextlib import suppress
@@ -25,12 +29,13 @@ _SHUTDOWN_SECONDS = 15
 _SWEEP = 10  # ticks of uvicorn, of a tenth of a second each
 _TOLD_AGAIN = 60.0  # seconds
 _UNSENT_BYTES = 131_072
+_ALLOCATIONS = 20_000  # more than were released, before the collector looks at them
 CONNECTIONS = 10_000
 log = getLogger("kaname.serve")
 
 
-class Counted:
-    """A connection's transport that counts what is written to it. What is not in its buffer any more, the client has taken."""
+class CountingTransport:
+    """The transport of a connection, with a count of the bytes written. The client has taken what is not in the buffer."""
 
     def __init__(self, transport: Any) -> None:
         self._transport, self._write = transport, transport.write
@@ -45,26 +50,29 @@ class Counted:
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """A request's head has to come within some seconds, and fit some bytes; what is sent has to be taken: of any answer, whole
-    or a stream, also when the server has closed the connection and only waits for the rest to be read. The application can cut
-    the connection."""
+    """HTTP with limits on time and size.
+
+    The head of a request has to arrive within some seconds and fit into some bytes. The client has to read what is sent: of any
+    response, whole or a stream, also after the server has closed the connection and only waits for the rest to be read. The
+    application can abort the connection (`kaname.abort` in the scope).
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.transport = self._counted = Counted(transport)  # type: ignore[assignment]
+        self.transport = self._counted = CountingTransport(transport)  # type: ignore[assignment]
         _hold_little(transport.get_extra_info("socket"))
         self._taken, self._taken_at = 0, monotonic()
         self._head, self._in_head = 0, True
         self._head_size, self._oversized = 0, False
-        self._deadline: asyncio.TimerHandle | None = self.loop.call_later(_HEAD_SECONDS, self._cut)
+        self._deadline: asyncio.TimerHandle | None = self.loop.call_later(_HEAD_SECONDS, self._abort)
 
     def data_received(self, data: bytes) -> None:
         if self._in_head:
             self._head += len(data)
             if self._deadline is None:
-                self._deadline = self.loop.call_later(_HEAD_SECONDS, self._cut)
+                self._deadline = self.loop.call_later(_HEAD_SECONDS, self._abort)
         super().data_received(data)
-        if self._in_head and self._head > _HEAD_BYTES and not self.transport.is_closing():  # half of it, and too much already
+        if self._in_head and self._head > _HEAD_BYTES and not self.transport.is_closing():  # incomplete, and already too large
             self._refuse_head()
 
     def on_message_begin(self) -> None:
@@ -80,14 +88,14 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _count(self, size: int) -> None:
-        """Count what the parser has read of a head, however it arrived; one that is too large ends the parsing."""
+        """Count what the parser has read of a head, however it arrived. Raise ValueError if it is too large."""
         self._head_size += size
         if self._head_size > _HEAD_BYTES:
             self._oversized = True
             raise ValueError("the head is too large")
 
     def send_400_response(self, msg: str) -> None:
-        """Say what was wrong with a request that could not be parsed."""
+        """Answer a request that cannot be parsed."""
         self._refuse_head() if self._oversized else super().send_400_response(msg)
 
     def _refuse_head(self) -> None:
@@ -109,7 +117,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def look_after(self, now: float) -> None:
-        """Cut a connection whose client has taken nothing for a while of what waits for it."""
+        """Abort the connection if its client has not read anything for a while although something waits for it."""
         waiting = self._counted.get_write_buffer_size()
         taken = self._counted.written - waiting
         if not waiting or taken != self._taken:
@@ -123,15 +131,17 @@ class PatientProtocol(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
-    def _cut(self) -> None:
+    def _abort(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
             self.transport.abort()
 
 
 def _hold_little(connection: Any) -> None:
-    """Let the system hold little that is not on its way, where it can be told so: else it takes megabytes for each client that
-    does not read, and it shows in large steps only that one reads slowly."""
+    """Have the system buffer little that is not on its way to the client.
+
+    Otherwise it takes megabytes for each client that does not read, and shows only in large steps that a client reads slowly.
+    """
     if (
         connection is not None
         and connection.family in (socket.AF_INET, socket.AF_INET6)
@@ -142,7 +152,10 @@ def _hold_little(connection: Any) -> None:
 
 
 class Descriptors:
-    """Says in the log when the process has no file descriptor left: new connections wait then, and nothing else tells."""
+    """Log an error when the process has no file descriptors left: new connections are not accepted then.
+
+    It is checked now and then, so a shortage of less than a second can pass unseen.
+    """
 
     def __init__(self) -> None:
         self._told_at: float | None = None
@@ -153,7 +166,7 @@ class Descriptors:
         except OSError as problem:
             if problem.errno in (errno.EMFILE, errno.ENFILE) and (self._told_at is None or now - self._told_at > _TOLD_AGAIN):
                 self._told_at = now
-                log.error("out of file descriptors (%s): new connections wait until others are closed. "
+                log.error("out of file descriptors (%s): new connections are not accepted until others are closed. "
                           "Raise the limit: ulimit -n, or LimitNOFILE= in a systemd unit", problem.strerror)  # fmt: skip
             return
         if self._told_at is not None:
@@ -161,9 +174,11 @@ class Descriptors:
             log.warning("there are file descriptors again: connections are accepted")
 
 
-class Server(uvicorn.Server):
-    """It tells the application before it waits for the open connections: their streams would never end by themselves. Once a
-    second it looks after the connections, and whether there can be more of them."""
+class StreamingServer(uvicorn.Server):
+    """A uvicorn server that closes the application before it waits for open connections: streams would not end by themselves.
+
+    Once a second it checks the connections and the file descriptors.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -187,7 +202,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def configured(app: Any, *, host: str, port: int, **more: Any) -> uvicorn.Config:
+def uvicorn_config(app: Any, *, host: str, port: int, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=host,
@@ -205,8 +220,8 @@ def configured(app: Any, *, host: str, port: int, **more: Any) -> uvicorn.Config
     )
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """The address, taken; an error that says who has it."""
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on the address. Raise `ConfigError` with the reason if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     one = socket.socket(family, socket.SOCK_STREAM)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -217,12 +232,23 @@ def bound(host: str, port: int) -> socket.socket:
         why = getattr(problem, "strerror", "") or str(problem)
         told = notice("serve.bind", "cannot listen on {host}:{port}: {why}", host=host, port=port, why=why)
         raise ConfigError(told) from None
-    one.listen(1024)  # who comes while it starts is answered when it has
+    one.listen(1024)  # requests that arrive during the start are answered after it
     one.set_inheritable(True)
     return one
 
 
+def _collect_rarely() -> None:
+    """Have the garbage collector look less often, and not at what is loaded already.
+
+    A server has thousands of streams open, and nearly everything that a stream allocates is released without the collector.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS, 20, 20)
+
+
 def serve(app: Any, taken: socket.socket) -> None:
-    """Until a signal ends it."""
+    """Serve the application until a signal arrives."""
+    _collect_rarely()
     host, port = taken.getsockname()[:2]
-    Server(configured(app, host=host, port=port)).run(sockets=[taken])
+    StreamingServer(uvicorn_config(app, host=host, port=port)).run(sockets=[taken])

@@ -1,4 +1,4 @@
-"""The agents that are served on one journal, and the runs that this process is at."""
+"""The agents that are served on one journal, and the runs that this process executes."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from hashlib import sha256
 from logging import getLogger
 from typing import Any, Literal
 
-from ..api.agent import Agent
-from ..api.attach import stop_run
-from ..api.result import Result
-from ..api.run import Run, find_live
-from ..api.workflow.workflow import Workflow
+from ..agent.agent import Agent
+from ..agent.attach import stop_run
+from ..agent.result import Result
+from ..agent.run import Run, find_live
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import RunInfo
-from .problems import Refused
+from ..kernel.bases import SinkBase
+from ..kernel.chain import overrides
+from ..workflows.workflow import Workflow
+from .problems import HttpRefused
 from .users import Caller
 
 OnDisconnect = Literal["stop", "continue"]
 STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"
-UNSTORED = "unstored~"  # how the ids of runs begin that are deleted when they are over; no client gives a run such an id
+UNSTORED = "unstored~"  # prefix of the ids of runs that are deleted when they have ended; no client can choose such an id
 _PAGE = 500  # runs
 _SWEEP = 60.0  # seconds
-_LOOKS = 5  # at a run that changes while it is looked at
-LEFT = notice("serve.left", "its reader went away")
-SERVED = "served"  # in a run's origin: a server may take it up again
-_LETTING_GO = 10.0  # seconds for the runs to be written down when the server ends
+_LOOKS = 5  # tries to read a run that changes meanwhile
+LEFT = notice("serve.left", "the client disconnected")
+SERVED = "served"  # in the origin of a run: a server can resume it
+_LETTING_GO = 10.0  # seconds to release the runs when the server shuts down
 log = getLogger("kaname.serve")
 
 
 class Service:
-    """Runs are started detached: the server decides what becomes of them, and lets them go when it ends.
+    """Start, resume and stop runs for requests.
 
-    `on_disconnect`: whether a run is stopped or continues if the client of another protocol leaves before its end.
+    Runs are started detached: they do not end with their request, and are released when the server shuts down. `on_disconnect`:
+    "stop" or "continue" a run whose client leaves before its end, in protocols other than ours.
     """
 
     def __init__(
@@ -48,14 +51,16 @@ class Service:
             raise ConfigError(
                 notice(
                     "serve.agents",
-                    "a service has agents of different names that share one journal: Agent(…, name=…, journal=…)",
+                    "a server needs agents with different names that share one journal: Agent(…, name=…, journal=…)",
                 )
             )
         self.journal = listed[0].journal
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
         if on_disconnect not in (STOP, CONTINUE):
-            told = notice("serve.on_disconnect", 'on_disconnect is "stop" or "continue", not {given!r}', given=on_disconnect)
+            told = notice(
+                "serve.on_disconnect", 'on_disconnect must be "stop" or "continue", not {given!r}', given=on_disconnect
+            )
             raise ConfigError(told)
         self.on_disconnect = on_disconnect
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,36 +68,42 @@ class Service:
         self.closing = False
 
     def agent(self, name: str = "") -> Agent[Any]:
-        """The one of that name; the first, where none is named."""
+        """Return the agent of that name, or the first one if no name is given.
+
+        Raise `HttpRefused` (404) if there is none.
+        """
         if not name:
             return next(iter(self.agents.values()))
         if name not in self.agents:
-            raise Refused(404, notice("serve.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self.agents))
+            raise HttpRefused(
+                404, notice("serve.no_agent", "there is no agent {name!r}", name=name) + nearest(name, self.agents)
+            )
         return self.agents[name]
 
     def input_of(self, agent: Agent[Any], given: Any) -> Any:
-        """What a run is given. A workflow's are its parameters, a JSON object: checked, and with their defaults."""
+        """Return the input for a run. For a workflow it is its parameters, a JSON object: checked, and with defaults."""
         workflow = self.workflows.get(agent.name)
         return given if workflow is None else workflow.as_input(given)
 
     def agent_of(self, card: RunInfo) -> Agent[Any]:
-        """The one that a run belongs to; the run may have been handed to another of its team since."""
+        """Return the agent of a run. The run may have been transferred to another agent of its team since."""
         if card.agent not in self.agents:
-            raise Refused(
-                409, notice("serve.not_ours", "run {run_id} is of agent {agent!r}, which is not served here",
+            raise HttpRefused(
+                409, notice("serve.not_ours", "run {run_id} belongs to agent {agent!r}, which this server does not serve",
                             run_id=card.run_id, agent=card.agent)
             )  # fmt: skip
         return self.agents[card.agent]
 
     def tools_of(self, card: RunInfo) -> Mapping[str, Any]:
-        """The tools of the agent that a run belongs to, as far as it is served here."""
+        """Return the tools of the agent of a run; an empty mapping if that agent is not served here."""
         agent = self.agents.get(card.agent)
         return {} if agent is None else agent.tools
 
     async def card(self, run_id: str, caller: Caller) -> RunInfo:
-        """Return the run's card, if the caller may see it. The run of another user is answered like one that does not exist.
+        """Return the card of a run. Raise `RunNotFound` if it does not exist, or belongs to another user and the caller is no
+        administrator.
 
-        A user's run is also found by the id that the user gave it.
+        A user also finds a run by the id that the user gave it.
         """
         for one in dict.fromkeys([run_id, own_run_id(run_id, caller)] if run_id else []):
             cards = await self.journal.runs(run_id=one, limit=1)
@@ -101,13 +112,13 @@ class Service:
         raise RunNotFound(run_id)
 
     async def begin(self, run: Run[Any]) -> Run[Any]:
-        """Start it, and keep it; when this returns, it is on disk."""
+        """Start the run and keep it. When this returns, the run is on disk."""
         if self.closing:
-            raise Refused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
+            raise HttpRefused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
         run.detach()
         try:
             await run.begun()
-        except asyncio.CancelledError:  # the client went before it began, perhaps while it waited for its turn
+        except asyncio.CancelledError:  # the client left before the run began, perhaps while it was queued
             run.abort()
             raise
         self._runs[run.run_id] = run
@@ -121,28 +132,28 @@ class Service:
             self._in_background(self.remove_unstored(run.run_id))
 
     async def remove_unstored(self, starting: str = UNSTORED) -> None:
-        """Delete the runs that are over and were not to be stored: the one of that id, or all that there are."""
+        """Delete ended runs that were not to be stored: those whose id starts with `starting`."""
         before, deleted = 0, list[str]()
         try:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
                 deleted += await self.journal.prune([one for one in cards if not one.session and not one.parent])
             if deleted:
-                await self.journal.tidy()  # their text is still in the write-ahead log
+                await self.journal.tidy()  # otherwise their text stays in the write-ahead log
         except AgentError as problem:
             log.warning("runs that were not to be stored could not be deleted: %s", problem)
 
     async def keep_removing_unstored(self) -> None:
-        """Look for those that a crash has left, or that another program has ended."""
+        """Delete, every minute, unstored runs that a crash has left or another program has ended."""
         while True:
             await self.remove_unstored()
             await asyncio.sleep(_SWEEP)
 
-    def here(self, run_id: str) -> bool:
+    def is_here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
 
-    async def finished(self, run: Run[Any]) -> Result[Any]:
-        """Its result, however it ended; a failure is told in the result's `stop`."""
+    async def wait_for_result(self, run: Run[Any]) -> Result[Any]:
+        """Wait for the end of a run and return its result. A failure is in `result.stop`."""
         await run.wait()
         return await self.agent_result(run.run_id)
 
@@ -152,7 +163,7 @@ class Service:
         return await (agent or self.agent()).result(run_id)
 
     async def card_and_result(self, run_id: str) -> tuple[RunInfo, Result[Any]]:
-        """Read a run's card and its result so that they fit: if it has ended or waits by now, both say so."""
+        """Read the card and the result of a run so that they match: if it has ended or waits by now, both say so."""
         for _ in range(_LOOKS):
             result = await self.agent_result(run_id)
             cards = await self.journal.runs(run_id=run_id, limit=1)
@@ -164,18 +175,18 @@ class Service:
         return cards[0], result
 
     async def stop(self, card: RunInfo, reason: str = "") -> bool:
-        """Stop a run, wherever it is; return False if it was over already."""
+        """Stop a run, wherever it is executed. Return False if it had already ended."""
         stopped = await stop_run(self.journal, card.run_id, reason)
         if is_unstored(card.run_id):
             self._in_background(self.remove_unstored(card.run_id))
         return stopped
 
-    def left(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:
-        """Stop a run whose client went away before its end, or let it continue: the rule for every protocol.
+    def handle_departure(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:
+        """Stop a run whose client left before its end, or let it continue: the rule for every protocol.
 
-        `on_disconnect`: what the request itself says, instead of the server's setting. A run that waits for an answer is not
-        stopped, because its client has seen the question, unless `waiting` says that nobody will answer it. Neither is one
-        that a server which shuts down leaves behind.
+        `on_disconnect`: what the request says, instead of the setting of the server. A run that waits for an answer is not
+        stopped, because its client has seen the question; with `waiting` it is, because an answer cannot come. A server that
+        shuts down stops no run.
         """
         if self.closing or (on_disconnect or self.on_disconnect) != STOP:
             return
@@ -196,7 +207,7 @@ class Service:
             log.warning("run %s, whose client went away, could not be stopped: %s", run_id, problem)
 
     async def close(self) -> None:
-        """Let the runs go, so that the next server goes on with them; then the agents."""
+        """Release the runs, so that the next server resumes them; then close the agents and flush the sinks."""
         self.closing = True
         if self._runs:
             letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
@@ -207,7 +218,7 @@ class Service:
         for agent in self.agents.values():
             await agent.close()
         sinks = {id(sink): sink for agent in self.agents.values() for sink in agent.sinks}
-        for flush in [sink.flush for sink in sinks.values() if hasattr(sink, "flush")]:
+        for flush in [sink.flush for sink in sinks.values() if overrides(sink, "flush", SinkBase)]:
             await asyncio.to_thread(flush)
 
 
@@ -216,10 +227,10 @@ def is_unstored(run_id: str) -> bool:
 
 
 def own_run_id(run_id: str, caller: Caller) -> str:
-    """Return the id under which a run is recorded that a caller gives an id of their own.
+    """Return the id under which a run is recorded if a caller chooses the id.
 
-    A user's ids are the user's alone: with a mark of the user at the end, the id of another user's run is free, and the answer
-    does not say that there is such a run. Administrators see all runs, and give ids as they are.
+    The ids of each user are separate: they end with a hash of the user. So a user can choose an id that another user has, and
+    the answer does not reveal that run. Administrators see all runs, and their ids are used as they are.
     """
     if caller.is_admin:
         return run_id
@@ -227,8 +238,11 @@ def own_run_id(run_id: str, caller: Caller) -> str:
     return f"{run_id}.{mark}"
 
 
-def not_waiting(card: RunInfo) -> Refused:
-    """An answer that comes too late does not undo a stop."""
-    return Refused(
-        409, notice("serve.not_waiting", "run {run_id} asks nothing: {status}", run_id=card.run_id, status=card.status)
+def not_waiting(card: RunInfo) -> HttpRefused:
+    """Return the error for an answer to a run that is not waiting. An answer that comes too late does not undo a stop."""
+    return HttpRefused(
+        409,
+        notice(
+            "serve.not_waiting", "run {run_id} is not waiting for an answer: {status}", run_id=card.run_id, status=card.status
+        ),
     )

@@ -9,23 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import __version__
-from ..api.agent import Agent
-from ..api.memory.files import MemoryFiles
-from ..api.memory.sessions import SEARCHED, Session
-from ..api.memory.sessions import Sessions as Journaled
+from ..agent.agent import Agent
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from ..kernel.bases import StrategyBase, optional
+from ..memory.files import MemoryFiles
+from ..memory.sessions import SEARCHED, Session
+from ..memory.sessions import Sessions as Journaled
 from .changes import Changes
 from .encoding import Json
-from .forms import LAST, Rename, caller_of, number, read
-from .page.graphs import drawn
-from .problems import Refused
+from .forms import LAST, Rename, caller_of, number, read_body
+from .page.graphs import draw_graph
+from .problems import HttpRefused
 from .runs import question, summary
 from .service import Service
 from .users import ROLES
 
 
-class Sessions:
+class SessionRoutes:
     """The addresses under `/api/sessions`, `/api/questions` and `/api/agents`."""
 
     def __init__(self, service: Service, changes: Changes) -> None:
@@ -47,25 +48,33 @@ class Sessions:
         return Json({"sessions": [one.as_json() for one in every[:limit]], "next": following})
 
     async def get(self, request: Request) -> Response:
-        return Json(await self._sessions.export(await self._mine(request, "read")))
+        return Json(await self._sessions.export(await self._allowed_session(request, "read")))
 
     async def rename(self, request: Request) -> Response:
-        session, form = await self._mine(request, "talk"), await read(request, Rename)
+        session, form = await self._allowed_session(request, "talk"), await read_body(request, Rename)
         await self._sessions.rename(session, form.title)
         return Json({**session.as_json(), "title": form.title})
 
     async def delete(self, request: Request) -> Response:
-        session = await self._mine(request, "talk")
+        session = await self._allowed_session(request, "talk")
         if session.status == "running":
-            raise Refused(409, notice("serve.session_running", "a run of session {session} is under way", session=session.id))
+            raise HttpRefused(
+                409,
+                notice(
+                    "serve.session_running", "a run of session {session} is still running; stop it first", session=session.id
+                ),
+            )
         await self._sessions.delete(session)
-        self._changes.gone(session.user, *session.runs)
+        self._changes.announce_deleted(session.user, *session.runs)
         return Response(status_code=204)
 
     async def questions(self, request: Request) -> Response:
-        """Questions that wait for an answer, with what would happen; a page holds those of `limit` runs."""
+        """Return the questions that wait for an answer, with the call that is asked about.
+
+        A page holds those of `limit` runs.
+        """
         caller = caller_of(request)
-        user = None if caller.is_admin else caller.name
+        user = caller.list_of()
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
         following = cards[limit - 1].place if len(cards) > limit else None
@@ -77,7 +86,7 @@ class Sessions:
         return Json({"questions": waiting, "next": following})
 
     async def me(self, request: Request) -> Response:
-        """Who asks, what they may, and what this is."""
+        """Return the name and the roles of the caller, the version of the server, and the name of the project."""
         caller = caller_of(request)
         roles = [role for role in ROLES if caller.may(role)]
         return Json({"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name})
@@ -85,34 +94,34 @@ class Sessions:
     async def agents(self, request: Request) -> Response:
         caller_of(request)
         flows = self._service.workflows
-        told = [{**described(one), "parameters": flows[name].parameters if name in flows else None}
+        told = [{**describe_agent(one), "parameters": flows[name].parameters if name in flows else None}
                 for name, one in self._service.agents.items()]  # fmt: skip
         return Json({"agents": told})
 
     def _whose(self, request: Request) -> str | None:
         caller = caller_of(request)
-        return request.query_params.get("user_id") if caller.is_admin else caller.name
+        return caller.list_of(request.query_params.get("user_id"))
 
-    async def _mine(self, request: Request, role: str) -> Session:
+    async def _allowed_session(self, request: Request, role: str) -> Session:
         caller_of(request, role)
         wanted, asked = request.path_params["session_id"], request.query_params
         try:
             found = await self._sessions.named(wanted, agent=asked.get("agent", ""), user=self._whose(request))
         except ConfigError as problem:
-            raise Refused(404, str(problem)) from None
+            raise HttpRefused(404, str(problem)) from None
         if found is None:
-            raise Refused(404, notice("session.none", "there is no session {session!r}", session=wanted))
+            raise HttpRefused(404, notice("session.none", "there is no session {session!r}", session=wanted))
         return found
 
 
-def described(agent: Agent[Any]) -> dict[str, Any]:
-    """What everybody may know of an agent; its instructions are not among it."""
+def describe_agent(agent: Agent[Any]) -> dict[str, Any]:
+    """Return what every user can know of an agent. Its instructions are left out."""
     return {
         "name": agent.name,
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
-        "graph": (graph := getattr(agent.recipe.strategy, "drawn", None)),
-        "drawing": drawn(graph),
+        "graph": (graph := optional(agent.recipe.strategy, StrategyBase, "drawn")),
+        "drawing": draw_graph(graph),
         "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

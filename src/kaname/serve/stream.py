@@ -1,6 +1,6 @@
-"""Server-sent events: frames from chunks, and the streams that are open. A run does not end with its reader.
+"""Server-sent events: frames from chunks, and the open streams. A run does not end with its reader.
 
-One sweeper looks after all streams: it keeps idle ones alive, and cuts those whose client has stopped reading.
+One sweeper keeps idle streams alive, and aborts those whose client has stopped reading.
 """
 
 from __future__ import annotations
@@ -15,29 +15,32 @@ from starlette.responses import Response
 
 from ..core.chunks import PARTS, Chunk
 from ..core.notices import notice
-from .encoding import PATIENCE, PIECE, Part, joined, pieces, share, to_json
-from .problems import Refused
+from .encoding import PATIENCE, Part, join_parts, pieces, share, to_json
+from .problems import HttpRefused
 from .users import Caller
 
 _SWEEP = 2.5  # seconds
 _ALIVE = 15.0  # seconds of silence after which a comment is sent
-_ASKED_AGAIN = 10.0  # seconds after which it is looked whether its reader may still read
+_ASKED_AGAIN = 10.0  # seconds between two checks if the reader is still allowed to read
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),  # a proxy passes them on at once
+    (b"x-accel-buffering", b"no"),  # a proxy passes events on at once
 ]
 
 
 def event(value: Any, name: str = "") -> bytes:
-    """A frame of a dialect: its name, if it has one, and JSON."""
+    """Return a frame: the name of the event, if it has one, and the value as JSON."""
     head = b"event: %b\ndata: " % name.encode() if name else b"data: "
     return b"%b%b\n\n" % (head, to_json(value))
 
 
 class Frames:
-    """A run's chunks as frames, numbered without gaps. The id is the fact's number: the place to go on from. A fact that is
-    told by several chunks has it at the last; before that the id is `7.1`: of fact 7, one was seen."""
+    """Turn the chunks of a run into frames, numbered without gaps.
+
+    The id of a frame is the number of the fact: the place to continue from. If a fact has several chunks, the last one has that
+    id; the ids before it are `7.1`, `7.2`: of fact 7, so many chunks were sent.
+    """
 
     def __init__(self, last_id: str = "") -> None:
         self.after, self._skip = _place(last_id)
@@ -45,14 +48,14 @@ class Frames:
         self._seq = self._told = 0
 
     def take(self, chunks: list[Chunk]) -> list[Part]:
-        """The frames of some chunks, joined; a large text is a part of its own, which all readers of the run share."""
+        """Return the frames of some chunks, joined. A large text is a part of its own, which all readers of the run share."""
         parts: list[Part] = []
         for chunk in chunks:
-            if not self._seen(chunk):
+            if not self._is_seen(chunk):
                 parts += self._frame(chunk)
-        return joined(parts)
+        return join_parts(parts)
 
-    def _seen(self, chunk: Chunk) -> bool:
+    def _is_seen(self, chunk: Chunk) -> bool:
         if self._skip and chunk.data.get("fact") == self._fact:
             self._skip -= 1
             self._told += 1
@@ -61,12 +64,11 @@ class Frames:
 
     def _frame(self, chunk: Chunk) -> tuple[Part, ...]:
         self._seq += 1
-        told = {"time": chunk.time, "agent": chunk.agent, "type": chunk.type}
         head = self._id(chunk) + b"event: %b\ndata: " % chunk.type.encode()
-        body = to_json({**told, "data": chunk.data, "seq": self._seq})
-        if len(body) <= PIECE:
-            return (b"%b%b\n\n" % (head, body),)
-        return b'%b%b,"data":' % (head, to_json(told)[:-1]), share(to_json(chunk.data)), b',"seq":%d}\n\n' % self._seq
+        body = _encode(chunk)
+        if isinstance(body, bytes):
+            return (b'%b%b,"seq":%d}\n\n' % (head, body, self._seq),)
+        return head, body, b',"seq":%d}\n\n' % self._seq
 
     def _id(self, chunk: Chunk) -> bytes:
         fact = chunk.data.get("fact")
@@ -79,18 +81,32 @@ class Frames:
         return b"id: %d\n" % fact
 
 
+def _encode(chunk: Chunk) -> Part:
+    """Return the chunk as JSON, up to its number. It is encoded once for all readers of the run."""
+    if chunk.encoded:
+        known: Part = chunk.encoded[0]
+        return known
+    told = {"time": chunk.time, "agent": chunk.agent, "type": chunk.type, "data": chunk.data}
+    body = share(to_json(told)[:-1])
+    if chunk.encoded is not None:
+        chunk.encoded.append(body)
+    return body
+
+
 def _place(last_id: str) -> tuple[int, int]:
-    """The fact after which to go on, and how many chunks of the next one were seen."""
+    """Return the fact to continue after, and how many chunks of the next fact were already sent."""
     whole, dot, part = last_id.strip().partition(".")
     if not whole:
         return 0, 0
     if not whole.isdecimal() or (dot and not part.isdecimal()) or len(last_id) > 20:
-        raise Refused(400, notice("serve.event_id", "Last-Event-ID is the number of a fact, not {last_id!r}", last_id=last_id))
+        raise HttpRefused(
+            400, notice("serve.event_id", "Last-Event-ID must be the number of a fact, not {last_id!r}", last_id=last_id)
+        )
     return (int(whole) - 1, int(part)) if dot and int(part) and int(whole) else (int(whole), 0)
 
 
 class Streams:
-    """The streams that are open: how many each user has, and who looks after them."""
+    """The open streams: how many each user has, and the task that looks after them."""
 
     def __init__(self, most: int = 5_000, of_each: int = 200) -> None:
         self.most, self.of_each = most, of_each
@@ -103,11 +119,11 @@ class Streams:
         return len(self._open)
 
     def check(self, caller: Caller) -> None:
-        """Whether one more may be opened: asked before anything is begun for it."""
+        """Raise `HttpRefused` if no further stream can be opened. Called before anything is started for the stream."""
         if self.closing:
-            raise Refused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
+            raise HttpRefused(503, notice("serve.closing", "the server is shutting down; try again"), retry_after="1")
         if len(self._open) >= self.most or (not caller.is_admin and self._counts.get(caller.name, 0) >= self.of_each):
-            raise Refused(429, notice("serve.streams", "too many open streams; close some first"), retry_after="5")
+            raise HttpRefused(429, notice("serve.streams", "too many open streams; close some first"), retry_after="5")
 
     def enter(self, stream: Stream) -> None:
         who = stream.caller.name
@@ -125,7 +141,7 @@ class Streams:
             del self._counts[who]
 
     async def close(self) -> None:
-        """End all of them, each with a last word that says where to go on."""
+        """End all streams. The last event of each says where to continue."""
         self.closing = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -141,8 +157,11 @@ class Streams:
 
 
 class Stream(Response):
-    """An answer that goes on. `frames` makes its bytes; `closing` the last ones, when the server shuts down; `left` is called
-    if the client goes away before the end."""
+    """A response that continues until its frames end.
+
+    `frames`: yields the bytes. `closing`: returns the last bytes if the server shuts down. `left`: called if the client leaves
+    before the end.
+    """
 
     def __init__(
         self,
@@ -156,7 +175,9 @@ class Stream(Response):
     ) -> None:
         self.caller, self.background, self.status_code = caller, None, 200
         self._streams, self._frames, self._closing, self._left = streams, frames, closing, left
-        self._own = [*HEADERS, *[(name.encode(), value.encode()) for name, value in (headers or {}).items()]]
+        given = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        self._own = [*[(name, value) for name, value in HEADERS if name not in given], *given.items()]
+        self._has_comments = b"content-type" not in given  # another format has none, and is not kept alive by them
         self._sending, self._sent, self._ending, self._gone = 0.0, 0.0, False, False
         self._task: asyncio.Task[Any] | None = None
         self._send: Any = None
@@ -172,7 +193,7 @@ class Stream(Response):
         self._still = scope.get("kaname.still", self._still)
         self._streams.enter(self)
         self._abort = scope.get("kaname.abort", self._leave)
-        whole, send = send, scope.get("kaname.send", send)  # past the middleware, which has to do with the head only
+        whole, send = send, scope.get("kaname.send", send)  # without the middleware, which changes only the headers
         loop, self._task, self._send = asyncio.get_running_loop(), asyncio.current_task(), send
         watching = asyncio.create_task(self._watch(receive))
         try:
@@ -220,7 +241,7 @@ class Stream(Response):
                 return
         if self._sending and now - self._sending > PATIENCE:
             self._abort()
-        elif not self._sending and now - self._sent > _ALIVE:
+        elif not self._sending and now - self._sent > _ALIVE and self._has_comments:
             self._sending = self._sent = now
             self._comment = asyncio.create_task(self._keep_alive())
 
@@ -230,8 +251,11 @@ class Stream(Response):
 
 
 @asynccontextmanager
-async def noticing_departure(request: Request, left: Callable[[], None]) -> AsyncIterator[None]:
-    """Call `left` if the client goes away meanwhile: for an answer that is no stream. The body has been read before."""
+async def watch_departure(request: Request, left: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `left` if the client leaves while the block runs.
+
+    For a response that is not a stream; the body must have been read.
+    """
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":

@@ -1,4 +1,4 @@
-"""Who may: users with roles, known by a token of which only the hash is kept."""
+"""Users with roles. A user is recognized by a token, of which only the hash is stored."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ from ..core.record import record
 from ..journals.default import default_path
 
 if TYPE_CHECKING:
-    from ..api.config.build import Config
+    from ..config.build import Config
 
 ROLES = ("read", "talk", "approve", "admin")
 ENVIRONMENT = "KANAME_TOKEN"
 _PREFIX = "kn_"
 _FILE = "users.json"
-_LEAST = 20  # characters of a token that somebody made up
+_LEAST = 20  # characters of a token that the operator chose
 
 
 @record
 class Caller:
-    """Who makes a request. `read`: see one's own runs; `talk`: start and steer them as well; `approve`: answer what they
-    ask; `admin`: all of this with everybody's. Without a name and with `admin` it is the person at this machine."""
+    """The sender of a request, with its roles.
+
+    Args:
+        name: The name of the user. Empty for the person at this machine, when the server has no users.
+        roles: `read`: see your own runs. `talk`: also start and steer them. `approve`: also answer their questions. `admin`:
+            all of this, with the runs of all users.
+    """
 
     name: str
     roles: frozenset[str]
@@ -43,7 +48,16 @@ class Caller:
         return self.is_admin or role in self.roles or (role == "read" and bool(self.roles))
 
     def sees(self, user: str) -> bool:
+        """Return True if the caller can see the runs of that user: administrators see all, others their own."""
         return self.is_admin or user == self.name
+
+    def list_of(self, asked: str | None = None) -> str | None:
+        """Return the user whose runs a list shows, by the same rule; None for all users.
+
+        Args:
+            asked: The user whose runs an administrator asks for.
+        """
+        return asked if self.is_admin else self.name
 
 
 OWNER = Caller("", frozenset(["admin"]))
@@ -62,20 +76,27 @@ def users_file(journal: object) -> Path:
 
 
 def users_named_by(config: Config) -> Path | None:
-    """Return the users file that a configuration names (`serve: users:`), as seen from its folder; `None` if it names none."""
+    """Return the users file that a configuration names (`serve: users:`), relative to its folder; None if it names none."""
     named = (config.value.get("serve") or {}).get("users")
     return Path(config.agent().folder, Path(named).expanduser()) if named else None
 
 
 class Users:
-    """The users of a service. They are read from a file, again when it has changed; `token`: of an administrator, beside it.
+    """The users of a server.
 
-    `optional`: as long as there is no such file, nobody needs a token; from then on everybody does."""
+    Args:
+        path: The file with the users. It is read again when it has changed. None: only `token`.
+        token: The token of an administrator, in addition to the users in the file. At least 20 characters.
+        optional: As long as the file does not exist, no token is needed. Once it exists, every request needs one.
+
+    Raises:
+        ConfigError: If the token is too short.
+    """
 
     def __init__(self, path: str | Path | None = None, *, token: str = "", optional: bool = False) -> None:
         self.path = None if path is None else Path(path).expanduser()
         if token and len(token) < _LEAST:
-            raise ConfigError(notice("users.short_token", "a token has at least {least} characters", least=_LEAST))
+            raise ConfigError(notice("users.short_token", "a token must have at least {least} characters", least=_LEAST))
         self._fixed = {_hash(token): Caller("admin", frozenset(["admin"]))} if token else {}
         self._open = optional
         self._seen: tuple[int, int, int] | None = None  # the file as it was read
@@ -83,18 +104,18 @@ class Users:
 
     @classmethod
     def from_environment(cls, path: str | Path) -> Users:
-        """The file's users, and `KANAME_TOKEN`; where there are neither, everybody until there is one."""
+        """Return the users in the file, and an administrator with `KANAME_TOKEN`. Without both, no token is needed yet."""
         return cls(path, token=os.environ.get(ENVIRONMENT, ""), optional=True)
 
     @property
-    def needed(self) -> bool:
-        """Whether a token is needed. Once it is, it stays so, whatever happens to the file."""
-        if self._open and (self._fixed or (self.path is not None and _may_be_there(self.path))):
+    def requires_token(self) -> bool:
+        """Return True if a token is needed. Once it is needed it stays so, whatever happens to the file."""
+        if self._open and (self._fixed or (self.path is not None and _may_exist(self.path))):
             self._open = False
         return not self._open
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token that is. The hashes are compared one by one in the same time each, whether they fit or not."""
+        """Return the user with that token, or None. Each comparison takes the same time, whether the token fits or not."""
         given, found = _hash(token), None
         for known, caller in {**self._load(), **self._fixed}.items():
             if hmac.compare_digest(known, given):
@@ -102,23 +123,36 @@ class Users:
         return found
 
     def all(self) -> dict[str, list[str]]:
-        """The names and their roles."""
-        return {name: list(one["roles"]) for name, one in sorted(self._read().items())}
+        """Return the names of the users and their roles."""
+        return {name: list(one["roles"]) for name, one in sorted(self._read_file().items())}
 
     def add(self, name: str, roles: Iterable[str]) -> str:
-        """A new user, or another token and other roles for a known one. The token is told once, here."""
+        """Add a user, or give an existing user a new token and new roles. Return the token, which is not stored.
+
+        Args:
+            name: The name of the user.
+            roles: Some of "read", "talk", "approve" and "admin". Default: "read" and "talk".
+
+        Raises:
+            ConfigError: If the name has line breaks or outer spaces, a role is unknown, or the users have no file.
+        """
         wanted = list(dict.fromkeys(roles))
         if not name or not name.isprintable() or name != name.strip():
-            raise ConfigError(notice("users.name", "a user's name is a text without line breaks, not {name!r}", name=name))
+            raise ConfigError(
+                notice("users.name", "the name of a user must be printable, without spaces around it, not {name!r}", name=name)
+            )
         for role in wanted:
             if role not in ROLES:
                 raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))
         token = _PREFIX + secrets.token_urlsafe(32)
-        self._write({**self._read(), name: {"hash": _hash(token), "roles": wanted or ["read", "talk"], "since": time.time()}})
+        self._write(
+            {**self._read_file(), name: {"hash": _hash(token), "roles": wanted or ["read", "talk"], "since": time.time()}}
+        )
         return token
 
     def remove(self, name: str) -> None:
-        known = self._read()
+        """Remove a user. Its token is refused from now on. Raise `ConfigError` if there is no such user."""
+        known = self._read_file()
         if name not in known:
             raise ConfigError(notice("users.none", "there is no user {name!r}", name=name) + nearest(name, known))
         self._write({other: entry for other, entry in known.items() if other != name})
@@ -128,16 +162,16 @@ class Users:
             return {}
         try:
             now = self.path.stat()
-        except OSError:  # deleted: nobody is known any more
+        except OSError:  # deleted: no user is left
             self._known, self._seen = {}, None
             return {}
         if (now.st_mtime_ns, now.st_size, now.st_ino) != self._seen:
-            entries = self._read()
+            entries = self._read_file()
             self._known = {one["hash"]: Caller(name, frozenset(one["roles"])) for name, one in entries.items()}
             self._seen = now.st_mtime_ns, now.st_size, now.st_ino
         return self._known
 
-    def _read(self) -> Mapping[str, Any]:
+    def _read_file(self) -> Mapping[str, Any]:
         if self.path is None or not self.path.exists():
             return {}
         try:
@@ -146,12 +180,12 @@ class Users:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise _unreadable(self.path, str(problem)) from problem
         if not fits:
-            raise _unreadable(self.path, notice("users.entry", "a role that there is not, or no hash"))
+            raise _unreadable(self.path, notice("users.entry", "an entry has an unknown role or no hash"))
         return entries  # type: ignore[no-any-return]
 
     def _write(self, entries: Mapping[str, Any]) -> None:
         if self.path is None:
-            raise ConfigError(notice("users.no_file", "these users have no file: Users(path)"))
+            raise ConfigError(notice("users.no_file", "these users have no file to be stored in: pass one with Users(path)"))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -161,8 +195,8 @@ class Users:
         new.replace(self.path)
 
 
-def _may_be_there(path: Path) -> bool:
-    """Return False only if there is certainly no such file. A folder that cannot be read may hold one."""
+def _may_exist(path: Path) -> bool:
+    """Return False only if the file certainly does not exist. A folder that cannot be read may hold it."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -177,5 +211,5 @@ def _unreadable(path: Path, why: str) -> ConfigError:
 
 
 def _hash(token: str) -> str:
-    """Tokens are long and random: a fast hash is enough, there is nothing to guess."""
+    """Return the hash of a token. A fast hash is enough: tokens are long and random and cannot be guessed."""
     return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

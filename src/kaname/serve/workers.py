@@ -1,4 +1,4 @@
-"""Several server processes on one address: started, and started again when they die; a signal ends all of them."""
+"""Several server processes on one address. A process that dies is started again; a signal ends all of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from logging import getLogger
 from socket import socket
 
-SOCKET = "KANAME_SERVE_SOCKET"  # the number of the file that a worker listens on, and its supervisor's
-_PATIENCE = 20.0  # seconds for the workers to end
-_LONGEST = 30.0  # seconds before one that dies again and again is started once more
+SOCKET = "KANAME_SERVE_SOCKET"  # the file descriptor that a worker listens on, and the process id of its supervisor
+_PATIENCE = 20.0  # seconds that the workers have to end
+_LONGEST = 30.0  # seconds of the longest pause before a worker that keeps dying is restarted
 log = getLogger("kaname.serve")
 
 
-def inherited() -> socket | None:
-    """The address that this process was started to serve, if it is a worker."""
+def inherited_socket() -> socket | None:
+    """Return the socket that this process was started to serve; None if it is not a worker."""
     number, _, parent = os.environ.get(SOCKET, "").partition(":")
     if not number:
         return None
@@ -28,23 +28,23 @@ def inherited() -> socket | None:
 
 
 def is_one_of_several() -> bool:
-    """Whether the next request of a client may come to another process."""
+    """Return True if the next request of a client may be handled by another process."""
     return bool(os.environ.get(SOCKET))
 
 
 def _end_with_parent(parent: int) -> None:
-    """A worker whose supervisor was killed is not left over."""
+    """End this process when its supervisor has ended."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Workers:
-    """`arguments`: the command line that made this process; a worker has the same."""
+class WorkerProcesses:
+    """Start worker processes and watch over them. `arguments`: the command line of this process, which the workers get, too."""
 
     def __init__(self, arguments: Sequence[str], taken: socket, count: int) -> None:
         self._arguments, self._taken = list(arguments), taken
-        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # with when it began, and how long to wait next
+        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # process, start time, next pause
         self._count, self._ended = count, False
 
     def run(self) -> int:
@@ -53,7 +53,7 @@ class Workers:
         self._running = [(self._start(), time.monotonic(), 0.5) for _ in range(self._count)]
         while not self._ended:
             time.sleep(0.1)
-            self._running = [self._looked_after(*one) for one in self._running]
+            self._running = [self._restart_if_dead(*one) for one in self._running]
         for worker, _, _ in self._running:
             worker.terminate()
         until = time.monotonic() + _PATIENCE
@@ -64,13 +64,13 @@ class Workers:
                 worker.kill()
         return 0
 
-    def _looked_after(
+    def _restart_if_dead(
         self, worker: subprocess.Popen[bytes], begun: float, wait: float
     ) -> tuple[subprocess.Popen[bytes], float, float]:
         if worker.poll() is None or self._ended:
             return worker, begun, wait
         lived = time.monotonic() - begun
-        if lived < wait:  # it died at once: not before a while has passed
+        if lived < wait:  # it died at once: wait before the restart
             return worker, begun, wait
         log.warning("worker %d ended (%s); another is started", worker.pid, worker.returncode)
         return self._start(), time.monotonic(), 0.5 if lived > _LONGEST else min(_LONGEST, wait * 2)

@@ -1,4 +1,4 @@
-"""Who listens: sinks get every fact after it became durable, and every delta. These write traces."""
+"""Sinks: receivers of every fact, after it became durable, and of every delta. These write traces."""
 
 from __future__ import annotations
 

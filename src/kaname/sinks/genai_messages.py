@@ -15,10 +15,11 @@ _REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length",
 
 
 def input_messages(messages: Sequence[Message]) -> tuple[str, int]:
-    """Return what a model was shown, and how many messages were left out for their size.
+    """Return the messages that a model received, and the number of messages left out because of their size.
 
-    The first message stays (it is the question, or the summary of what was said before), and so do the latest."""
-    encoded = [message.encoded("genai", _encode) for message in messages]
+    The first message stays (it is the question, or a summary), and so do the latest.
+    """
+    encoded = [message.encode_as("genai", _encode) for message in messages]
     kept, size = len(encoded), 0
     while kept > 1 and (size := size + len(encoded[kept - 1])) <= MOST:
         kept -= 1
@@ -29,22 +30,22 @@ def input_messages(messages: Sequence[Message]) -> tuple[str, int]:
 def output_message(reply: ModelReply) -> str:
     """Return a model's reply, with the reason why it ended."""
     reason = _REASONS.get(reply.stop_reason or "", "error" if reply.problem else "stop")
-    return _list([_dumped({"role": "assistant", "parts": _parts(reply.message), "finish_reason": reason})])
+    return _list([_dump({"role": "assistant", "parts": _parts(reply.message), "finish_reason": reason})])
 
 
 def final_answer(output: Any) -> str:
-    """Return what a run answered."""
+    """Return the answer of a run."""
     message = assistant(plain_text(output))
-    return _list([_dumped({"role": "assistant", "parts": _parts(message), "finish_reason": "stop"})])
+    return _list([_dump({"role": "assistant", "parts": _parts(message), "finish_reason": "stop"})])
 
 
 def instructions(text: str) -> str:
-    """Return the instructions, which stand beside the messages."""
+    """Return the instructions, which are separate from the messages."""
     return json.dumps(_parts(system(text)), ensure_ascii=False)
 
 
 def _encode(message: Message) -> bytes:
-    return _dumped({"role": message.role, "parts": _parts(message)})
+    return _dump({"role": message.role, "parts": _parts(message)})
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
@@ -66,7 +67,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
     return parts
 
 
-def _dumped(value: Any) -> bytes:
+def _dump(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, default=plain_text).encode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""A trace as lines: on the console for people, in a file as JSON. Start and end, tool calls, handoffs, warnings, errors."""
+"""Write a trace as lines: to the console for people, to a file as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ from ..core.messages import is_withheld
 from ..core.notices import notice
 from ..core.state import what_was_said
 from ..core.values import plain_text
+from ..kernel.bases import SinkBase
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS = ("debug", "info", "warning", "error")
@@ -46,7 +47,7 @@ _MOST = 10_000  # runs
 
 
 def level_of(event: Event) -> Level:
-    """`debug`: every fact; `info`: start and end, tool calls, handoffs, questions; `warning`; `error`."""
+    """Return the level of a fact: `error`, `warning`, `info` (start and end, tool calls, handoffs, questions) or `debug`."""
     body = event.body
     if isinstance(body, Stopped) and body.stop.kind == "failed":
         return "error"
@@ -55,10 +56,19 @@ def level_of(event: Event) -> Level:
     return "info" if isinstance(body, _INFO) else "debug"
 
 
+def level_error(level: Any) -> ConfigError:
+    return ConfigError(notice("trace.level", "unknown level {level!r}", level=level) + nearest(str(level), LEVELS))
+
+
+def format_time(seconds: float) -> str:
+    """Return a time as the lines of a trace show it: ISO 8601, UTC, with milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def line_of(event: Event, content: bool) -> dict[str, Any]:
-    """A fact as one object: who, when, what. `content`: also what was said, called and given back."""
+    """Return a fact as one JSON object. `content`: include messages, arguments and results."""
     told: dict[str, Any] = {
-        "time": datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": format_time(event.time),
         "level": level_of(event),
         "run": event.run_id,
         "fact": event.seq,
@@ -81,26 +91,30 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
     return told
 
 
-class Lines(ABC):
-    """What both have: a level, and whether content is told."""
+class Lines(SinkBase, ABC):
+    """Base of the sinks that write lines: filters by level, and leaves out content by default."""
 
     with_children = True
 
     def __init__(self, level: Level, content: bool) -> None:
         if level not in LEVELS:
-            raise ConfigError(notice("trace.level", "there is no level {level!r}", level=level) + nearest(str(level), LEVELS))
+            raise level_error(level)
         self._least, self._content = LEVELS.index(level), content
         self._held: dict[str, list[Event]] = {}  # by run, from what was received on until it is let in
 
-    def __call__(self, event: Event) -> None:
-        if type(event.body) is Delta:
-            return
-        for one in self._settled(event) if self._content else (event,):
-            if LEVELS.index(level_of(one)) >= self._least:
-                self.write(one)
+    def __call__(self, event: Event) -> Any:
+        for one in self.due(event):
+            self.write(line_of(one, self._content))
 
-    def _settled(self, event: Event) -> list[Event]:
-        """Return the facts that can be written now. What was received is written when the run shows whether it was blocked."""
+    def due(self, event: Event) -> list[Event]:
+        """Return the facts to write now: those of the level or above it."""
+        if type(event.body) is Delta:
+            return []
+        settled = self._writable_facts(event) if self._content else [event]
+        return [one for one in settled if LEVELS.index(level_of(one)) >= self._least]
+
+    def _writable_facts(self, event: Event) -> list[Event]:
+        """Return the facts that can be written now. A user message is held back until the run shows whether it was blocked."""
         held = self._held.get(event.run_id)
         if held is None and not isinstance(event.body, Received):
             return [event]
@@ -118,24 +132,32 @@ class Lines(ABC):
         return [*received.values(), event]
 
     @abstractmethod
-    def write(self, event: Event) -> None: ...
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Write one line, as `line_of` builds it."""
 
 
 class Console(Lines):
-    """One line a fact on standard error, or wherever `write` puts it."""
+    """A sink that writes one line per fact to standard error.
+
+    Args:
+        level: The lowest level to write: `debug`, `info` (default), `warning` or `error`.
+        content: True to include messages, arguments and results.
+        write: Receives each line, instead of standard error.
+    """
 
     def __init__(self, level: Level = "info", *, content: bool = False, write: Callable[[str], Any] | None = None) -> None:
         super().__init__(level, content)
         self._write = write
 
-    def write(self, event: Event) -> None:
-        told = line_of(event, self._content)
+    def write(self, line: Mapping[str, Any]) -> None:
+        told = dict(line)
         data = told.pop("data", None)
-        head = f"{told.pop('time')[11:23]} {told.pop('level'):7} {told.pop('agent')} {told.pop('run')[-8:]} {told.pop('event')}"
+        who = [told.pop("agent", ""), told.pop("run", "")[-8:], told.pop("event")]
+        head = " ".join([f"{told.pop('time')[11:23]} {told.pop('level'):7}", *[part for part in who if part]])
         rest = " ".join([f"{name}={value}" for name, value in told.items() if value not in (None, "") and name != "fact"])
         shown = plain_text(data)[:_SHOWN] if data else ""
-        line = " ".join([part for part in (head, rest, shown) if part]).replace("\n", " ")
-        (self._write or _to_stderr)(line)
+        text = " ".join([part for part in (head, rest, shown) if part]).replace("\n", " ")
+        (self._write or _to_stderr)(text)
 
 
 def _to_stderr(line: str) -> None:
@@ -143,31 +165,39 @@ def _to_stderr(line: str) -> None:
 
 
 class JsonLines(Lines):
-    """A file with one JSON object a line. It is renamed to `NAME.1` when it is full, and so on up to `keep`."""
+    """A sink that writes one JSON object per line to a file.
+
+    Args:
+        path: The file.
+        level: The lowest level to write: `debug`, `info` (default), `warning` or `error`.
+        content: True to include messages, arguments and results.
+        max_bytes: The size at which the file is renamed to `NAME.1`, and so on (default 10 MB).
+        keep: The number of renamed files to keep (default 5).
+    """
 
     def __init__(
         self, path: str | Path, level: Level = "info", *, content: bool = False, max_bytes: int = 10_000_000, keep: int = 5
     ) -> None:
         super().__init__(level, content)
         if max_bytes < 1 or keep < 0:
-            raise ConfigError(notice("trace.rotation", "max_bytes is a number from 1 up, keep one from 0 up"))
+            raise ConfigError(notice("trace.rotation", "max_bytes must be at least 1, and keep at least 0"))
         self.path, self._most, self._keep = Path(path).expanduser(), max_bytes, keep
         self._lock = threading.Lock()
         self._file = -1  # its number
         self._closing: weakref.finalize[[int], JsonLines] | None = None
 
-    def write(self, event: Event) -> None:
-        line = json.dumps(line_of(event, self._content), ensure_ascii=False, default=plain_text)
-        data = line.encode("utf-8", "backslashreplace") + b"\n"
+    def write(self, line: Mapping[str, Any]) -> None:
+        text = json.dumps(line, ensure_ascii=False, default=plain_text)
+        data = text.encode("utf-8", "backslashreplace") + b"\n"
         with self._lock:
-            size = self._opened()
+            size = self._open_file()
             if size and size + len(data) > self._most:
                 self._rotate()
-                self._opened()
+                self._open_file()
             os.write(self._file, data)
 
-    def _opened(self) -> int:
-        """Open the file, anew if another process has renamed it; how long it is."""
+    def _open_file(self) -> int:
+        """Open the file, again if another process has renamed it, and return its size."""
         if self._file >= 0:
             held = os.fstat(self._file)
             try:
@@ -186,13 +216,13 @@ class JsonLines(Lines):
             self.path.unlink(missing_ok=True)
             return
         for number in range(self._keep - 1, 0, -1):
-            older = self._numbered(number)
+            older = self._numbered_path(number)
             if older.exists():
-                older.replace(self._numbered(number + 1))
+                older.replace(self._numbered_path(number + 1))
         if self.path.exists():
-            self.path.replace(self._numbered(1))
+            self.path.replace(self._numbered_path(1))
 
-    def _numbered(self, number: int) -> Path:
+    def _numbered_path(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def close(self) -> None:

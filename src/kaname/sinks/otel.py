@@ -1,4 +1,4 @@
-"""Traces and metrics to OpenTelemetry, by OTLP over HTTP. The packages are loaded with the first run that is traced."""
+"""Send traces and metrics to OpenTelemetry, by OTLP over HTTP. The packages are loaded with the first traced run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..core.errors import ConfigError
 from ..core.events import Delta, Event
 from ..core.install import install_command
 from ..core.notices import notice
-from ..core.tracing import parsed
+from ..core.tracing import parse_traceparent
+from ..kernel.bases import SinkBase
 from .spans import Span, Spans
 
 _SOON = 200  # milliseconds after which spans are sent
@@ -19,10 +20,16 @@ _PATIENCE = 3  # seconds for a receiver that does not answer: a program that end
 _EVERY = 10_000  # milliseconds between two reports of the metrics
 
 
-class OpenTelemetry:
-    """`endpoint`: of an OTLP receiver, such as http://localhost:4318; without it, what the usual environment variables say.
+class OpenTelemetry(SinkBase):
+    """A sink that sends spans and metrics to an OTLP receiver.
 
-    `content`: whether what was said is sent, and what tools got and gave; by default it is not.
+    Args:
+        endpoint: The address of the receiver, such as http://localhost:4318. By default the standard environment variables
+            apply.
+        content: True to send messages, arguments and results.
+        headers: HTTP headers for the receiver.
+        service: The name of the service.
+        metrics: False to send spans only.
     """
 
     traces = True  # runs pass their trace on to what they call
@@ -38,7 +45,9 @@ class OpenTelemetry:
         metrics: bool = True,
     ) -> None:
         if endpoint and not endpoint.startswith(("http://", "https://")):
-            raise ConfigError(notice("trace.endpoint", "an endpoint begins with http:// or https://, not {it!r}", it=endpoint))
+            raise ConfigError(
+                notice("trace.endpoint", "the endpoint must start with http:// or https://, not {it!r}", it=endpoint)
+            )
         self._endpoint, self._headers, self._service = endpoint.rstrip("/"), dict(headers or {}), service
         self._spans, self._metrics = Spans(content), metrics
         self._sending: Any = None
@@ -51,32 +60,34 @@ class OpenTelemetry:
         if type(event.body) is Delta:
             return
         if self._sending is None:
-            self._open()
+            self._start_exporting()
         for span in self._spans.take(event):
             self._sending.on_end(self._readable(span))
             if self._measuring is not None:
                 self._measure(span)
 
     def flush(self) -> None:
-        """Send what there is: a server that a signal ends has no other chance."""
+        """Send everything collected so far: a server that a signal ends has no other chance."""
         for one in (self._sending, self._measuring and self._measuring.provider):
             if one is not None:
                 one.force_flush(_PATIENCE * 1_000)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the rest and stop."""
         for one in (self._sending, self._measuring and self._measuring.provider):
             if one is not None:
                 one.shutdown()
         self._sending = self._measuring = None
 
-    def _open(self) -> None:
+    def _start_exporting(self) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError:
-            told = notice("trace.packages", "OpenTelemetry is not installed: {command}", command=install_command("otel"))
+            told = notice(
+                "trace.packages", "OpenTelemetry is not installed. Install it with: {command}", command=install_command("otel")
+            )
             raise ConfigError(told) from None
         self._resource = Resource.create({"service.name": self._service})
         place = f"{self._endpoint}/v1/traces" if self._endpoint else None
@@ -93,7 +104,7 @@ class OpenTelemetry:
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-        links = [_context(*found) for link in span.links if (found := parsed(link)) is not None]
+        links = [_context(*found) for link in span.links if (found := parse_traceparent(link)) is not None]
         return ReadableSpan(
             span.name,
             _context(span.trace_id, span.span_id),

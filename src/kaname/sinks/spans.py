@@ -1,7 +1,7 @@
-"""Spans from facts: what a run did as a tree with times, in the GenAI conventions of OpenTelemetry.
+"""Build spans from facts: a run as a tree with times, in the GenAI conventions of OpenTelemetry.
 
-They are complete when the run ends or is parked: a crash loses none and repeats none, because whoever goes on with the run
-makes them from its recorded facts (`recall`). Names as of the GenAI semantic conventions, November 2026.
+Spans are complete when the run ends or is suspended. A crash loses none and repeats none, because the process that resumes the
+run builds them from its recorded facts (`recall`). Names follow the GenAI semantic conventions of November 2026.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GAVE_UP = ("retry", "limit")  # whose warnings tell that a model call has faile
 
 @record
 class Moment:
-    """Something that happened at a point of a span."""
+    """An event at one point of a span."""
 
     name: str
     time: float
@@ -60,12 +60,12 @@ class Span:
     attributes: Mapping[str, Any]
     error: str = ""
     moments: tuple[Moment, ...] = ()
-    links: tuple[str, ...] = ()  # ids of the traces' spans that it goes on from, as traceparent
+    links: tuple[str, ...] = ()  # the spans from which it continues, as traceparent
 
 
 @mutable
-class _Run:
-    """What is known of a run that is not over."""
+class _RunTrace:
+    """The data collected about a run that is not over."""
 
     run_id: str
     begun: float
@@ -82,38 +82,42 @@ class _Run:
     moments: list[Moment] = field(factory=list)
     spans: list[Span] = field(factory=list)
     instructions: str = ""
-    state: State = field(factory=State)  # kept only where what was said is told
-    lives: int = 0  # that have ended: somebody may go on after a stop
+    state: State = field(factory=State)  # kept only with `content`
+    lives: int = 0  # executions that have ended: a run can be resumed after a stop
 
 
 class Spans:
-    """`take` gives the spans that are complete with a fact. `content`: whether what was said is in them."""
+    """Collect facts and build spans. `content`: True to include messages, arguments and results."""
 
     def __init__(self, content: bool = False) -> None:
         self._content = content
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RunTrace] = {}
 
     def recall(self, facts: Sequence[Event]) -> None:
-        """What a run did before this process took it up; what it told when it was parked is not told again."""
+        """Take in the facts of a run from before it was resumed here.
+
+        Spans that were sent when it was suspended are not repeated.
+        """
         if facts:
             self._runs.pop(facts[0].run_id, None)
         for fact in facts:
-            self._taken(fact)
+            self._take_fact(fact)
 
     def take(self, event: Event) -> list[Span]:
-        spans = self._taken(event)
+        """Take in a fact, and return the spans that it completes."""
+        spans = self._take_fact(event)
         if isinstance(event.body, Stopped):
-            del self._runs[event.run_id]  # who goes on with it recalls it
-        while len(self._runs) > _MOST:  # parked, and gone on with elsewhere
+            del self._runs[event.run_id]  # if it is resumed, `recall` builds it again
+        while len(self._runs) > _MOST:  # suspended here, and resumed elsewhere
             del self._runs[next(iter(self._runs))]
         return spans
 
-    def _taken(self, event: Event) -> list[Span]:
+    def _take_fact(self, event: Event) -> list[Span]:
         run = self._runs.get(event.run_id)
         if isinstance(event.body, Opened):
-            run = self._runs[event.run_id] = self._opened(event, event.body)
+            run = self._runs[event.run_id] = self._new_trace(event, event.body)
         if run is None:  # it began elsewhere
-            run = self._runs[event.run_id] = _Run(event.run_id, event.time, event.agent, last=event.time)
+            run = self._runs[event.run_id] = _RunTrace(event.run_id, event.time, event.agent, last=event.time)
         over = self._note(run, event)
         if self._content:
             evolve(run.state, event)
@@ -124,8 +128,8 @@ class Spans:
         spans, run.spans = run.spans, []
         return spans
 
-    def _opened(self, event: Event, body: Opened) -> _Run:
-        return _Run(
+    def _new_trace(self, event: Event, body: Opened) -> _RunTrace:
+        return _RunTrace(
             event.run_id,
             event.time,
             event.agent,
@@ -138,41 +142,43 @@ class Spans:
             instructions=str(body.recipe.get("instructions", "")),
         )
 
-    def _note(self, run: _Run, event: Event) -> bool:
-        """Take a fact in; whether what is complete is told now."""
+    def _note(self, run: _RunTrace, event: Event) -> bool:
+        """Take in a fact. Return True if the complete spans can be sent now."""
         match event.body:
             case ModelReplied():
-                self._replied(run, event, event.body)
+                self._add_reply(run, event, event.body)
             case ToolStarted(call=call) if call.id not in run.started:
                 run.started[call.id] = (event.time, event.body)
             case ToolFinished():
-                self._finished(run, event, event.body)
+                self._add_tool_call(run, event, event.body)
             case Compacted(usage=usage):
                 run.usage += usage
             case Asked(key, prompt):
-                run.moments.append(Moment("question", event.time, {"key": key, **self._said(prompt=prompt)}))
+                run.moments.append(Moment("question", event.time, {"key": key, **self._content_attributes(prompt=prompt)}))
                 return True
             case Answered(key, answer, by):
-                run.moments.append(Moment("answer", event.time, {"key": key, "by": by, **self._said(answer=answer)}))
+                run.moments.append(
+                    Moment("answer", event.time, {"key": key, "by": by, **self._content_attributes(answer=answer)})
+                )
             case HandedOff(to):
                 run.moments.append(Moment("handoff", event.time, {"gen_ai.agent.name": to}))
             case Warned(source, text):
                 if source in _GAVE_UP:
-                    self._failed(run, event, "_OTHER", text)
+                    self._add_failed_call(run, event, "_OTHER", text)
                 run.moments.append(Moment("warning", event.time, {"source": source, "text": text}))
             case Resumed(attempt):
                 run.moments.append(Moment("resumed", event.time, {"attempt": attempt}))
             case Stopped():
-                self._stopped(run, event, event.body)
+                self._add_run(run, event, event.body)
                 return True
         return False
 
-    def _replied(self, run: _Run, event: Event, body: ModelReplied) -> None:
+    def _add_reply(self, run: _RunTrace, event: Event, body: ModelReplied) -> None:
         reply = body.reply
         run.usage += reply.usage
         name = reply.model or run.model
         attributes = {
-            **self._asked(run, event, name, body.step.instructions),
+            **self._request_attributes(run, event, name, body.step.instructions),
             "gen_ai.response.model": name,
             "gen_ai.response.finish_reasons": [reply.stop_reason or "unknown"],
             **_usage(reply.usage),
@@ -181,14 +187,17 @@ class Spans:
         place = tracing.span_id(run.run_id, event.seq)
         run.spans.append(self._span(run, place, f"chat {name}", "client", run.last, event.time, attributes, body.reply.problem))
 
-    def _failed(self, run: _Run, event: Event, error: str, text: str) -> None:
-        """Tell of a model call that gave no reply. `error`: its type, or `_OTHER`, which is how the conventions say unknown."""
+    def _add_failed_call(self, run: _RunTrace, event: Event, error: str, text: str) -> None:
+        """Add a model call that got no reply. `error`: its type, or `_OTHER`, the conventions' word for unknown."""
         place = tracing.span_id(run.run_id, event.seq, "failed")
-        attributes = {**self._asked(run, event, run.model), "error.message": text}
+        attributes = {**self._request_attributes(run, event, run.model), "error.message": text}
         run.spans.append(self._span(run, place, f"chat {run.model}", "client", run.last, event.time, attributes, error))
 
-    def _asked(self, run: _Run, event: Event, model: str, told: str | None = None) -> dict[str, Any]:
-        """Return what is known of a model call before its reply. `told`: instructions for this call, instead of the agent's."""
+    def _request_attributes(self, run: _RunTrace, event: Event, model: str, told: str | None = None) -> dict[str, Any]:
+        """Return the attributes of a model call that are known before its reply.
+
+        `told`: instructions for this call, instead of the agent's.
+        """
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": model.partition("/")[0] or "unknown",
@@ -204,7 +213,7 @@ class Spans:
                 attributes[_TOLD] = instructions(told)
         return attributes
 
-    def _finished(self, run: _Run, event: Event, body: ToolFinished) -> None:
+    def _add_tool_call(self, run: _RunTrace, event: Event, body: ToolFinished) -> None:
         result = body.result
         run.usage += result.usage
         begun, started = run.started.pop(result.call_id, (run.last, None))
@@ -218,18 +227,18 @@ class Spans:
         if started is not None:
             attributes |= {
                 "kaname.tool.effect": started.effect,
-                **self._said(**{"gen_ai.tool.call.arguments": started.call.args}),
+                **self._content_attributes(**{"gen_ai.tool.call.arguments": started.call.args}),
             }
-        attributes |= self._said(**{"gen_ai.tool.call.result": result_text(result)})
+        attributes |= self._content_attributes(**{"gen_ai.tool.call.result": result_text(result)})
         place, told = tracing.span_id(run.run_id, "call", result.call_id), f"execute_tool {result.name}"
         problem = "" if not result.is_error else "tool_error"
         run.spans.append(self._span(run, place, told, "internal", begun, event.time, attributes, problem))
 
-    def _stopped(self, run: _Run, event: Event, body: Stopped) -> None:
-        """Its own span. What was started and never finished was cut off. A message that was blocked is in no span."""
+    def _add_run(self, run: _RunTrace, event: Event, body: Stopped) -> None:
+        """Add the span of the run itself. Calls without a result were interrupted. A blocked message is in no span."""
         stop = body.stop
         if stop.error in _MODEL_ERRORS:
-            self._failed(run, event, stop.error, stop.detail)
+            self._add_failed_call(run, event, stop.error, stop.detail)
         if stop.blocks_input:
             run.spans = [replace(span, attributes=_without_input(span.attributes)) for span in run.spans]
         attributes = {
@@ -252,9 +261,11 @@ class Spans:
         run.spans.append(own)
         run.lives, run.moments, run.usage = run.lives + 1, [], Usage()
 
-    def _conversation(self, run: _Run, body: Stopped) -> dict[str, str]:
-        """Return what the run was asked and what it answered. `input.value` and `output.value` are OpenInference's names:
-        viewers show these in their lists of traces."""
+    def _conversation(self, run: _RunTrace, body: Stopped) -> dict[str, str]:
+        """Return the question and the answer of the run.
+
+        `input.value` and `output.value` are OpenInference's names: viewers show them in their lists of traces.
+        """
         if not self._content:
             return {}
         told = {_TOLD: instructions(run.instructions)} if run.instructions else {}
@@ -267,7 +278,7 @@ class Spans:
 
     def _span(
         self,
-        run: _Run,
+        run: _RunTrace,
         place: str,
         name: str,
         kind: Literal["internal", "client"],
@@ -278,22 +289,22 @@ class Spans:
         moments: tuple[Moment, ...] = (),
         links: tuple[str, ...] = (),
     ) -> Span:
-        trace, own = tracing.parsed(tracing.of_run(run.run_id, run.trace)) or ("", "")
+        trace, own = tracing.parse_traceparent(tracing.of_run(run.run_id, run.trace)) or ("", "")
         above = own
         if name.startswith("invoke_agent"):
-            known = tracing.parsed(run.trace)
+            known = tracing.parse_traceparent(run.trace)
             above = known[1] if known else ""
             if run.parent is not None:
                 above = tracing.span_id(run.parent[0], "call", run.parent[1])
         told = {**attributes, "error.type": error} if error else attributes
         return Span(trace, place, above, name.strip(), kind, min(start or end, end), end, told, error, moments, links)
 
-    def _said(self, **values: Any) -> dict[str, Any]:
-        return _written(values) if self._content else {}
+    def _content_attributes(self, **values: Any) -> dict[str, Any]:
+        return _as_texts(values) if self._content else {}
 
 
-def _written(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes are texts."""
+def _as_texts(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the values of attributes to texts."""
     return {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=plain_text)
             for name, value in values.items()}  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Who decides next."""
+"""Strategies: they decide the next step."""

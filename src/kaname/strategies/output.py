@@ -10,7 +10,6 @@ from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
 from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
-from ..core.steps import Stop
 from ..core.values import fenced_blocks, read_json
 from ..kernel.boundary import Border
 
@@ -37,14 +36,14 @@ class Output:
         return self._adapter.json_schema()
 
     @cached_property
-    def _wrapped(self) -> bool:
+    def _is_wrapped(self) -> bool:
         shape = self._own_schema
         if "$ref" in shape:  # a type that refers to itself
             shape = shape["$defs"][shape["$ref"].rpartition("/")[2]]
         return shape.get("type") != "object"
 
     def check(self) -> None:
-        """Before anything starts: can this type be asked for at all?"""
+        """Raise `ConfigError` if a model cannot be asked for this type."""
         with Border() as border:
             _ = self.schema
         if border.failure is not None:
@@ -58,7 +57,7 @@ class Output:
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
-        if not self._wrapped:
+        if not self._is_wrapped:
             return self._own_schema
         inner = {key: value for key, value in self._own_schema.items() if key != "$defs"}
         outer: dict[str, Any] = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP]}
@@ -90,17 +89,17 @@ class Output:
         except ValueError:
             if len(blocks := fenced_blocks(text)) == 1:  # an answer with words around it
                 data = read_json(blocks[0])
-            elif self._wrapped:  # a bare text where a text, a date or one of some words is wanted
+            elif self._is_wrapped:  # a bare text where a text, a date or one of some words is wanted
                 data = text.strip()
             else:
                 raise
-        return data[_WRAP] if self._wrapped and isinstance(data, dict) and set(data) == {_WRAP} else data
+        return data[_WRAP] if self._is_wrapped and isinstance(data, dict) and set(data) == {_WRAP} else data
 
-    def typed(self, value: Any) -> Any:
+    def restore(self, value: Any) -> Any:
         """The caller's type, from the JSON that the journal keeps."""
         from pydantic import ValidationError
 
         try:
             return self._adapter.validate_json(dump(value))
         except ValidationError as problem:
-            raise OutputDecodingFailed(Stop("undecodable", str(problem))) from problem
+            raise OutputDecodingFailed(str(problem)) from problem

@@ -7,11 +7,12 @@ from itertools import takewhile
 from typing import Any
 
 from ..core.errors import UnexpectedError
-from ..core.messages import Message, ModelReply, ToolResult
+from ..core.messages import Message, ModelReply, ToolCall, ToolResult
 from ..core.notices import notice
-from ..core.record import field, record
+from ..core.record import field, record, replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
+from ..kernel.bases import StrategyBase
 from .output import Output
 from .termination import (
     ContinueWithThinking,
@@ -19,6 +20,7 @@ from .termination import (
     StandardTerminationPolicy,
     TerminateImmediately,
     TerminateWithOutput,
+    TerminationDecision,
     TerminationPolicy,
 )
 
@@ -32,11 +34,12 @@ WITHOUT = (
     "These tools could not be used:\n{failed}\n\nAnswer without tools now, as well as you can and in the language of the "
     "question, and tell the user what could not be done."
 )
+NO_TOOLS = "it calls a tool, and no tool can be used now"
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
 @record
-class React:
+class React(StrategyBase):
     """Phases: tool use (tools are sent, the schema is not), final output (the reverse, with its retries), completed.
 
     With no tools to send the first call is already the final one.
@@ -52,6 +55,8 @@ class React:
         if state.limit is not None:
             return self._last_words(state, state.limit)
         if not state.judging:
+            if state.replies and state.replies[-1].step.schema is not None:
+                return self._final("")  # the final answer is being asked for
             if failed := _given_up(state.messages):
                 return self._final(WITHOUT.format(failed=failed))
             said_last = bool(state.messages) and state.messages[-1].role == "assistant"  # somebody asked it to go on
@@ -59,44 +64,65 @@ class React:
         reply = state.replies[-1].reply
         if reply.problem:
             return self._misread(reply, state)
-        match self.termination.decide(reply, state):
-            case ContinueWithTools() if not state.replies[-1].step.tools and _end(state).kind == "degraded":
-                return self._answer(reply.message.text, state)  # none were on offer any more
-            case ContinueWithTools():
-                return CallTools(state.pending)
+        decision = self.termination.decide(reply, state)
+        if state.started and not isinstance(decision, ContinueWithTools) and (begun := _started_calls(state)):
+            return CallTools(begun)  # before a crash the policy ran them: what became of them comes first
+        return self._act_on(decision, reply, state)
+
+    def _act_on(self, decision: TerminationDecision, reply: ModelReply, state: State) -> Step:
+        match decision:
+            case ContinueWithTools(calls):
+                return self._use(calls, reply, state)
             case ContinueWithThinking(note):
-                return CallModel(schema=self._schema, note=note or GO_ON)
+                return CallModel(tools=state.replies[-1].step.schema is None, schema=self._schema, note=note or GO_ON)
             case TerminateWithOutput(text):
                 return self._answer(text, state)
-            case TerminateImmediately(Stop(kind="completed")) if self.output is not None:
+            case TerminateImmediately(Stop(kind="completed")) if self._can_ask_again and not reply.message.text:
                 return self._answer("", state)  # nothing is no answer of the wanted form
             case TerminateImmediately(Stop(kind="completed")) if (end := _end(state)).kind == "degraded":
                 return Finish(end, end.detail)  # it had nothing to say: then what could not be done is the answer
             case TerminateImmediately(stop):
-                return Finish(stop)
-            case decision:
-                raise UnexpectedError(f"{type(self.termination).__name__}.decide returned {decision!r}, which is no decision")
+                ended = notice("stop.at_once", "the termination policy ended the run")
+                return Finish(stop if stop.detail else replace(stop, detail=ended))
+            case _:
+                raise UnexpectedError(f"{self._judge}.decide returned {decision!r}, which is no decision")
+
+    def _use(self, calls: Sequence[ToolCall], reply: ModelReply, state: State) -> Step:
+        """Run those calls of the reply. Those that the policy left out are not run, and the model is told."""
+        sent, asked = state.replies[-1].step, reply.message.calls
+        if sent.schema is not None:
+            return self._again(NO_TOOLS, state)
+        if not sent.tools and _end(state).kind == "degraded":
+            return self._answer(reply.message.text, state)  # none were on offer any more
+        if asked and tuple(calls) == asked:
+            return CallTools(state.pending)
+        if not asked or any(call not in asked for call in calls):
+            raise UnexpectedError(f"{self._judge}.decide continues with calls that the reply does not have: {calls!r:.200}")
+        chosen = tuple([call for call in state.pending if call in calls or call.id in state.started])
+        return CallTools(chosen) if chosen else CallModel(schema=self._schema)
+
+    @property
+    def _judge(self) -> str:
+        return type(getattr(self.termination, "policy", self.termination)).__name__
+
+    @property
+    def _can_ask_again(self) -> bool:
+        return self.output is not None and self.concludes
 
     @property
     def _schema(self) -> Mapping[str, Any] | None:
         return None if self.output is None else self.output.schema
 
     def _misread(self, reply: ModelReply, state: State) -> Step:
-        """The form of the reply was wrong: say so and ask again, a few times; then take the best that there is."""
+        """The form of the reply was wrong: say so and ask again, a few times. What could not be read is never the answer."""
         in_a_row = len(list(takewhile(lambda replied: replied.reply.problem, reversed(state.replies))))
         if in_a_row <= self.max_form_retries:
             return CallModel(tools=state.replies[-1].step.tools, schema=self._schema, note=reply.note)
-        said = [replied.reply.message.text for replied in state.replies if replied.reply.message.text.strip()]
-        said = [text for text in said if not text.lstrip().startswith(("{", "`", "<", "Action"))]  # words, not debris
-        if said:
-            return self._answer(said[-1], state)
         end = _end(state)  # if it can say nothing, what could not be done is the answer
         if end.kind == "degraded" and self.output is None:
             return Finish(end, end.detail)
         told = notice(
-            "stop.unreadable",
-            "the model's replies could not be read, even when it was asked again: {problem}",
-            problem=reply.problem,
+            "stop.unreadable", "the model's replies could not be read, even after retries: {problem}", problem=reply.problem
         )
         return Finish(Stop("incomplete", told))
 
@@ -109,15 +135,27 @@ class React:
         try:
             return Finish(end, self.output.decode(text))
         except ValueError as problem:
-            tries = sum([reply.step.schema is not None for reply in state.replies])
-            if tries > self.max_decode_retries:
-                told = notice("stop.undecodable", "after {tries} tries: {problem}", tries=tries, problem=str(problem))
-                told = told + ("; " + end.detail) if end.kind == "degraded" else told
-                return Finish(Stop("undecodable", told, "OutputDecodingFailed"))
+            return self._again(str(problem), state)
+
+    def _again(self, problem: str, state: State) -> Step:
+        """Ask for the final answer again, a few times."""
+        tries = sum([reply.step.schema is not None for reply in state.replies])
+        if tries <= self.max_decode_retries:
             return self._final(AGAIN.format(problem=problem))
+        end = _end(state)
+        told = notice(
+            "stop.undecodable",
+            "the answer did not have the required form after {tries} tries: {problem}",
+            tries=tries,
+            problem=problem,
+        )
+        told = told + ("; " + end.detail) if end.kind == "degraded" else told
+        return Finish(Stop("undecodable", told, "OutputDecodingFailed"))
 
     def conclude(self, state: State, stop: Stop) -> Step:
-        """At a limit the model answers from what is there, without tools; but not when time or money has run out."""
+        """Let the model answer at a limit from what is there, without tools; but not when time or money has run out."""
+        if state.limit is None and stop.kind == "max_steps" and not self.concludes and (failed := _given_up(state.messages)):
+            return Conclude(stop, WITHOUT.format(failed=failed))  # without the tool first, as after any other step
         if not self.concludes or state.limit is not None or stop.kind not in ("max_steps", "duplicate", "tool_limit"):
             return Finish(state.limit or stop)
         return Conclude(stop, LIMIT.format(why=stop.detail))
@@ -126,6 +164,7 @@ class React:
         if state.concluding is not None:
             return self._final("")
         text = state.replies[-1].reply.message.text
+        stop = stop if self.concludes else _end(state)
         if self.output is None:
             return Finish(stop, text or None)
         try:
@@ -137,8 +176,13 @@ class React:
         return CallModel(tools=False, schema=self._schema, note=note)
 
 
+def _started_calls(state: State) -> tuple[ToolCall, ...]:
+    """Return the calls that were started and not finished."""
+    return tuple([call for call in state.pending if call.id in state.started])
+
+
 def _given_up(messages: Sequence[Message]) -> str:
-    """What is said of the calls just made that have failed for good."""
+    """Return the message about calls that have failed for good."""
     results = [part for message in takewhile(lambda one: one.role == "tool", reversed(messages)) for part in message.parts]
     return "\n".join([str(part.error) for part in results if isinstance(part, ToolResult) and part.gave_up])
 

@@ -63,7 +63,7 @@ class Rules:
 
 
 def max_steps(limit: int | None) -> Rule:
-    """At most so many steps in a turn: model calls, and tool calls that the strategy makes without the model."""
+    """Limit the steps of a turn: model calls, and tool calls that the strategy makes without the model."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         more = 1 if isinstance(step, CallModel) else 0
@@ -71,30 +71,27 @@ def max_steps(limit: int | None) -> Rule:
             more = sum([call.id not in state.open and (call.id, call.name) not in state.spent.charged for call in step.calls])
         if not more or state.spent.steps + more <= limit:
             return None
-        return notice("stop.max_steps", "{steps} steps, the limit is {limit:g}", steps=state.spent.steps, limit=limit)
+        return notice("stop.max_steps", "the limit of {limit:g} steps was reached", steps=state.spent.steps, limit=limit)
 
-    return Rule("max_steps", _positive(limit, "max_steps"), judge)
+    return Rule("max_steps", count(limit, "max_steps"), judge)
 
 
 def no_repeats(limit: int | None = 2) -> Rule:
-    """The same tool with the same arguments at most so many times in a turn. Arguments are compared by value."""
+    """Limit the calls of one tool with the same arguments in a turn. Arguments are compared by value."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         call = _first_over(state, step, limit, state.spent.by_call, call_identity)
         if call is None:
             return None
         return notice(
-            "stop.repeated",
-            "{name} was called with the same arguments more than {limit:g} times",
-            name=call.name,
-            limit=limit,
+            "stop.repeated", "{name} was called with the same arguments more than {limit:g} times", name=call.name, limit=limit
         )
 
-    return Rule("duplicate", _positive(limit, "no_repeats"), judge)
+    return Rule("duplicate", count(limit, "no_repeats"), judge)
 
 
 def per_tool(limit: int | None = 5) -> Rule:
-    """Each tool at most so many times in a turn."""
+    """Limit the calls of each tool in a turn."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         call = _first_over(state, step, limit, state.spent.by_tool, lambda call: call.name)
@@ -102,11 +99,11 @@ def per_tool(limit: int | None = 5) -> Rule:
             return None
         return notice("stop.tool_limit", "{name} was called more than {limit:g} times", name=call.name, limit=limit)
 
-    return Rule("tool_limit", _positive(limit, "per_tool"), judge)
+    return Rule("tool_limit", count(limit, "per_tool"), judge)
 
 
 def deadline(limit: float | str | None) -> Rule:
-    """At most so much working time in a turn; time spent waiting for a person or lying dead does not count.
+    """Limit the working time of a turn. Waiting for a person, and time in which no process runs it, do not count.
 
     Judged between steps here; the agent also interrupts a model or tool call that is under way when the time is up.
     """
@@ -114,34 +111,42 @@ def deadline(limit: float | str | None) -> Rule:
     def judge(state: State, step: Step, limit: float) -> str | None:
         if state.spent.seconds < limit:
             return None
-        return notice("stop.deadline", "the time limit of {limit:g} s is used up", limit=limit)
+        return notice("stop.deadline", "the time limit of {limit:g} s was reached", limit=limit)
 
     return Rule("deadline", None if limit is None else seconds(limit), judge)
 
 
-def cost(limit: float | str | None) -> Rule:
-    """At most so many US dollars in a turn, judged before each step. An unknown price ends the run: it cannot be limited."""
+def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
+    """Limit the US dollars of a turn, judged before each step. An unknown price ends the run, because it cannot be
+    limited; with `unpriced` the run goes on without this limit."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         spent = state.spent.usage.cost
+        if spent is None and unpriced:
+            return None
         if spent is None:
             return notice(
                 "stop.price_unknown",
-                "a cost limit is set, but the price of the model is unknown; tell kaname its price, or remove the limit",
+                "a cost limit is set, but the price of the model is not known. Set it with Price(…) or "
+                "KANAME_PRICES, or remove the limit.",
             )
         if spent < limit or limit == 0 == spent:
             return None
-        return notice("stop.cost", "${spent:.4f} spent, the limit is ${limit:g}", spent=spent, limit=limit)
+        return notice("stop.cost", "the limit of ${limit:g} was reached (${spent:.4f} spent)", spent=spent, limit=limit)
 
     return Rule("budget", None if limit is None else dollars(limit), judge)
 
 
 def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple[StopRule, ...]:
     """The rules given, and the default of every kind that they (or `without`) do not mention."""
-    rules = tuple(_flat(given))
-    kinds = {rule.kind for rule in rules if isinstance(rule, Rule)} | without
+    rules, kinds = tuple(_flat(given)), written_kinds(given) | without
     usual = (max_steps(10), no_repeats(2), deadline("30m"))
     return (*[replace(rule, is_default=True) for rule in usual if rule.kind not in kinds], *rules)
+
+
+def written_kinds(given: Any) -> frozenset[str]:
+    """Return the kinds of limit that are among the given rules, also those that are switched off."""
+    return frozenset([rule.kind for rule in _flat(given) if isinstance(rule, Rule)])
 
 
 def _flat(given: Any) -> Iterator[StopRule]:
@@ -156,7 +161,7 @@ def _flat(given: Any) -> Iterator[StopRule]:
         raise ConfigError(
             notice(
                 "stop.rule",
-                "a stop rule is made by max_steps(…) and the like, or is a function (state, step), not {given!r}",
+                "a stop rule must be max_steps(…), another rule of kaname, or a function (state, step), not {given!r}",
                 given=given,
             )
         )
@@ -178,12 +183,13 @@ def _first_over(
     return None
 
 
-def _positive(limit: int | None, name: str) -> int | None:
+def count(limit: int | None, name: str) -> int | None:
+    """Return the limit. Raise `ConfigError` if it is not a number from 1 up, or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(
             notice(
                 "limit.no_count",
-                "{name} takes a whole number from 1 up, or None for no limit, not {limit!r}",
+                "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
                 name=name,
                 limit=limit,
             )

@@ -1,15 +1,19 @@
-"""What a reply means: go on with tools, think on, or end. Decided from the stop reason and the calls, never from words."""
+"""The meaning of a reply: go on with tools, think on, or end. Decided from the stop reason and the calls, never from words."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from inspect import iscoroutinefunction
+from typing import Any, Protocol, get_args
 
+from ..core.errors import ConfigError
 from ..core.messages import ModelReply, ToolCall
 from ..core.notices import notice
 from ..core.record import field, record
 from ..core.state import State
-from ..core.steps import CallTools, Stop
-from .stop import no_repeats, per_tool
+from ..core.steps import CallTools, Stop, StopKind
+from .stop import count, no_repeats, per_tool
+
+_ENDS = [kind for kind in get_args(StopKind) if kind not in ("waiting", "released", "running")]
 
 
 @record
@@ -29,14 +33,60 @@ class TerminateWithOutput:
 
 @record
 class TerminateImmediately:
+    """`reason`: how the run ends. A text is the kind of a `Stop`."""
+
     reason: Stop
+
+    def __post_init__(self) -> None:
+        reason: Any = self.reason
+        if reason in _ENDS:
+            object.__setattr__(self, "reason", Stop(reason))
+        elif not isinstance(reason, Stop):
+            told = notice(
+                "termination.reason",
+                "TerminateImmediately takes a Stop(kind, detail) or one of these kinds: {kinds}; not {reason!r:.100}",
+                kinds=", ".join(_ENDS),
+                reason=reason,
+            )
+            raise ConfigError(told)
 
 
 TerminationDecision = ContinueWithTools | ContinueWithThinking | TerminateWithOutput | TerminateImmediately
 
 
 class TerminationPolicy(Protocol):
+    """Decides what a reply means, from the reply and the run's state alone: after a resume, the same reply is judged again."""
+
     def decide(self, reply: ModelReply, state: State) -> TerminationDecision: ...
+
+
+class AskedOnce:
+    """Ask a policy once for each reply, however often its decision is needed. For one run."""
+
+    def __init__(self, policy: TerminationPolicy) -> None:
+        self.policy = policy
+        self._reply: ModelReply | None = None
+        self.decision: TerminationDecision | None = None  # on the last reply
+
+    def decide(self, reply: ModelReply, state: State) -> TerminationDecision:
+        if self.decision is None or reply is not self._reply:
+            self.decision, self._reply = self.policy.decide(reply, state), reply
+        return self.decision
+
+
+def check_termination(policy: Any) -> None:
+    """Raise `ConfigError` for a policy that cannot be asked: a class, or it has no `decide`, or one that must be awaited."""
+    decide = getattr(policy, "decide", None)
+    if isinstance(policy, type) or not callable(decide) or iscoroutinefunction(decide):
+        told = notice(
+            "termination.no_policy",
+            "{policy!r:.100} is not a termination policy: pass an instance with a method decide(reply, state) that "
+            "is not async",
+            policy=policy,
+        )
+        raise ConfigError(told)
+    if isinstance(policy, DuplicateDetectionPolicy):
+        check_termination(policy.base)
 
 
 class StandardTerminationPolicy:
@@ -57,15 +107,15 @@ class StandardTerminationPolicy:
             case "tool_use" | "end_turn" | None if calls:
                 return ContinueWithTools(calls)
             case "tool_use":
-                told = notice("stop.no_call", "the model announced a tool call and made none")
+                told = notice("stop.no_call", "the model announced a tool call, but did not make one")
                 return TerminateImmediately(Stop("incomplete", told))
             case _ if text:
                 return TerminateWithOutput(text)
             case "max_tokens":
-                told = notice("stop.no_room", "the model's token limit was reached before an answer")
+                told = notice("stop.no_room", "the model reached its token limit before it answered")
                 return TerminateImmediately(Stop("incomplete", told))
             case _:
-                return TerminateImmediately(Stop("completed", notice("stop.silent", "the model had nothing to say")))
+                return TerminateImmediately(Stop("completed", notice("stop.silent", "the model gave an empty answer")))
 
 
 @record
@@ -75,6 +125,10 @@ class DuplicateDetectionPolicy:
     base: TerminationPolicy = field(factory=StandardTerminationPolicy)
     max_duplicate_tool_calls: int = 2
     max_tool_calls_per_tool: int | None = 5
+
+    def __post_init__(self) -> None:
+        for name in ("max_duplicate_tool_calls", "max_tool_calls_per_tool"):
+            count(getattr(self, name), name)
 
     def decide(self, reply: ModelReply, state: State) -> TerminationDecision:
         decision = self.base.decide(reply, state)

@@ -1,11 +1,11 @@
-"""For people who extend it: contracts for every port, a crash check, recorded runs as tests, a scripted model."""
+"""Tools for tests: contracts for every port, a crash check, recorded runs as tests, a scripted model and a scripted server."""
 
 from ..models.providers.scripted import ScriptedModel, call
 from . import crash
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
 from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
-from .wire import WireServer
+from .wire import WireServer, reply
 from .wire_contract import WireContract
 
 __all__ = [
@@ -23,5 +23,6 @@ __all__ = [
     "crash",
     "freeze",
     "recorded",
+    "reply",
     "save_run",
 ]

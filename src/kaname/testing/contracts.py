@@ -1,10 +1,10 @@
-"""What every part of a port promises, as tests. Subclass, say how to make yours, and let pytest (or unittest) find it.
+"""Contracts: the promises of every port, as tests. Subclass one, implement `make`, and let pytest (or unittest) find it.
 
     class TestMyJournal(JournalContract):
         def make(self):
             return MyJournal()
 
-The tests are plain functions that bring their own event loop: no plugin is needed.
+The tests are plain functions that start their own event loop: no plugin is needed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from ..api.agent import Agent
+from ..agent.agent import Agent
 from ..core.codec import decode_body, encode_body
 from ..core.errors import BadArguments
 from ..core.events import Body, Event, ModelReplied, Opened, Received, Warned
@@ -32,13 +32,16 @@ from . import samples
 
 
 class ModelContract(ABC):
-    """`request` is what the model under test is sent; give it one that yours can answer."""
+    """Tests for a model.
+
+    `request`: the request that the model is sent. Override it if your model cannot answer this one.
+    """
 
     request = ModelRequest((user("Say hello."),), (ToolSpec("add", "Add.", {"type": "object", "properties": {}}),))
 
     @abstractmethod
     def make(self) -> Model:
-        """A model that can answer the request."""
+        """Return a model that can answer the request."""
 
     async def _reply(self) -> tuple[ModelReply, str]:
         shown: list[str] = []
@@ -88,14 +91,17 @@ class ModelContract(ABC):
 
 
 class ToolContract(ABC):
-    """`args`: arguments that are right for the tool; `wrong`: some that are not, if the usual ones will not do."""
+    """Tests for a tool.
+
+    `args`: arguments that fit the tool. `wrong`: arguments that do not fit, if the default ones do.
+    """
 
     args: Mapping[str, Any] = MappingProxyType({})
     wrong: Any = None
 
     @abstractmethod
     def make(self) -> Any:
-        """A tool, in any of the forms that an agent takes."""
+        """Return a tool, in any form that an agent accepts."""
 
     def test_it_can_be_shown_to_a_model(self) -> None:
         action = as_action(self.make())
@@ -121,7 +127,7 @@ class ToolContract(ABC):
         made = self.make()
         name = as_action(made).name
         agent = Agent(ScriptedModel([call(name, **dict(self.args)), "done"]), [made], journal="memory")
-        result = asyncio.run(_awaited(agent))
+        result = asyncio.run(_run_once(agent))
         if result.stop.kind != "waiting":
             (used, _) = result.steps
             finished = next(iter(result.state.results.values()))
@@ -132,28 +138,37 @@ class ToolContract(ABC):
 
 
 class PolicyContract(ABC):
-    """A policy that allows an ordinary call must not change it; one that refuses must say so in a result or a stop."""
+    """Tests for a policy.
+
+    A policy that allows an ordinary call must not change it. If yours refuses that call, set `allows = False`: it must then say
+    so in a result or a stop. If it changes ordinary messages or results, set `changes = True`. If it needs certain tools, list
+    them in `tools`.
+    """
 
     allows = True
+    changes = False
+    tools: Sequence[Any] = ()
 
     @abstractmethod
     def make(self) -> Policy:
-        """A policy."""
+        """Return a policy."""
 
     def _run(self) -> Any:
         def echo(text: str) -> str:
             """Echo."""
             return text
 
-        agent = Agent(ScriptedModel([call("echo", text="hi"), "done"]), [echo], policies=[self.make()], journal="memory")
-        return asyncio.run(_awaited(agent))
+        model = ScriptedModel([call("echo", text="hi"), "done"])
+        agent = Agent(model, [echo, *self.tools], policies=[self.make()], journal="memory")
+        return asyncio.run(_run_once(agent))
 
     def test_a_run_ends_in_order(self) -> None:
         result = self._run()
         if self.allows:
             assert result.stop.kind == "completed"
-            assert result.output == "done"
-            assert [step.observation for step in result.steps] == ["hi", None]
+            if not self.changes:
+                assert result.output == "done"
+                assert [step.observation for step in result.steps] == ["hi", None]
         else:
             refused = [r for r in result.state.results.values() if r.error]
             assert refused or result.stop.kind != "completed"
@@ -168,21 +183,25 @@ class PolicyContract(ABC):
 
             agent = Agent(
                 ScriptedModel(lambda r: call("echo", text=r.messages[0].text) if len(r.messages) == 1 else r.messages[0].text),
-                [echo],
+                [echo, *self.tools],
                 policies=[made],
                 journal="memory",
             )
             return await asyncio.gather(*[agent.run(f"text {number}") for number in range(20)])
 
         if self.allows:
-            results = asyncio.run(go())
-            assert [result.output for result in results] == [f"text {number}" for number in range(20)]
+            outputs = [result.output for result in asyncio.run(go())]
+            if not self.changes:
+                assert outputs == [f"text {number}" for number in range(20)]
+            assert len(set(outputs)) == 20
 
 
 class SinkContract(ABC):
+    """Tests for a sink."""
+
     @abstractmethod
     def make(self) -> Sink:
-        """A sink."""
+        """Return a sink."""
 
     def test_it_takes_every_event(self) -> None:
         async def go() -> None:
@@ -196,16 +215,20 @@ class SinkContract(ABC):
 
     def test_it_hears_a_run(self) -> None:
         journal = MemoryJournal()
-        result = asyncio.run(_awaited(Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal=journal)))
+        result = asyncio.run(_run_once(Agent(ScriptedModel(["hello"]), sinks=[self.make()], journal=journal)))
         facts = asyncio.run(_facts(journal, result.run_id))
         assert result.output == "hello"
-        assert not [fact for fact in facts if isinstance(fact, Warned)], "it failed, and hears no more of the run"
+        assert not [fact for fact in facts if isinstance(fact, Warned)], (
+            "the sink failed, and gets no further events of the run"
+        )
 
 
 class StrategyContract(ABC):
+    """Tests for a strategy: it must be a pure function of the facts."""
+
     @abstractmethod
     def make(self) -> Strategy:
-        """A strategy."""
+        """Return a strategy."""
 
     def test_same_facts_same_step(self) -> None:
         said = ModelReplied(ModelReply(assistant("hi"), "end_turn"), CallModel())
@@ -222,7 +245,7 @@ class StrategyContract(ABC):
             assert all(step == steps[0] for step in steps)
 
 
-async def _awaited(agent: Agent) -> Any:
+async def _run_once(agent: Agent) -> Any:
     return await agent.run("go")
 
 

@@ -1,14 +1,14 @@
-"""Kill an agent at every fact, and see that nothing is lost and nothing irreversible happens twice.
+"""Kill an agent at every fact, and check that nothing is lost and nothing irreversible happens twice.
 
     from kaname.testing import crash
 
     def test_my_agent_survives():
         crash.check("my_app:make_agent", "Pay invoice 42")
 
-Real processes die by SIGKILL: right before each fact, right after each fact, and at random moments in between. Each run is
-then resumed by a new process and compared with one that was left in peace. `make_agent` takes no arguments; its journal is
-replaced by a SQLite file of the check's own, and `KANAME_CRASH_FOLDER` names a folder for the outside world of one run.
-Its model should answer the same to the same messages, as `ScriptedModel` does.
+Real processes are killed with SIGKILL: right before each fact, right after each fact, and at random times. Each run is then
+resumed by a new process and compared with an undisturbed run. `make_agent` takes no arguments; its journal is replaced by a
+SQLite file of the check. `KANAME_CRASH_FOLDER` names a folder where the tools of one run can keep their data. The model should
+give the same answer to the same messages, as `ScriptedModel` does.
 """
 
 from __future__ import annotations
@@ -31,12 +31,18 @@ from ..core.record import record
 _ANSWERS = {"approve:": "yes", "in-doubt:": "skip"}
 
 
-class CrashCheckFailed(AssertionError): ...
+class CrashCheckFailed(AssertionError):
+    """The crash check has found broken promises. The message lists all of them."""
 
 
 @record
 class Report:
-    """`kills`: processes that died by SIGKILL. `in_doubt`: questions about interrupted calls, asked instead of repeating."""
+    """The result of a crash check.
+
+    `kills`: processes that were killed. `runs`: runs that were started. `facts`: facts of the undisturbed run. `resumed`: how
+    often a run was resumed. `in_doubt`: questions about interrupted calls, which were asked instead of repeating the call.
+    `reconciled`: calls of `reconcile`. `problems`: broken promises.
+    """
 
     kills: int
     runs: int
@@ -59,13 +65,26 @@ def check(
     life_seconds: float = 60.0,
     timeout: float = 600.0,
 ) -> Report:
-    """Raises `CrashCheckFailed` with every broken promise; else tells what was tried.
+    """Kill an agent at every fact, resume it, and compare the result with an undisturbed run.
 
-    `answers`: what to answer to questions whose key starts so; by default `approve:` is "yes" and `in-doubt:` is "skip".
-    `random_kills`: so many more deaths, at random times. `deaths=2`: the life after a death dies too. `same_output=False`:
-    for a model that never answers twice alike. `life_seconds`: a process that takes longer hangs.
+    The check cannot see an effect that a tool does not declare, or an `undo` that undoes nothing.
 
-    What it cannot see: an effect that a tool does not declare, an `undo` that undoes nothing.
+    Args:
+        make_agent: A function without arguments that returns the agent, or its place ("my_app:make_agent").
+        user_input: The task.
+        answers: Answers to questions, by the beginning of their key. Default: "yes" to `approve:`, "skip" to `in-doubt:`.
+        moments: When the process is killed: "before" a fact is written, "after" it, or both (default).
+        random_kills: How many more processes are killed at random times (default: 0).
+        deaths: How often a run is killed (default: 1). With 2, the process that resumes it is killed, too.
+        same_output: Compare the output (default: True). Pass False for a model that answers differently each time.
+        life_seconds: How long one process can take before it counts as hanging (default: 60).
+        timeout: How many seconds the whole check can take (default: 600).
+
+    Returns:
+        A `Report` of what was tried.
+
+    Raises:
+        CrashCheckFailed: If a promise was broken. The message lists all of them.
     """
     order = {
         "target": _spec(make_agent),
@@ -91,11 +110,27 @@ def check_shared(
     answers: Mapping[str, Any] | None = None,
     timeout: float = 600.0,
 ) -> Report:
-    """The same promises where several processes share one journal, each killed at a uniformly random time.
+    """Check the same promises with several processes on one journal, each killed at a random time.
 
-    Each of the `lanes` forks one process after the other; each process takes up what the one before left, begins runs of its
-    own, and looks at the others' as `kaname runs` does. It lives `longest` seconds at most; some leave cleanly before that.
-    At the end everything is finished in peace and held against what the journal had acknowledged.
+    Each lane starts one process after the other. A process resumes the runs that the one before left, starts runs of its own,
+    and reads the runs of the others as `kaname runs` does. Some end in order before they are killed. At the end all runs are
+    finished undisturbed, and the journal is compared with the facts that it had acknowledged.
+
+    Args:
+        make_agent: A function without arguments that returns the agent, or its place ("my_app:make_agent").
+        user_input: The task.
+        kills: How many processes are killed (default: 100).
+        lanes: How many processes run at the same time (default: 2).
+        longest: How many seconds a process can live (default: 0.4).
+        seed: The seed of the random times.
+        answers: Answers to questions, as in `check`.
+        timeout: How many seconds the whole check can take (default: 600).
+
+    Returns:
+        A `Report` of what was tried.
+
+    Raises:
+        CrashCheckFailed: If a promise was broken. The message lists all of them.
     """
     order = {
         "target": _spec(make_agent),
@@ -150,7 +185,7 @@ def _spec(make_agent: str | Callable[[], Any]) -> str:
         raise ConfigError(
             notice(
                 "testing.import_",
-                "{name} cannot be imported by another process; use a function at the top of a module",
+                "{name} cannot be imported by another process; use a function at the top level of a module",
                 name=name,
             )
         )

@@ -1,4 +1,4 @@
-"""The shared check's own process: lanes of processes that run agents on one journal and are killed at random times."""
+"""The process of the shared crash check: lanes of processes that run agents on one journal and are killed at random times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LIVES_TO_THE_END = 50
 
 
 class NotingJournal(WrappedJournal):
-    """Writes down, outside of the journal, every fact that the journal has acknowledged."""
+    """A journal that also writes every acknowledged fact to a log file outside of the journal."""
 
     def __init__(self, journal: SqliteJournal, log: Path) -> None:
         super().__init__(journal)
@@ -45,7 +45,10 @@ def _print(event: Event) -> int:
 
 
 class Lane:
-    """One line of lives, each forked when the one before is dead. It has runs of its own, in the file of all."""
+    """A sequence of processes.
+
+    Each is forked when the one before has ended. All lanes write to one journal, but have runs of their own.
+    """
 
     def __init__(self, order: dict[str, Any], make_agent: Callable[[], Any], number: int) -> None:
         self.order, self.make_agent, self.number = order, make_agent, number
@@ -68,7 +71,7 @@ class Lane:
         self.child = child
 
     def look(self) -> bool:
-        """Kill it if its time has come; whether it is dead."""
+        """Kill the process if its time has come. Return True if it has ended."""
         if time.monotonic() > self.killed_at:
             os.kill(self.child, signal.SIGKILL)
             _, status = os.waitpid(self.child, 0)
@@ -96,7 +99,7 @@ class Lane:
         await journal.close()  # cleanly: the last one to leave tidies the file up
 
     async def _finish(self, agent: Any, run_id: str, *, again: bool, known: bool) -> None:
-        """`again`: it was begun before. `known`: the journal has acknowledged facts of it; else it may not be there."""
+        """Run or resume a run to its end. `again`: it was started before. `known`: the journal has acknowledged facts of it."""
         try:
             result = await (agent.resume(run_id) if again else agent.run(self.order["input"], run_id=run_id))
         except RunNotFound:
@@ -115,7 +118,7 @@ class Lane:
 
 
 def _drive(lanes: list[Lane], kills: int) -> None:
-    """Keep every lane alive until so many have been killed; then let each finish in peace."""
+    """Restart every lane until so many processes were killed; then let each lane finish undisturbed."""
     for lane in lanes:
         lane.begin()
     while sum(lane.kills for lane in lanes) < kills:
@@ -136,7 +139,7 @@ def _drive(lanes: list[Lane], kills: int) -> None:
 
 
 def _judge(folder: Path, log: list[Any]) -> Iterator[str]:
-    """Hold the journal against what it has acknowledged, and the world against what it recorded."""
+    """Yield the differences between the journal and the acknowledged facts, and between the effects and the recorded calls."""
 
     async def read() -> dict[str, dict[int, int]]:
         journal = SqliteJournal(folder / "journal.db")

@@ -1,4 +1,4 @@
-"""One life of an agent under test: a forked process that runs until it ends, waits, or is killed at the appointed moment."""
+"""One process of an agent under test. It runs until the run ends or waits, or until it is killed at the given moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN = "crash-check"
 
 @record
 class Death:
-    """Die `moment` ("before" or "after") the fact `fact` is written, or `seconds` after the start."""
+    """The moment of a kill: "before" or "after" the fact `fact` is written (`moment`), or `seconds` after the start."""
 
     moment: str = ""
     fact: int = 0
@@ -40,7 +40,7 @@ def die() -> None:
 
 
 class WrappedJournal:
-    """The real journal; a subclass changes what it is there to change."""
+    """A journal that passes everything on to another one. A subclass overrides what it changes."""
 
     def __init__(self, journal: SqliteJournal) -> None:
         self._journal = journal
@@ -98,7 +98,7 @@ class WrappedJournal:
 
 
 class DyingJournal(WrappedJournal):
-    """Kills its process at the appointed fact."""
+    """A journal that kills its process at the given fact."""
 
     def __init__(self, journal: SqliteJournal, death: Death) -> None:
         super().__init__(journal)
@@ -114,14 +114,14 @@ class DyingJournal(WrappedJournal):
 
 
 class WatchedTool:
-    """Writes down, past every buffer, when the tool's own code begins and ends."""
+    """A tool that logs, without buffering, when its own code starts and ends."""
 
     def __init__(self, tool: Action, log: Path) -> None:
         self._tool, self._log = tool, log
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.effect, self.timeout = tool.effect, tool.timeout
-        self.undo: Repair | None = None if tool.undo is None else self._watched("undo", tool.undo)
-        self.reconcile: Repair | None = None if tool.reconcile is None else self._watched("reconcile", tool.reconcile)
+        self.undo: Repair | None = None if tool.undo is None else self._watch_repair("undo", tool.undo)
+        self.reconcile: Repair | None = None if tool.reconcile is None else self._watch_repair("reconcile", tool.reconcile)
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
@@ -135,7 +135,7 @@ class WatchedTool:
         self._note("end", context)
         return result
 
-    def _watched(self, what: str, repair: Repair) -> Repair:
+    def _watch_repair(self, what: str, repair: Repair) -> Repair:
         async def run(prepared: Any, context: ToolContext) -> ToolResult | None:
             found = await repair(prepared, context)
             self._note(f"{what}:{'nothing' if found is None else 'found'}", context)
@@ -148,7 +148,7 @@ class WatchedTool:
 
 
 def write_line(path: Path, value: Any) -> None:
-    """Append a line of JSON that survives the death of this process, whatever comes next."""
+    """Append a line of JSON. It survives even if this process is killed at once."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, (json.dumps(value) + "\n").encode())
     os.close(descriptor)
@@ -159,7 +159,7 @@ def read_lines(path: Path) -> list[Any]:
 
 
 def watch(agent: Any, log: Path) -> None:
-    """Have every tool of the agent, and of its team, write down what it does."""
+    """Replace the tools of the agent and of its team by watched ones."""
     for name, tool in agent.tools.items():
         if isinstance(tool, WatchedTool):  # an agent that names the one before it
             return
@@ -169,7 +169,7 @@ def watch(agent: Any, log: Path) -> None:
 
 
 def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
-    """Start (`answers` is None) or resume; what became of it."""
+    """Start (`answers` is None) or resume the run, and return how it ended."""
     agent.journal = DyingJournal(SqliteJournal(folder / "journal.db"), death)
     watch(agent, folder / "effects.log")
     if death.seconds:

@@ -1,4 +1,4 @@
-"""The crash check's own process: it imports the agent once and forks every life from there."""
+"""The process of the crash check: it imports the agent once and forks every other process from there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..journals.sqlite import reading
 from .crash_life import RUN, Death, live, random_death, read_lines
 
 _LIVES = 50
+_SHARED = ("asyncio", "concurrent", "kaname", "pydantic", "regex", "sqlite3")  # they start no thread when they are imported
 _MEETINGS = 3  # where a clock has a say (a tool's time limit), a run may be a fact shorter than the one before
 
 
@@ -42,7 +43,7 @@ def load(spec: str) -> Callable[[], Any]:
 
 
 class Trial:
-    """One run with one appointed death, and what came of it."""
+    """One run that is killed at one moment, and its result."""
 
     def __init__(self, order: dict[str, Any], make_agent: Callable[[], Any], name: str, death: Death) -> None:
         self.order, self.make_agent, self.death, self.name = order, make_agent, death, name
@@ -86,7 +87,8 @@ class Trial:
         if (child := os.fork()) == 0:
             os.environ["KANAME_CRASH_FOLDER"] = str(self.folder)
             try:
-                told.write_text(json.dumps(live(self.make_agent(), self.order["input"], self.folder, death, answers)))
+                said = live(self.make_agent(), self.order["input"], self.folder, death, answers)
+                told.write_text(json.dumps({**said, "modules": list(sys.modules)}))
             except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
                 told.write_text(json.dumps({"error": traceback.format_exc()}))
             os._exit(0)
@@ -99,7 +101,7 @@ class Trial:
         return killed, {} if killed else json.loads(told.read_text())
 
     def _wait(self, child: int) -> int | None:
-        """How it ended; `None` if it had to be stopped because it hung."""
+        """Return the exit status of the process; None if it was killed because it hung."""
         until = time.monotonic() + self.order["life"]
         while time.monotonic() < until:
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -111,7 +113,7 @@ class Trial:
         return None
 
     def facts(self) -> list[str]:
-        """What the file holds. (Read with a connection that is closed again: this process must stay fit to fork.)"""
+        """Return the facts in the journal. The connection is closed again, because this process must be able to fork."""
         file = self.folder / "journal.db"
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
@@ -120,7 +122,7 @@ class Trial:
             return [encode(event) for event in reading.facts(connection, RUN, 0, last, file)]
 
     def judge(self, peaceful: Trial, wanted: list[str]) -> None:
-        """Hold it against the run that was left in peace, and its facts."""
+        """Compare the trial with the undisturbed run and its facts, and note the problems."""
         facts = self.facts()
         if facts[: len(self.before_death)] != self.before_death:
             self.problems.append(f"{self.name}: recorded facts changed or went missing")
@@ -128,9 +130,9 @@ class Trial:
             self.problems.append(f"{self.name}: ended {self.outcome['stop']}, not {peaceful.outcome['stop']}")
         if self.order["same_output"] and self.outcome and self.outcome["output"] != peaceful.outcome["output"]:
             self.problems.append(f"{self.name}: answered {self.outcome['output']}, not {peaceful.outcome['output']}")
-        self.problems += [f"{self.name}: {problem}" for problem in (*self._repeated(facts, wanted), *self._effects())]
+        self.problems += [f"{self.name}: {problem}" for problem in (*self._repeated_calls(facts, wanted), *self._effects())]
 
-    def _repeated(self, facts: list[str], peaceful: list[str]) -> Iterator[str]:
+    def _repeated_calls(self, facts: list[str], peaceful: list[str]) -> Iterator[str]:
         finished: set[str] = set()
         replies = 0
         for data in map(json.loads, facts):
@@ -155,14 +157,17 @@ class Trial:
 
 
 def _own_key(key: str) -> str:
-    """Of a question of a child: as the child asked it."""
+    """Return the key of a question as the child run asked it."""
     while key.startswith(f"{RUN}/"):
         key = key.partition(":")[2]
     return key
 
 
 def repeated_effects(log: list[Any], *, retried: bool = False) -> Iterator[str]:
-    """Nothing irreversible twice, unless it was undone, looked up and found missing, or a person said so."""
+    """Yield the irreversible effects that happened more than once.
+
+    A repetition is allowed if the effect was undone, if it was looked up and found missing, or if a person asked for it.
+    """
     begun: Counter[str] = Counter()
     allowed: Counter[str] = Counter()
     ended: set[str] = set()
@@ -182,7 +187,7 @@ def repeated_effects(log: list[Any], *, retried: bool = False) -> Iterator[str]:
 
 
 def in_child(work: Callable[[], Any], answer: Path) -> Any:
-    """Threads and event loops belong to the children: this process must stay fit to fork."""
+    """Do the work in a child process and return its result. Threads and event loops would keep this process from forking."""
     if (child := os.fork()) == 0:
         try:
             answer.write_text(json.dumps(work()))
@@ -190,6 +195,15 @@ def in_child(work: Callable[[], Any], answer: Path) -> Any:
             os._exit(0)
     os.waitpid(child, 0)
     return json.loads(answer.read_text())
+
+
+def _import_again(modules: list[str]) -> None:
+    """Import what the first life imported while it ran, from kaname and its libraries: else each life imports it again."""
+    for name in modules:
+        if name not in sys.modules and name.partition(".")[0] in _SHARED:
+            with suppress(ImportError):
+                importlib.import_module(name)
+    gc.freeze()
 
 
 def sweep(order: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +214,7 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
     took = time.monotonic() - begun
     if peaceful.problems:
         raise SystemExit(peaceful.problems[0])
+    _import_again(peaceful.outcome["modules"])
     wanted = peaceful.facts()
     facts = len(wanted)
     deaths = [Death(moment, fact) for fact in range(1, facts + 1) for moment in order["moments"]]

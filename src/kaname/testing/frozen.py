@@ -2,7 +2,7 @@
 
     test_refund = freeze("tests/runs/refund.jsonl", make_agent)
 
-`save_run` writes such a file from any journal; a result can be frozen as it is, with the agent whose journal holds it.
+`save_run` writes such a file from any journal. You can also pass a `Result`, with the agent whose journal holds the run.
 """
 
 from __future__ import annotations
@@ -14,26 +14,38 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..api.agent import Agent
-from ..api.config.build import load_config
-from ..api.designs.orchestrator import agent_behind
-from ..api.replay import replay
-from ..api.result import Result
-from ..api.workflow.configured import configured_workflows
+from ..agent.agent import Agent
+from ..agent.replay import replay
+from ..agent.result import Result
+from ..config.build import load_config
 from ..core.codec import decode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event
 from ..core.notices import notice
+from ..designs.orchestrator.orchestrator import agent_behind
 from ..journals.memory import MemoryJournal
 from ..kernel.load import read_whole
 from ..kernel.ports import Journal
 from ..models.http.keys import keys_at_first_call
 from ..models.providers.replay import read_recording, record_line
 from ..tools.loading import object_from
+from ..workflows.configured import configured_workflows
 
 
 async def save_run(journal: Journal, run_id: str, path: str | Path) -> Path:
-    """Write the run to a file, one fact a line. It holds what was said: keep secrets out of it, or out of the repository."""
+    """Write the facts of a run to a file, one per line. The file holds all messages: remove secrets before you commit it.
+
+    Args:
+        journal: The journal that holds the run.
+        run_id: The run.
+        path: The file to write. Its folder is made if it is missing.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        RunNotFound: If the journal does not hold the run.
+    """
     return _write(Path(path), [record_line(event) for event in await read_whole(journal, run_id)])
 
 
@@ -44,30 +56,38 @@ def _write(target: Path, lines: list[str]) -> Path:
 
 
 def recorded(text: str) -> list[Event]:
-    """The facts of a record that stands in a program, one a line: what the page makes of a run."""
+    """Return the facts of a recorded run that is part of a program, one fact per line. The page writes such tests.
+
+    Args:
+        text: The lines. Empty ones are skipped.
+    """
     return [decode(line) for line in text.splitlines() if line.strip()]
 
 
 def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Path = "") -> Agent[Any]:
-    """Return the agent of that name that a program or a configuration has. Keys of models are needed only to run it.
+    """Return the agent of that name from a program or a configuration. Keys of providers are needed only to run it.
 
     Args:
-        place: `desk.py:agents`, `package.module:agent`, `kaname.yaml`; of several files of a configuration `a.yaml,b.yaml`.
-        folder: Where the place is looked for first.
-        near: A file of the project, such as the test's `__file__`: the folders above it are looked at as well.
+        place: `desk.py:agents`, `package.module:agent`, or `kaname.yaml`; several files of a configuration as `a.yaml,b.yaml`.
+        name: The name of the agent, workflow or orchestrator.
+        folder: The folder that is searched first (default: the current one).
+        near: A file of the project, such as `__file__` of the test. The folders above it are searched, too.
+
+    Raises:
+        ConfigError: If there is no agent of that name.
     """
     first = place.partition(":")[0].partition(",")[0]
     wanted = first if first.endswith((".py", ".yaml", ".yml")) else first.partition(".")[0]
     folders = [Path(folder).resolve(), *(Path(near).resolve().parents if near else ())]
     home = next((one for one in folders if (one / wanted).exists() or (one / f"{wanted}.py").exists()), folders[0])
     with keys_at_first_call():
-        made = _found(place, name, home)
+        made = _find_agent(place, name, home)
     if made is not None:
         return made
     raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
 
 
-def _found(place: str, name: str, home: Path) -> Agent[Any] | None:
+def _find_agent(place: str, name: str, home: Path) -> Agent[Any] | None:
     if place.partition(":")[0].partition(",")[0].endswith((".yaml", ".yml")):
         config = load_config(*[home / file for file in place.split(",")])
         agents = {one: Agent.from_config(config, agent=one) for one in config.agents}
@@ -88,14 +108,20 @@ def freeze(
     *,
     rerun_pure_tools: bool = False,
 ) -> Callable[[], None]:
-    """Return a test: it raises `ReplayDiverged`, with the place and the difference, if the agent no longer decides as recorded.
+    """Return a test that replays a recorded run and fails if the agent no longer takes the same decisions.
 
-    Tool servers are not started: what their tools took and gave is known from the record, and what the servers add to the
-    prompt is not compared. A function that makes the agent needs no key of a provider: no model is called.
+    No model is called, so a function that makes the agent needs no key. Tool servers are not started: their tools and results
+    are known from the record, and what servers add to the prompt is not compared.
 
     Args:
-        rerun_pure_tools: Run the pure tools for real and compare what they return, to catch a change in their code as well.
-            The agent's tool servers are started for that.
+        run_id: The run: the path of a file that `save_run` wrote, a `Result`, or a list of facts.
+        agent: The agent, or a function that makes it. For a `Result`, its journal must hold the run.
+        rerun_pure_tools: Run the pure tools and compare their results, to find changes in their code, too (default: False).
+            Tool servers are started for that.
+
+    Returns:
+        A function without arguments: assign it to a name that starts with `test_`. It raises `ReplayDiverged`, with the place
+            and the difference.
     """
 
     def test() -> None:

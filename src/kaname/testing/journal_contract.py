@@ -1,4 +1,4 @@
-"""What a journal promises."""
+"""Contract of a journal: facts, claims, snapshots, following and deleting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaita
     return check()
 
 
-def _opening(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
+def _first_facts(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
     opened = Opened(session, whose, base)
     return [Event(run_id, 1, 1.0, "agent", opened), Event(run_id, 2, 2.0, "agent", Received(user(f"hello {run_id}")))]
 
@@ -36,8 +36,10 @@ def _note(run_id: str, seq: int) -> Event:
 
 
 class JournalContract(JournalLists):
+    """Tests for a journal. Implement `make`, and `reopen` if your journal keeps its facts."""
+
     def reopen(self, journal: Journal) -> Journal | None:
-        """For a journal that outlives its object: another one on the same place. `None`: it does not."""
+        """Return another journal on the same storage. None (default) if the facts are lost with the object."""
         return None
 
     def test_turn_of_a_session_that_another_run_has_taken_is_refused_when_it_is_written(self) -> None:
@@ -67,7 +69,7 @@ class JournalContract(JournalLists):
             assert lease.seq == 0
             await _raises(RunNotFound, lambda: journal.append([wanted[0]], lease.epoch))  # its base is not there
             base = await journal.claim("other")
-            await journal.append(_opening("other"), base.epoch)
+            await journal.append(_first_facts("other"), base.epoch)
             lease = await journal.claim("r", takeover=True)
             for event in wanted[:5]:
                 await journal.append([event], lease.epoch)
@@ -80,7 +82,7 @@ class JournalContract(JournalLists):
     def test_an_unknown_run_is_empty_and_cannot_be_written(self) -> None:
         async def test(journal: Journal) -> None:
             assert [event async for event in journal.read("nobody")] == []
-            await _raises(JournalError, lambda: journal.append(_opening("nobody"), 1))
+            await _raises(JournalError, lambda: journal.append(_first_facts("nobody"), 1))
             await _raises(RunNotFound, lambda: journal.delete("nobody"))
 
         self._with(test)
@@ -88,7 +90,7 @@ class JournalContract(JournalLists):
     def test_a_gap_is_refused_and_changes_nothing(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
             await _raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
             assert [event.seq async for event in journal.read("r")] == [1, 2]
 
@@ -97,7 +99,7 @@ class JournalContract(JournalLists):
     def test_one_owner_at_a_time(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
             await _raises(RunBusy, lambda: journal.claim("r"))
             assert [card.status for card in await journal.runs()] == ["running"]
             await journal.release("r", lease.epoch)
@@ -112,7 +114,7 @@ class JournalContract(JournalLists):
     def test_who_was_overtaken_cannot_write(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
             newer = await journal.claim("r", takeover=True)
             await _raises(RunSuperseded, lambda: journal.append([_note("r", 3)], lease.epoch))
             await journal.append([_note("r", 3)], newer.epoch)
@@ -122,7 +124,7 @@ class JournalContract(JournalLists):
     def test_a_stop_gives_the_run_free(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append([*_opening("r"), Event("r", 3, 3.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
+            await journal.append([*_first_facts("r"), Event("r", 3, 3.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
             await _raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
             assert (await journal.claim("r")).seq == 3
 
@@ -132,7 +134,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             async def write(run_id: str) -> list[int]:
                 lease = await journal.claim(run_id)
-                await journal.append(_opening(run_id), lease.epoch)
+                await journal.append(_first_facts(run_id), lease.epoch)
                 acknowledged: list[int] = []
 
                 async def one(seq: int) -> None:
@@ -156,18 +158,18 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, session in (("a", "s1"), ("b", "s1"), ("c", "")):
                 lease = await journal.claim(run)
-                await journal.append(_opening(run, session), lease.epoch)
+                await journal.append(_first_facts(run, session), lease.epoch)
             lease = await journal.claim("d")
             reply = ModelReply(assistant("hi"), "end_turn", Usage(3, 4, 0, 0.5))
             more = [Event("d", 3, 9.0, "agent", ModelReplied(reply, CallModel()))]
             await journal.append(
-                [*_opening("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
+                [*_first_facts("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
             )
             assert {card.run_id for card in await journal.runs()} == {"a", "b", "c", "d"}
             assert [card.run_id for card in await journal.runs(session="s1")] == ["b", "a"]
             assert [card.run_id for card in await journal.runs(limit=1, session="s1")] == ["b"]
             lease = await journal.claim("e")
-            await journal.append(_opening("e", "s1", whose="ken"), lease.epoch)
+            await journal.append(_first_facts("e", "s1", whose="ken"), lease.epoch)
             assert [card.run_id for card in await journal.runs(session="s1", user="ken")] == ["e"]
             assert [card.run_id for card in await journal.runs(session="s1", user="", agent="agent")] == ["b", "a"]
             assert [card.run_id for card in await journal.runs(since=9.5)] == ["d"], "what changed since then"
@@ -202,8 +204,8 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 1))):
                 lease = await journal.claim(run)
-                await journal.append(_opening(run, "s1", base), lease.epoch)
-            wanted = [*_opening("a", "s1"), _opening("b", "s1", ("a", 2))[0], *_opening("c", "s1", ("b", 1))]
+                await journal.append(_first_facts(run, "s1", base), lease.epoch)
+            wanted = [*_first_facts("a", "s1"), _first_facts("b", "s1", ("a", 2))[0], *_first_facts("c", "s1", ("b", 1))]
             assert await journal.lineage("c") == ("", wanted)
             assert await journal.lineage("c", 1) == ("", wanted[:-1])
             await _raises(RunNotFound, lambda: journal.lineage("nobody"))
@@ -214,7 +216,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2))):
                 lease = await journal.claim(run)
-                await journal.append(_opening(run, "s1", base), lease.epoch)
+                await journal.append(_first_facts(run, "s1", base), lease.epoch)
             await journal.keep_snapshot("a", 2, 7, '{"a state": "as text"}')
             await journal.keep_snapshot("nobody", 2, 7, "{}")
             whole = await journal.lineage("b")
@@ -230,7 +232,7 @@ class JournalContract(JournalLists):
     def test_a_run_is_followed_until_it_is_over(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
 
             async def follow() -> list[int]:
                 return [event.seq async for event in journal.follow("r", 1)]
@@ -249,7 +251,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             leases = {run: await journal.claim(run) for run in ("a", "b")}
             for run in ("b", "a"):
-                await journal.append(_opening(run), leases[run].epoch)
+                await journal.append(_first_facts(run), leases[run].epoch)
             await journal.append([_note("b", 3)], leases["b"].epoch)
             every = [change async for change in journal.changes(wait=False)]
             assert [(c.event.run_id, c.event.seq) for c in every] == [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3)]
@@ -263,7 +265,7 @@ class JournalContract(JournalLists):
     def test_who_executes_a_run_hears_that_it_is_to_stop(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
             hearing = asyncio.create_task(journal.asked_to_stop("r"))
             await asyncio.sleep(0.02)
             assert await journal.ask_to_stop("r", "enough")
@@ -278,7 +280,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 2))):
                 lease = await journal.claim(run)
-                await journal.append(_opening(run, "", base), lease.epoch)
+                await journal.append(_first_facts(run, "", base), lease.epoch)
                 await _raises(RunBusy, lambda run=run: journal.delete(run))  # type: ignore[misc]
                 await journal.release(run, lease.epoch)
             await _raises(JournalError, lambda: journal.delete("a"))
@@ -292,10 +294,10 @@ class JournalContract(JournalLists):
     def test_what_was_acknowledged_outlives_the_object(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_opening("r"), lease.epoch)
+            await journal.append(_first_facts("r"), lease.epoch)
             other = self.reopen(journal)
             if other is not None:
-                assert [event async for event in other.read("r")] == _opening("r")
+                assert [event async for event in other.read("r")] == _first_facts("r")
                 await other.close()
 
         self._with(test)

@@ -1,4 +1,4 @@
-"""What a journal promises about its lists: pages, sessions, counts; and about deleting."""
+"""Contract of the lists of a journal: pages, sessions, counts, and lists after a deletion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def write(
     end: StopKind | None = "completed",
     time: float = 1.0,
 ) -> None:
-    """Write a short run as an agent would; without an `end` it asks something and waits."""
+    """Write a short run as an agent would. Without an `end` it asks a question and waits."""
     opened = Opened(session, whose, (base, 3) if base else None, parent=(parent, "call") if parent else None)
     last = Asked("approve:1", "Allow it?") if end is None else Stopped(Stop(end), "done")
     lease = await journal.claim(run)
@@ -40,9 +40,11 @@ async def ids(journal: Journal, **wanted: Any) -> list[str]:
 
 
 class JournalLists(ABC):
+    """Tests for the lists of a journal. `JournalContract` contains them."""
+
     @abstractmethod
     def make(self) -> Journal:
-        """A new, empty journal."""
+        """Return a new, empty journal."""
 
     def _with(self, test: Callable[[Journal], Awaitable[None]]) -> None:
         async def go() -> None:

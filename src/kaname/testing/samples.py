@@ -1,4 +1,4 @@
-"""One of every fact and delta: for whoever must show that theirs can take them all."""
+"""Samples: one of every fact and delta, to test that a sink or a journal accepts them all."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A small HTTP server that speaks a provider's protocol from a script: for tests of adapters, and of your own agents.
+"""A small HTTP server that answers like a provider, from a script: for tests of adapters and of your agents.
 
     async with WireServer([reply("hello"), reply(calls=[("add", {"a": 1})]), status(429, retry_after=3)]) as server:
         model = OpenAI("any", base_url=server.url, api_key="test")
 
-It listens on 127.0.0.1 only. `server.requests` are the bodies it was sent, `server.raw` their bytes; `server.closed_early`
-counts the clients that went away in the middle of an answer.
+It listens on 127.0.0.1 only. `server.requests` holds the bodies of the requests, `server.raw` their bytes.
+`server.closed_early` counts the clients that closed the connection during an answer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,19 @@ _CHUNK = "chat.completion.chunk"
 
 @record
 class Answer:
-    """`events`: the data of the server-sent events; `slice`: how many bytes go out at a time (0: all at once)."""
+    """One answer of the server.
+
+    Args:
+        events: The data of the server-sent events.
+        status: The HTTP status.
+        headers: The headers.
+        body: The body, instead of events.
+        slice: How many bytes are sent at a time (default: 0, all at once).
+        pause: Seconds between two slices.
+        delay: Seconds before the answer.
+        cut: Close the connection after so many bytes.
+        line_end: The end of a line in events.
+    """
 
     events: tuple[bytes, ...] = ()
     status: int = 200
@@ -46,7 +58,17 @@ def reply(
     done: bool = True,
     **more: Any,
 ) -> Answer:
-    """An answer in OpenAI's stream: text in pieces, calls in fragments by index, then the finish reason and the usage."""
+    """Return an answer of OpenAI chat completions: text, fragments of calls, the finish reason and the usage.
+
+    Args:
+        text: The text of the reply.
+        calls: Calls of tools: name and arguments.
+        finish: The finish reason. Default: "tool_calls" with calls, otherwise "stop". None: leave it out.
+        pieces: In how many pieces texts are sent (default: 4).
+        thinking: The reasoning before the text.
+        done: End the stream with `[DONE]` (default: True).
+        more: Fields of `Answer`.
+    """
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": part} for part in _pieces(thinking, pieces)]
     deltas += [{"content": part} for part in _pieces(text, pieces)]
@@ -78,7 +100,10 @@ def anthropic_reply(
     done: bool = True,
     **more: Any,
 ) -> Answer:
-    """An answer in Anthropic's stream. `blocks`: content blocks of any other kind, given whole, before the text."""
+    """Return an answer of Anthropic, as `reply` does.
+
+    `stop`: the stop reason. `blocks`: other content blocks, sent before the text.
+    """
     usage = {"input_tokens": 8, "cache_read_input_tokens": 2, "output_tokens": 1}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": usage}}, {"type": "ping"}]
     index = 0
@@ -119,8 +144,10 @@ def responses_reply(
     done: bool = True,
     **more: Any,
 ) -> Answer:
-    """An answer in the stream of OpenAI's Responses API. `items`: output items of any other kind, before the text. `stop`: why
-    it is incomplete."""
+    """Return an answer of the OpenAI Responses API, as `reply` does.
+
+    `stop`: why it is incomplete. `items`: other output items, sent before the text.
+    """
     output: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = [{"type": "response.created", "response": {"status": "in_progress"}}]
 
@@ -160,7 +187,7 @@ def responses_reply(
 
 
 def status(code: int, message: str = "no", **headers: Any) -> Answer:
-    """An error, as the provider words it. Header names are written with underscores."""
+    """Return an error. `headers`: response headers, with underscores in their names (`retry_after=3`)."""
     body = json.dumps({"error": {"message": message, "type": "error"}}).encode()
     named = tuple([(name.replace("_", "-"), str(value)) for name, value in headers.items()])
     return Answer(status=code, headers=(("content-type", "application/json"), *named), body=body)
@@ -176,16 +203,21 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 def _on_the_wire(event: bytes, end: bytes) -> bytes:
-    """Anthropic's events have their type on a line of its own as well."""
+    """Return the bytes of an event. Events of Anthropic also have their type on a separate line."""
     found = _TYPED.match(event)
     return (b"event: " + found[1] + end if found else b"") + b"data: " + event + end + end
 
 
-Script = Sequence[Answer] | Callable[[Any], Answer]
+Script = Sequence[Answer | str] | Callable[[Any], Answer | str]
 
 
 class WireServer:
-    """`script`: the answers in order, or a function from the request's body to an answer."""
+    """A server on 127.0.0.1 that answers from a script. Use it with `async with`.
+
+    Args:
+        script: The answers in order, or a function that takes the body of a request and returns an answer. A text is a reply
+            with that text, in the protocol that is asked for.
+    """
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -199,6 +231,7 @@ class WireServer:
 
     @property
     def url(self) -> str:
+        """Return the base URL of the server. It ends in `/v1`."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
 
@@ -223,24 +256,29 @@ class WireServer:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                lines = head.decode("latin-1").split("\r\n")[1:]
+                first, *lines = head.decode("latin-1").split("\r\n")
+                path = first.split()[1].partition("?")[0]
                 headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines) if k}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 self.headers.append(headers)
                 self.raw.append(body)
                 self.requests.append(json.loads(body))
-                if not await self._answer(self._next(), reader, writer):
+                if not await self._answer(self._next(path), reader, writer):
                     return
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the client, or the test, is over
         finally:
             writer.close()
 
-    def _next(self) -> Answer:
-        if callable(self._script):
-            return self._script(self.requests[-1])
+    def _next(self, path: str) -> Answer:
         place = len(self.requests) - 1
-        return self._script[place] if place < len(self._script) else status(500, "the script of this server is over")
+        answer: Answer | str
+        if callable(self._script):
+            answer = self._script(self.requests[-1])
+        else:
+            answer = self._script[place] if place < len(self._script) else status(500, "the script of this server is over")
+        makers: dict[str, Callable[[str], Answer]] = {"messages": anthropic_reply, "responses": responses_reply}
+        return makers.get(path.rpartition("/")[2], reply)(answer) if isinstance(answer, str) else answer
 
     async def _answer(self, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         if answer.delay:

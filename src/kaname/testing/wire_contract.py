@@ -1,4 +1,4 @@
-"""What every model adapter that speaks to a server promises, as tests against a real one.
+"""Contract of a model adapter that talks to a server, as tests against a real HTTP server.
 
 class TestMyAdapter(WireContract):
     protocol = "openai"
@@ -48,8 +48,10 @@ FAILURES: dict[str, tuple[Answer, type[errors.ModelError]]] = {
 
 
 class WireContract(ABC):
-    """`hidden`: failures (of `FAILURES`, "dropped", "unfinished", "overloaded") that the adapter's library lets it not see as
-    they are: still errors, of another kind. `unseen`: those that it takes for an answer, and openly says so.
+    """Tests for a model adapter.
+
+    `hidden`: failures (of `FAILURES`, "dropped", "unfinished", "overloaded") that the library of the adapter reports as other
+    errors. `unseen`: failures that it does not notice, so that the adapter returns an answer.
     """
 
     protocol: Literal["openai", "anthropic", "responses"] = "openai"
@@ -59,9 +61,10 @@ class WireContract(ABC):
 
     @abstractmethod
     def make(self, url: str) -> Model:
-        """The model under test, for a server at that address (it ends in /v1), with `self.key`."""
+        """Return the model under test, for a server at that URL (it ends in /v1), with the key `self.key`."""
 
     def answer(self, *said: Any, **more: Any) -> Answer:
+        """Return an answer in the protocol under test."""
         answer: Answer = _REPLIES[self.protocol](*said, **more)
         return answer
 
@@ -182,4 +185,4 @@ class WireContract(ABC):
 
 
 async def _quiet(text: str, kind: str = "text", call_id: str = "") -> None:
-    """Nobody looks."""
+    """Ignore the deltas."""

@@ -1,1 +1,1 @@
-"""What it can do."""
+"""The tools that an agent can call: functions, definitions, MCP servers, and those that come with kaname."""

@@ -1,21 +1,24 @@
-"""Tools that are not functions: definition dicts in the OpenAI shape, and classes with `execute(input_text)`."""
+"""Tools that are not functions: definition dicts in the OpenAI shape, and objects with `execute` or `__call__`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import Parameter, signature
 from typing import Any
 
 from ..core.durations import seconds
-from ..core.errors import BadArguments, ConfigError, Suspend, nearest
+from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.people.visible import visible_json
 from ..core.values import plain_text
+from ..kernel.bases import ActionBase
+from ..kernel.chain import can_call
 from ..kernel.ports import Repair, Tool, ToolContext
+from ..kernel.results import result_from_caller
 from .arguments.prepare import fitting_arguments, read_arguments
-from .function import DEFAULT_TIMEOUT, as_repair, check_effect, context_parameters, run_function
-from .to_json import to_result
+from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, run_function
 
 _OURS = ("effect", "timeout", "execute", "undo", "reconcile")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's
@@ -24,7 +27,7 @@ _THEIRS = (  # OpenAI's, Anthropic's and MCP's
 )
 
 
-class DefinedTool:
+class DefinedTool(ActionBase):
     """`{"type": "function", "function": {"name", "description", "parameters"}}`, with `execute` for what it does.
 
     Beside it `effect`, `timeout`, `undo` and `reconcile`, as of a function. Without `execute` the caller runs it: the run
@@ -69,42 +72,117 @@ class DefinedTool:
 
 
 def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-    key = f"result:{context.call_id}"
-    answers = context.scope.state.answers
-    if key not in answers:
-        asked = notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=visible_json(prepared))
-        raise Suspend(key, asked, about=ToolCall(context.call_id, name, prepared))
-    return to_result(answers[key])
+    asked = notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=visible_json(prepared))
+    return result_from_caller(ToolCall(context.call_id, name, prepared), asked, context.state.answers)
 
 
 def _timeout(given: float | str | None) -> float | None:
     return None if given is None else seconds(given)
 
 
-class TextTool:
+def from_object(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
+    """Return an object with `name`, `description` and `execute` (or `__call__`) as what is run for it.
+
+    `parameters` (a JSON Schema or a pydantic class) says what the model sends, else the signature of the method does. A method
+    of one text is called with the text. It can have the optional members of `ActionBase`: `effect`, `timeout`, `undo`,
+    `reconcile`, `listed` and `unfold`.
+    """
+    made = _made_from(tool)
+    for name in ("listed", "unfold"):
+        if hasattr(tool, name):
+            setattr(made, name, getattr(tool, name))
+    return made
+
+
+def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
+    if not isinstance(tool.name, str) or not tool.name:
+        raise ConfigError(
+            notice(
+                "tool.no_name",
+                "the name of the tool {tool!r} must be a string that is not empty, not {name!r}",
+                tool=tool,
+                name=tool.name,
+            )
+        )
+    own: Any = getattr(tool, "parameters", None)
+    method = getattr(tool, "execute", tool)
+    schema = own.model_json_schema() if hasattr(own, "model_json_schema") else own
+    named = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
+    if method is not tool and len(named) < 2 and _takes_text(method):
+        return TextTool(tool, schema if named else None)
+    if schema is None:
+        return FunctionTool(method, name=tool.name, description=tool.description, **_declared(tool))
+    if not isinstance(schema, Mapping) or not can_call(method, **dict.fromkeys(named)):
+        told = notice(
+            "tool.parameters",
+            "tool {name}: `parameters` must be a JSON Schema or a pydantic class whose properties {method} "
+            "accepts by name, not {given!r:.200}. Leave it out to use the signature.",
+            name=tool.name,
+            method=getattr(method, "__name__", "__call__"),
+            given=own,
+        )
+        raise ConfigError(told)
+    run = method if schema is own else partial(_call_validated, own, method)
+    about = {"name": tool.name, "description": tool.description, "parameters": schema, "execute": run}
+    return DefinedTool(about | _declared(tool))
+
+
+def _declared(tool: Any) -> dict[str, Any]:
+    """Return what a tool declares of its effect."""
+    return {key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile") if hasattr(tool, key)}
+
+
+def _takes_text(method: Callable[..., Any]) -> bool:
+    """Return whether a method is called with one text: `execute(input_text)`, whatever the parameter is called."""
+    given = list(signature(method).parameters.values())
+    texts = (Parameter.empty, Any, str, "Any", "str")
+    if not given or given[0].kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD) or given[0].annotation not in texts:
+        return False
+    passed = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    others = [one for one in given[1:] if one.kind not in passed and one.name not in context_parameters(method)]
+    return all(one.annotation is Parameter.empty and one.default is not Parameter.empty for one in others)
+
+
+def _call_validated(model: Any, method: Callable[..., Any], **args: Any) -> Any:
+    """Call a method with the arguments as a pydantic class makes them: typed, and with its defaults."""
+    return method(**dict(model.model_validate(args)))
+
+
+def _text_repair(function: Callable[..., Any] | None) -> Repair | None:
+    """Return what undoes a call of a tool that takes one text, or looks it up. Its first parameter gets the text."""
+    if function is None:
+        return None
+    named, repair = next(iter(signature(function).parameters)), as_repair(function, function)
+    return lambda prepared, context: repair({named: prepared}, context)
+
+
+class TextTool(ActionBase):
     """A class with `name`, `description` and `async execute(input_text)`: the model sends it one text.
 
-    `parameters`, where it has them, name and describe that text."""
+    `parameters`, where it has them, name and describe that text; else the parameter of `execute` names it."""
 
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"input": {"type": "string", "description": "The tool's whole input, as text."}},
         "required": ["input"],
     }
-    undo: Repair | None = None
-    reconcile: Repair | None = None
 
-    def __init__(self, tool: Tool) -> None:
-        if not isinstance(tool.name, str) or not tool.name:
-            raise ConfigError(notice("tool.no_name", "the tool {tool!r} needs a name, not {name!r}", tool=tool, name=tool.name))
+    def __init__(self, tool: Tool, parameters: Mapping[str, Any] | None = None) -> None:
         self.name = tool.name
-        own = getattr(tool, "parameters", None)
-        named = own.get("properties") if isinstance(own, Mapping) else None
-        self.parameters = own if own is not None and isinstance(named, Mapping) and len(named) == 1 else TextTool.parameters
+        text = next(iter(signature(tool.execute).parameters))
+        named = {"type": "object", "properties": {text: {"type": "string"}}, "required": [text]}
+        self.parameters = parameters or (TextTool.parameters if text == "input_text" else named)
         self.declared = hasattr(tool, "effect")  # where nothing is said, the worst is assumed after a crash
         self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
         self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
+        self.undo, self.reconcile = [_text_repair(getattr(tool, name, None)) for name in ("undo", "reconcile")]
         self._tool = tool
+
+    def __getattr__(self, name: str) -> Any:
+        """Reach the attributes of the tool itself, but for those that mean something to the kernel."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._tool, name)
 
     @property
     def description(self) -> str:
@@ -124,7 +202,8 @@ class TextTool:
         return plain_text(values[0])
 
     async def act(self, prepared: str, context: ToolContext) -> ToolResult:
-        return await self.execute(prepared)
+        wanted = dict.fromkeys(context_parameters(self._tool.execute), context)
+        return await run_function(partial(self._tool.execute, prepared), wanted, None)
 
     async def execute(self, input_text: str) -> ToolResult:
         return await run_function(partial(self._tool.execute, input_text), {}, None)

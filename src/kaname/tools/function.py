@@ -12,6 +12,7 @@ from ..core.errors import BadArguments, ConfigError, Signal, UnknownParameter, n
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
+from ..kernel.bases import ActionBase
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Repair, ToolContext
 from ..kernel.threads import off_loop, runs_on_loop
@@ -53,7 +54,7 @@ def check_effect(name: str, effect: Any) -> Effect:
     raise ConfigError(told + nearest(str(effect), EFFECTS))
 
 
-class FunctionTool(Generic[P, R]):
+class FunctionTool(ActionBase, Generic[P, R]):
     """An `Action`. It can still be called as the function that it was made from."""
 
     def __init__(
@@ -74,7 +75,7 @@ class FunctionTool(Generic[P, R]):
         self.function: Callable[..., Any] = inner.__func__ if self._static or self._of_class else inner
         if not callable(self.function) or isinstance(self.function, type):
             raise ConfigError(
-                notice("tool.not_function", "@tool goes on a function, not on {function!r}", function=self.function)
+                notice("tool.not_function", "@tool must be applied to a function, not to {function!r}", function=self.function)
             )
         self.name = name or _name_of(self.function)
         self.effect: Effect = check_effect(self.name, effect)
@@ -159,7 +160,11 @@ class FunctionTool(Generic[P, R]):
         """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
         if self.signature.context:
             raise ConfigError(
-                notice("tool.needs_context", "tool {name} needs a run's context; give it to an agent instead", name=self.name)
+                notice(
+                    "tool.needs_context",
+                    "tool {name} needs the context of a run and cannot be executed directly. Pass it to an agent.",
+                    name=self.name,
+                )
             )
         try:
             prepared = self.prepare(ToolCall("", self.name, self._from_text(input_text)))
@@ -174,11 +179,11 @@ class FunctionTool(Generic[P, R]):
         return {required[0]: text} if plain else text
 
     @property
-    def undo(self) -> Repair | None:
+    def undo(self) -> Repair | None:  # type: ignore[override]
         return None if self._undo is None else as_repair(self._callable(self._undo), self._undo)
 
     @property
-    def reconcile(self) -> Repair | None:
+    def reconcile(self) -> Repair | None:  # type: ignore[override]
         return None if self._reconcile is None else as_repair(self._callable(self._reconcile), self._reconcile)
 
     def _callable(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -220,13 +225,13 @@ async def run_function(
     """Async functions on the loop, the others off it. What a generator yields is shown at once and is the result together."""
     if on_loop is None:
         on_loop = runs_on_loop(function)
-    value = function(**args) if on_loop else await off_loop(_called, function, args)
+    value = function(**args) if on_loop else await off_loop(_call_in_thread, function, args)
     if isinstance(value, _Done):
         return value.result
     if inspect.isawaitable(value):
         value = await value
     if inspect.isasyncgen(value):
-        value = _joined([await _report(piece, context) async for piece in value])
+        value = _join_pieces([await _report(piece, context) async for piece in value])
     elif inspect.isgenerator(value):
         value = await _run_generator(value, context)
     return to_result(value)
@@ -239,7 +244,7 @@ class _Done:
         self.result = result
 
 
-def _called(function: Callable[..., Any], args: dict[str, Any]) -> Any:
+def _call_in_thread(function: Callable[..., Any], args: dict[str, Any]) -> Any:
     value = function(**args)
     live = inspect.isawaitable(value) or inspect.isasyncgen(value) or inspect.isgenerator(value)
     return value if live else _Done(to_result(value))
@@ -259,7 +264,7 @@ async def _run_generator(generator: Any, context: ToolContext | None) -> Any:
     while True:
         piece = await off_loop(step)
         if ended:
-            return _joined(pieces) if ended[0] is None else ended[0]
+            return _join_pieces(pieces) if ended[0] is None else ended[0]
         pieces.append(await _report(piece, context))
 
 
@@ -269,7 +274,7 @@ async def _report(piece: Any, context: ToolContext | None) -> Any:
     return piece
 
 
-def _joined(pieces: list[Any]) -> Any:
+def _join_pieces(pieces: list[Any]) -> Any:
     return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else pieces
 
 

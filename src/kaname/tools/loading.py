@@ -1,5 +1,6 @@
-"""Tools by the place where they are written: `module:name`, `FILE.py:name`, or `FILE.py` for all that it defines; and by the
-names of those that come with kaname: `calculator`, `database:FILE-OR-URL`, `search`, `search:INDEX`."""
+"""Load tools by name: `module:name`, `FILE.py:name`, or `FILE.py` for all tools that it defines.
+
+kaname's own tools are `calculator`, `database:FILE-OR-URL`, `search` and `search:INDEX`."""
 
 from __future__ import annotations
 
@@ -7,40 +8,48 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
-from ..core.notices import joined, notice
+from ..core.notices import join_notices, notice
 from ..kernel.boundary import Border
 from .function import FunctionTool
 
 
-def all_tools(places: Iterable[str], folder: Path, wrong: Callable[[int, str], None] | None = None) -> list[Any]:
-    """The tools of all these places. What is wrong with any of them is told, all of it at once."""
+def all_tools(
+    places: Iterable[str],
+    folder: Path,
+    wrong: Callable[[int, str], None] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Any]:
+    """Load the tools of all these places.
+
+    All problems are reported at once: each is passed to `wrong(number, problem)`, or, without `wrong`, a `ConfigError`
+    lists them. `options`: arguments of kaname's own tools by name, such as `{"search": {"top_k": 3}}`."""
     found: list[Any] = []
     problems: list[str] = []
     for number, place in enumerate(places):
         try:
-            found += tools_from(place, folder)
+            found += tools_from(place, folder, options)
         except ConfigError as problem:
             problems.append(str(problem))
             if wrong is not None:
                 wrong(number, str(problem))
     if problems and wrong is None:
-        raise ConfigError(joined("\n", problems))
+        raise ConfigError(join_notices("\n", problems))
     return found
 
 
-def tools_from(place: str, folder: Path) -> list[Any]:
-    """Files and modules are looked for in the folder first."""
+def tools_from(place: str, folder: Path, options: Mapping[str, Mapping[str, Any]] | None = None) -> list[Any]:
+    """Load the tools of one place, searching the folder first. Raises `ConfigError` if there are none."""
     source, colon, name = place.partition(":")
     if not source.strip() or source in (".", ".."):
-        raise ConfigError(notice("tool.bad_source", "{place!r} names no tool: write module:function or FILE.py", place=place))
-    if (builtin := _builtin(source, name, folder)) is not None:
+        raise ConfigError(notice("tool.bad_source", "{place!r} is not a tool: write module:function or FILE.py", place=place))
+    if (builtin := _builtin(source, name, folder, (options or {}).get(source, {}))) is not None:
         return [builtin]
     module = _module(source, folder)
     if colon:
@@ -60,11 +69,11 @@ def tools_from(place: str, folder: Path) -> list[Any]:
     return found
 
 
-def _builtin(source: str, rest: str, folder: Path) -> Any:
-    """A file or module of the user's that has the same name goes first."""
+def _builtin(source: str, rest: str, folder: Path, options: Mapping[str, Any]) -> Any:
+    """Return kaname's own tool of this name, or None. A file of the user with the same name has precedence."""
     if source not in _BUILTIN or (folder / f"{source}.py").exists():
         return None
-    return _BUILTIN[source](rest, folder)
+    return _BUILTIN[source](rest, folder, **options)
 
 
 def _calculator(rest: str, folder: Path) -> Any:
@@ -73,28 +82,28 @@ def _calculator(rest: str, folder: Path) -> Any:
     return CalculatorTool()
 
 
-def _database(rest: str, folder: Path) -> Any:
+def _database(rest: str, folder: Path, **options: Any) -> Any:
     from .database.tool import DatabaseTool
 
     if not rest:
-        raise ConfigError(notice("tool.name_the_database", "name the database: database:FILE, database:postgresql://…"))
-    return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser())
+        raise ConfigError(notice("tool.name_the_database", "specify the database: database:FILE or database:postgresql://…"))
+    return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser(), **options)
 
 
-def _search(rest: str, folder: Path) -> Any:
+def _search(rest: str, folder: Path, **options: Any) -> Any:
     from .search.index_file import no_index
     from .search.tool import SearchTool
 
     if rest and not (folder / Path(rest).expanduser()).exists():
         raise no_index(rest)
-    return SearchTool(folder / Path(rest).expanduser() if rest else None)
+    return SearchTool(folder / Path(rest).expanduser() if rest else None, **options)
 
 
-_BUILTIN: dict[str, Callable[[str, Path], Any]] = {"calculator": _calculator, "database": _database, "search": _search}
+_BUILTIN: dict[str, Callable[..., Any]] = {"calculator": _calculator, "database": _database, "search": _search}
 
 
 def object_from(place: str, folder: Path) -> Any:
-    """What `module:name` names."""
+    """Return the object that `module:name` refers to. Raises `ConfigError` if it cannot be loaded."""
     source, _, name = place.partition(":")
     if not source or not name:
         raise ConfigError(notice("tool.module_form", "write module:name, not {place!r}", place=place))
@@ -107,14 +116,14 @@ def object_from(place: str, folder: Path) -> Any:
 
 def _module(source: str, folder: Path) -> Any:
     if not source.endswith(".py"):
-        _find_neighbours(folder)
-        return _loaded(source, lambda: importlib.import_module(source))
+        _add_to_path(folder)
+        return _run_loader(source, lambda: importlib.import_module(source))
     path = (folder / Path(source).expanduser()).resolve()
     if not path.is_file():
-        raise ConfigError(notice("tool.no_file", "there is no file {path}", path=path))
+        raise ConfigError(notice("tool.no_file", "the file {path} does not exist", path=path))
     if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
         return sys.modules[path.stem]
-    _find_neighbours(path.parent)
+    _add_to_path(path.parent)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -122,44 +131,40 @@ def _module(source: str, folder: Path) -> Any:
     sys.modules[path.stem] = module
     loader = spec.loader
     try:
-        _loaded(source, lambda: loader.exec_module(module))
+        _run_loader(source, lambda: loader.exec_module(module))
     except ConfigError:
         del sys.modules[path.stem]
         raise
     return module
 
 
-def _find_neighbours(folder: Path) -> None:
-    """Let a module of this folder import the others of it, as `python FILE.py` does."""
+def _add_to_path(folder: Path) -> None:
+    """Let modules of this folder import each other, as `python FILE.py` does."""
     if str(folder.resolve()) not in sys.path:
         sys.path.insert(0, str(folder.resolve()))
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line that is not ours."""
+    """Return the innermost line of the traceback that is not in kaname."""
     ours = str(Path(__file__).parent.parent)
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((ours, "<"))]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-def _loaded(source: str, load: Callable[[], Any]) -> Any:
-    """Other people's code, which may do anything while it is imported."""
+def _run_loader(source: str, load: Callable[[], Any]) -> Any:
+    """Import the user's code. Whatever it raises becomes a `ConfigError`."""
     with Border(caught=(Exception, SystemExit)) as border:
         return load()
     failure = border.failure
     assert failure is not None
     error = failure.error
     if isinstance(error, ModuleNotFoundError) and error.name == source.partition(".")[0]:
-        missing = notice("tool.no_module", "there is no module {source!r}", source=source)
+        missing = notice("tool.no_module", "the module {source!r} was not found", source=source)
         close = get_close_matches(source, _BUILTIN, n=1) or [name for name in _BUILTIN if name.startswith(source)]
         raise ConfigError(missing + (nearest(close[0], _BUILTIN) if close else "")) from error
     where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else _place(error) or failure.place
     raise ConfigError(
         notice(
-            "tool.cannot_load",
-            "{source} cannot be loaded: {failure} (at {where})",
-            source=source,
-            failure=failure,
-            where=where,
+            "tool.cannot_load", "{source} cannot be loaded: {failure} (at {where})", source=source, failure=failure, where=where
         )
     ) from error

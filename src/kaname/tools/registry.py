@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from inspect import getattr_static
 from typing import Any
 
-from ..core.errors import ConfigError, DuplicateToolError, ToolNotFoundError
+from ..core.errors import ConfigError, DuplicateToolError, Signal, ToolNotFoundError
+from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
-from ..kernel.ports import Action, Tool
-from .definition import DefinedTool, TextTool
+from ..kernel.boundary import Failure, attempt
+from ..kernel.ports import Action, Tool, ToolContext
+from ..kernel.results import timeout_result
+from .definition import DefinedTool, TextTool, from_object
 from .function import FunctionTool
+from .to_json import to_result
+
+_FAULTS = (Exception, SystemExit, BaseExceptionGroup)
+calling: ContextVar[ToolContext | None] = ContextVar("calling", default=None)  # the run's, while it calls `execute`
 
 
 def as_action(tool: Any) -> Action:
@@ -19,24 +28,25 @@ def as_action(tool: Any) -> Action:
         return tool  # type: ignore[no-any-return]
     if isinstance(tool, Mapping):
         return DefinedTool(tool)
-    if _is_text_tool(tool):
-        return TextTool(tool)
+    if _is_object_tool(tool):
+        return from_object(tool)
     if callable(tool) and not isinstance(tool, type):
         return FunctionTool(tool, decorated=False)
     raise ConfigError(
         notice(
             "tool.wrong_kind",
-            "{tool!r} is not a tool: expected a function, a definition dict, or an object with name, "
-            "description and async execute(input_text)",
+            "{tool!r} is not a tool: expected a function, a definition dict, an object with name, description and "
+            "execute(…), or an object with name, description, parameters, effect, prepare(…) and act(…)",
             tool=tool,
         )
     )
 
 
-def _is_text_tool(tool: Any) -> bool:
+def _is_object_tool(tool: Any) -> bool:
     """Without asking it: a description may be worked out, and take its time."""
-    described = getattr_static(tool, "description", None) is not None or hasattr(tool, "description")
-    return not isinstance(tool, type) and described and hasattr(tool, "name") and hasattr(tool, "execute")
+    if isinstance(tool, type) or not hasattr(tool, "name") or not callable(getattr(tool, "execute", tool)):
+        return False
+    return getattr_static(tool, "description", None) is not None or hasattr(tool, "description")
 
 
 def _is_action(tool: Any) -> bool:
@@ -54,7 +64,7 @@ class ToolRegistry(Mapping[str, Action]):
 
     def register(self, tool: Any) -> None:
         action = as_action(tool)
-        if action.name in self._tools:
+        if action.name in self:
             raise DuplicateToolError(
                 notice(
                     "tool.duplicate",
@@ -78,10 +88,44 @@ class ToolRegistry(Mapping[str, Action]):
         return self._tools.get(name, *default)
 
     def has(self, name: str) -> bool:
-        return name in self._tools
+        return name in self
 
     def list_tools(self) -> list[str]:
-        return sorted(self._tools)
+        return sorted(self)
+
+    def parse_arguments(self, name: str, arguments: str | Mapping[str, Any]) -> Any:
+        """Return the arguments as the tool receives them: parsed, repaired where there is one reading, checked, typed.
+
+        Args:
+            name: The tool's name. Raises `ToolNotFoundError`.
+            arguments: The text that the model wrote, or an object. Raises `BadArguments` if it does not fit.
+        """
+        action: Action = self.get(name)
+        return action.prepare(ToolCall("", action.name, arguments))
+
+    async def execute(self, name: str, arguments: Any, session_id: str = "", agent_name: str = "") -> ToolResult:
+        """Run a tool and return its `ToolResult`. An exception of the tool, or its timeout, is the result's `error`.
+
+        Args:
+            name: The tool's name. Raises `ToolNotFoundError`.
+            arguments: What `parse_arguments` returned. A text is parsed first.
+            session_id: Which session the tool is told that it works for, in `ToolContext.session`. A run sets it itself.
+            agent_name: The same for `ToolContext.agent`.
+        """
+        action: Action = self.get(name)
+        parsed = self.parse_arguments(name, arguments) if isinstance(arguments, str) else arguments
+        context, limit = calling.get(), None
+        if context is None:  # by a program; in a run the policies keep the time limit
+            context, limit = ToolContext("", session_id, "", agent_name, "", "", 1), action.timeout
+        try:
+            async with asyncio.timeout(limit):
+                result = await attempt(action.act, parsed, context, passing=(Signal,), caught=_FAULTS)
+        except TimeoutError:
+            return timeout_result(limit, in_doubt=action.effect != "pure")
+        return ToolResult(error=str(result)) if isinstance(result, Failure) else to_result(result)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
 
     def __getitem__(self, name: str) -> Action:
         return self._tools[name]

@@ -1,4 +1,4 @@
-"""From a function's signature to the schema that a model reads and the check that its arguments pass."""
+"""Read a function's signature: make the schema that the model sees, and the validator of the arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @record
 class Signature:
-    """`context` names the parameters that take the run's context, which the model never sees."""
+    """A function's parameters. `context` names those that receive the run's context; the model does not see them."""
 
     parameters: Mapping[str, Any]
     context: tuple[str, ...]
@@ -35,7 +35,9 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], name: str) -> Signature:
-    """Built when the tool is first used: pydantic is slow to load, and a program may never get that far."""
+    """Build the schema and the validator. Done on first use, because pydantic is slow to import.
+
+    Raises `ConfigError` if a parameter cannot be passed by name or has a type without a schema."""
     from pydantic import ConfigDict, TypeAdapter, create_model
     from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 
@@ -71,7 +73,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
         raise ConfigError(
             notice(
                 "tool.type",
-                "tool {name}: a parameter has a type that cannot be shown to a model: {problem}",
+                "tool {name}: a parameter has a type that JSON Schema cannot describe: {problem}",
                 name=name,
                 problem=problem.message,
             )
@@ -83,14 +85,14 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError) as problem:
         raise ConfigError(
-            notice("tool.no_signature", "tool {name}: {problem}; wrap it in a function of your own", name=name, problem=problem)
+            notice("tool.no_signature", "tool {name}: {problem}; wrap it in your own function", name=name, problem=problem)
         ) from problem
     for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
             raise ConfigError(
                 notice(
                     "tool.positional",
-                    "tool {name}: the parameter {parameter!r} cannot be passed by name, as models do",
+                    "tool {name}: models pass arguments by name, and the parameter {parameter!r} cannot be passed so",
                     name=name,
                     parameter=parameter.name,
                 )
@@ -99,7 +101,7 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
 
 
 def is_context(hint: Any) -> bool:
-    """`ToolContext` or `ToolContext[Deps]`, also with `| None` or inside `Annotated`."""
+    """Return True for `ToolContext` or `ToolContext[Deps]`, also with `| None` or inside `Annotated`."""
     return bool(_contexts(hint))
 
 
@@ -110,7 +112,7 @@ def _contexts(hint: Any) -> list[Any]:
 
 
 def wanted_deps(function: Callable[..., Any], name: str) -> Any:
-    """The type in `ToolContext[Deps]`; `None` if the function wants nothing of the kind."""
+    """Return the type in `ToolContext[Deps]`, or None if the function does not name one."""
     hints = _hints(function, name)
     hints.pop("return", None)
     wanted = [kind for hint in hints.values() for one in _contexts(hint) for kind in get_args(one) if kind is not Any]
@@ -118,7 +120,7 @@ def wanted_deps(function: Callable[..., Any], name: str) -> Any:
 
 
 def _hint(parameter: inspect.Parameter, hint: Any) -> Any:
-    """`x: int = None` means that None may be sent; `x: int = Field(ge=1)` carries its limits in the default."""
+    """Return the type of a parameter. `x: int = None` also allows None; `x: int = Field(ge=1)` adds its limits."""
     if parameter.default is None and hint is not Any:
         return hint | None
     metadata = getattr(parameter.default, "metadata", ())
@@ -160,7 +162,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def plain_function(function: Any) -> Any:
-    """The function inside a partial, a wrapper, or an object that can be called."""
+    """Return the function inside a partial, a wrapper, or a callable object."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -168,7 +170,7 @@ def plain_function(function: Any) -> Any:
 
 
 def _tidy(schema: Any) -> Any:
-    """Without the titles that pydantic makes up: they cost tokens and say nothing. A property named `title` stays."""
+    """Remove the titles that pydantic generates, since they only cost tokens. A property named `title` stays."""
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Convert a tool's return value to JSON. It never fails the call: the effect has happened."""
+"""Convert a tool's return value to JSON. The conversion never fails, because the tool's effect has already happened."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 from ..core.messages import Media, ToolResult
 from ..core.record import replace
 from ..kernel.boundary import Border
+from ..kernel.results import own_result
 
 _DEEPEST, _LONGEST, _LARGEST_BITS = 100, 100_000, 10_000
 
 
 def to_result(value: Any) -> ToolResult:
-    """A tool's own `ToolResult` is taken as it is; pictures and sounds are handed on as such; everything else becomes JSON."""
-    if isinstance(value, ToolResult):
-        error = value.error if value.error is None or isinstance(value.error, str) else str(value.error)
-        return replace(value, output=to_json(value.output), error=error)
+    """Convert a return value. A `ToolResult` keeps its fields, `Media` become media, and everything else becomes JSON."""
+    if (own := own_result(value)) is not None:
+        error = own.error if own.error is None or isinstance(own.error, str) else str(own.error)
+        return replace(own, output=to_json(own.output), error=error)
     items = value if isinstance(value, list | tuple) else [value]
     media = tuple([item for item in items if isinstance(item, Media)])
     if not media:
@@ -29,10 +30,9 @@ def to_result(value: Any) -> ToolResult:
 
 
 def to_json(value: Any, *, whole: bool = False) -> Any:
-    """JSON for any value; what has no JSON form is shown by its `str`.
+    """Convert any value to JSON. A value without a JSON form is converted by `str`.
 
-    `whole`: with every field of a model as it is, also those that it leaves out or rewrites when it is serialised.
-    """
+    `whole`: include every field of a pydantic model unchanged, even if its serialization leaves it out or rewrites it."""
     return _json(value, frozenset(), whole)
 
 

@@ -1,7 +1,7 @@
-"""What the terminal says: English or Japanese, by `KANAME_LANG` or the locale.
+"""Words of the terminal, in English or Japanese, by `KANAME_LANG` or the locale.
 
-The terminal's own sentences stand in pairs where they are used (`say`). Notices from the rooms below are translated by
-their code (`translated`) from `ja.json`.
+The sentences of the terminal are written in pairs where they are used (`say`). Notices of other packages are translated by
+their code (`translate`) from `ja.json`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def japanese() -> bool:
 
 
 def say(english: str, nihongo: str) -> str:
-    """Choose between two sentences that stand side by side, so that neither is forgotten."""
+    """Return one of two sentences, by the language of the user. They are written side by side, so that neither is forgotten."""
     return nihongo if japanese() else english
 
 
@@ -33,17 +33,18 @@ def many(count: int, one: str, several: str = "") -> str:
     return f"{count} {one if count == 1 else several or one + 's'}"
 
 
-def translated(text: object) -> str:
-    """Say a text, or an exception's, in the user's language where the catalogue knows it; otherwise as it is.
+def translate(text: object) -> str:
+    """Return a text, or the message of an exception, in the language of the user; as it is, if the catalogue does not know it.
 
-    A provider's own words follow an exception: who sits at the terminal is the owner."""
+    The own words of a provider are appended: the person at the terminal is the owner.
+    """
     if isinstance(text, AgentError) and text.said:
-        return f"{translated(text.public)}{said_line(text.said)}"
+        return f"{translate(text.public)}{said_line(text.said)}"
     text = str(text)
     if not isinstance(text, Notice) or not japanese():
         return text
     if not text.code:
-        return translated(text.values["between"]).join(map(translated, text.values["parts"]))
+        return translate(text.values["between"]).join(map(translate, text.values["parts"]))
     try:
         return catalogue()[text.code].format(**{name: _value(one) for name, one in text.values.items()})
     except (LookupError, ValueError, TypeError):  # not known here, or recorded by a kaname that had other values for it
@@ -51,12 +52,12 @@ def translated(text: object) -> str:
 
 
 def said_line(said: str) -> str:
-    """A provider's own words, on a line of their own; nothing without any."""
+    """Return the own words of a provider on a separate line; empty without any."""
     return f"\n  {say('details', '詳細')}: {said}" if said else ""
 
 
 def _value(value: Any) -> Any:
-    return translated(value) if isinstance(value, Notice | BaseException) else value
+    return translate(value) if isinstance(value, Notice | BaseException) else value
 
 
 @cache

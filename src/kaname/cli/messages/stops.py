@@ -1,4 +1,4 @@
-"""Words for how a run stands or has stopped: the same as on the page (`serve/page/static/told.js`, `ja.js`)."""
+"""Words for the status and the stop of a run. The page uses the same (`serve/page/static/format.js`, `ja.js`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ KINDS = {
     "waiting": ("waiting for an answer", "回答待ち"),
     "cancelled": ("cancelled", "キャンセル"),
     "max_steps": ("step limit", "ステップ上限"),
-    "duplicate": ("repeated itself", "同じ呼び出しの繰り返し"),
+    "duplicate": ("repeat limit", "繰り返しの上限"),
     "tool_limit": ("tool limit", "ツール回数の上限"),
     "deadline": ("time limit", "時間切れ"),
     "budget": ("cost limit", "費用の上限"),
@@ -24,11 +24,11 @@ KINDS = {
 }
 
 
-def told_stop(kind: str) -> str:
-    """Under an answer: how the run has ended."""
+def stop_words(kind: str) -> str:
+    """Return how a run has ended, for the line under its answer."""
     return say(*KINDS.get(kind, (kind, kind)))
 
 
-def told_status(status: str) -> str:
-    """In a list: the word that the journal knows; in Japanese, its translation."""
+def status_word(status: str) -> str:
+    """Return the status of a run for a list: the word of the journal, or its Japanese translation."""
     return KINDS.get(status, (status, status))[1] if japanese() else status

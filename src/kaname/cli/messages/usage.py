@@ -1,4 +1,4 @@
-"""Usage: the words that argparse writes by itself, in Japanese."""
+"""Usage texts that argparse writes by itself, in Japanese."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from gettext import gettext
 from shutil import get_terminal_size
 
 from ...core.people.columns import width as columns
-from ...core.people.columns import wrapped
+from ...core.people.columns import wrap_line
 from . import japanese
 
 _WORDS = {
     "usage: ": "使い方: ",
     "positional arguments": "引数",
     "options": "オプション",
-    "show this help message and exit": "この説明を表示する",
+    "show this help message and exit": "この説明を表示して終了します。",
     "%(prog)s: error: %(message)s\n": "%(prog)s: %(message)s\n",
     "argument %(argument_name)s: %(message)s": "%(argument_name)s: %(message)s",
     "the following arguments are required: %s": "必要な引数がありません: %s",
@@ -24,25 +24,28 @@ _WORDS = {
     "expected one argument": "値が必要です",
     "expected at least one argument": "値が一つ以上必要です",
     "not allowed with argument %s": "%s と一緒には使えません",
-    "ambiguous option: %(option)s could match %(matches)s": "%(option)s は複数あります: %(matches)s",
-    "ignored explicit argument %r": "値は取りません: %r",
+    "ambiguous option: %(option)s could match %(matches)s": "%(option)s に該当するオプションが複数あります: %(matches)s",
+    "ignored explicit argument %r": "値は指定できません: %r",
 }
+
+_ENGLISH = {"show this help message and exit": "Show this help and exit."}  # like our own help texts
 
 
 class Help(argparse.HelpFormatter):
-    """Break long help by columns: argparse counts letters, and a Japanese one takes two columns."""
+    """Wrap help texts by columns: argparse counts letters, and a Japanese letter takes two columns."""
 
     def __init__(self, prog: str) -> None:
         wider = columns(_WORDS["usage: "]) - len(_WORDS["usage: "]) if japanese() else 0
         super().__init__(prog, width=get_terminal_size().columns - 2 - wider)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return list(wrapped(" ".join(text.split()), width))
+        return list(wrap_line(" ".join(text.split()), width))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join([indent + line for line in self._split_lines(text, width - len(indent))])
+        lines = [line for part in text.splitlines() for line in self._split_lines(part, width - len(indent))]
+        return "\n".join([indent + line for line in lines])
 
 
 def translate_usage() -> None:
-    """Have argparse look its words up here, by the language of the moment."""
-    setattr(argparse, "_", lambda text: _WORDS.get(text, text) if japanese() else gettext(text))  # noqa: B010  typeshed has no name for it
+    """Have argparse take its words from here, in the language of the moment."""
+    setattr(argparse, "_", lambda text: _WORDS.get(text, text) if japanese() else _ENGLISH.get(text) or gettext(text))  # noqa: B010  typeshed has no name for it

@@ -1,1 +1,1 @@
-"""What was recorded: runs, sessions, figures."""
+"""Recorded runs: lists, sessions, metrics."""

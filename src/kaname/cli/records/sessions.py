@@ -1,4 +1,4 @@
-"""`kaname sessions`: conversations over several runs."""
+"""`kaname sessions`: conversations that consist of several runs."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ...api.memory.look_back import Said
-from ...api.memory.sessions import SEARCHED, Session, Sessions
 from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...journals.default import choose
-from ..agent import agent_name, journal_place, where_it_is
+from ...memory.look_back import Said
+from ...memory.sessions import SEARCHED, Session, Sessions
+from ..agent import agent_name, journal_place, place_options
 from ..main import DONE, FAILED
 from ..messages import many, say
-from ..messages.stops import told_status
-from ..terminal.questions import confirmed
-from ..terminal.screen import Screen, columns, cut, padded, width
-from ..terminal.signals import to_the_end
+from ..messages.stops import status_word
+from ..terminal.questions import confirm
+from ..terminal.screen import Screen, columns, pad, truncate, width
+from ..terminal.signals import run_to_the_end
 
 _LONG = 300
 _WIDE = 100  # columns
@@ -31,10 +31,10 @@ def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
     if not os.path.exists(os.path.expanduser(place)):
-        screen.note(say(f"no sessions yet: there is no {place}", f"まだセッションがありません ({place})"))
+        screen.note(say(f"no sessions yet: {place} does not exist", f"まだセッションがありません ({place})"))
         return DONE if given.action == "list" else FAILED
     given.journal = place
-    return to_the_end(lambda ending: _main(given, screen))
+    return run_to_the_end(lambda ending: _main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
@@ -46,10 +46,10 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             return await _list(sessions, given, screen)
         if not words:
             raise ConfigError(
-                say(f"sessions {given.action}: say which one", f"sessions {given.action}: セッションを指定してください")
+                say(f"sessions {given.action}: name a session", f"sessions {given.action}: セッションを指定してください")
             )
         if given.action == "search":
-            return _found(await sessions.search(words, agent=agent_name(given), user=given.user), screen, given)
+            return _print_found(await sessions.search(words, agent=agent_name(given), user=given.user), screen, given)
         named = given.what[0] if given.action == "rename" else words
         session = await sessions.get(named, agent=agent_name(given), user=given.user)
         return await _act(given, sessions, session, screen)
@@ -65,14 +65,14 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
             _say(one, screen)
     elif given.action == "rename":
         await sessions.rename(session, " ".join(given.what[1:]))
-        screen.note(say(f"{session.id} is called {' '.join(given.what[1:])!r} now", f"{session.id} の名前を変えました"))
+        screen.note(say(f"{session.id} is called {' '.join(given.what[1:])!r} now", f"{session.id} の名前を変更しました"))
     else:
         count = len(session.runs)
         asked = say(
-            f"delete {session.id} with its {many(count, 'run')} for good?",
+            f"permanently delete {session.id} and its {many(count, 'run')}?",
             f"{session.id} と {count} 件の実行を完全に削除しますか?",
         )
-        if not given.yes and not confirmed(asked, screen):
+        if not given.yes and not confirm(asked, screen):
             return FAILED
         await sessions.delete(session)
         screen.note(say(f"deleted {session.id} ({many(count, 'run')})", f"{session.id} を削除しました ({count} 件)"))
@@ -89,52 +89,59 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
             screen.say(json.dumps(one.as_json(), ensure_ascii=False))
         return DONE
     if not sessions:
-        screen.note(say("no sessions yet: run -s NAME begins one", "まだセッションがありません。run -s 名前 で始められます"))
+        screen.note(
+            say(
+                'no sessions yet. Start one with: kaname run -s NAME "…"',
+                'まだセッションがありません。次のコマンドで始められます: kaname run -s 名前 "…"',
+            )
+        )
         return DONE
     wide = columns() >= _WIDE
-    wider = f"{padded(say('status', '状態'), 11)} {padded(say('agent, user', 'エージェント、利用者'), 20)} " if wide else ""
-    head = f"{padded(say('session', 'セッション'), 18)}  {padded(say('last used', '最終利用'), 11)}  "
-    screen.note(f"{head}{padded(say('runs', '実行'), 4)} {wider}{say('title', 'タイトル')}")
+    wider = f"{pad(say('status', '状態'), 11)} {pad(say('agent, user', 'エージェント、ユーザー'), 20)} " if wide else ""
+    head = f"{pad(say('session', 'セッション'), 18)}  {pad(say('last used', '最終利用'), 11)}  "
+    screen.note(f"{head}{pad(say('runs', '実行'), 4)} {wider}{say('title', 'タイトル')}")
     for one in sessions:
         whose = ", ".join([name for name in (one.agent, one.user) if name])
-        left = f"{padded(cut(one.id, 18), 18)}  {_time(one.updated)}  {len(one.runs):>4} "
-        left += f"{padded(told_status(one.status), 11)} {padded(cut(whose, 20), 20)} " if wide else ""
-        screen.say(left + cut(one.title, max(8, columns() - width(left) - 1)))
+        left = f"{pad(truncate(one.id, 18), 18)}  {_time(one.updated)}  {len(one.runs):>4} "
+        left += f"{pad(status_word(one.status), 11)} {pad(truncate(whose, 20), 20)} " if wide else ""
+        screen.say(left + truncate(one.title, max(8, columns() - width(left) - 1)))
     if more:
         last = sessions[-1]
         narrowed = [("-a", given.agent if ":" not in (given.agent or "") else None), ("--user", given.user)]
         options = "".join([f" {name} {shlex.quote(value)}" for name, value in narrowed if value is not None])
         page = f"sessions -n {given.number}{options} --before {shlex.quote(f'{last.id}@{last.place}')}"
-        command = f"{this_command()} {page}{where_it_is(given)}"
+        command = f"{this_command()} {page}{place_options(given)}"
         screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
     return DONE
 
 
 async def _place(journaled: Sessions, named: str, wanted: dict[str, Any]) -> int:
-    """The place of a session in the list: as the command that we print says it (`ID@PLACE`), or by its id."""
+    """Return the place of a session in the list: from `ID@PLACE`, as our own commands write it, or by its id."""
     place = named.rpartition("@")[2]
     return int(place) if "@" in named and place.isdecimal() else (await journaled.get(named, **wanted)).place
 
 
-def _found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, given: argparse.Namespace) -> int:
+def _print_found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen, given: argparse.Namespace) -> int:
     for session, places in found[: given.number] if given.json else ():
         said = [{"time": one.time, "run": one.run_id, "text": one.text} for one in places]
         screen.say(json.dumps({**session.as_json(), "said": said}, ensure_ascii=False))
     for session, places in () if given.json else found[: given.number]:
-        screen.raw(screen.coloured(screen.safe(session.id), "cyan", screen.out) + f"  {screen.safe(session.title)}\n")
+        screen.raw(screen.with_colour(screen.safe(session.id), "cyan", screen.out) + f"  {screen.safe(session.title)}\n")
         for one in places:
             _say(one, screen, "    ")
     if not found:
-        looked = say(f"nothing was found in the last {SEARCHED} sessions", f"最近の {SEARCHED} 件には見つかりませんでした")
+        looked = say(
+            f"nothing was found in the last {SEARCHED} sessions", f"最近の {SEARCHED} 件のセッションには見つかりませんでした"
+        )
         screen.note(looked)
     return DONE if found else FAILED
 
 
 def _say(one: Said, screen: Screen, indent: str = "") -> None:
-    who = one.agent if one.message.role == "assistant" else say("user", "利用者") if one.message.role == "user" else "←"
+    who = one.agent if one.message.role == "assistant" else say("user", "ユーザー") if one.message.role == "user" else "←"
     text = " ".join(one.text.split())
     if text:
-        screen.say(f"{indent}{_time(one.time)}  {who}: {cut(text, _LONG)}")
+        screen.say(f"{indent}{_time(one.time)}  {who}: {truncate(text, _LONG)}")
 
 
 def _time(when: float) -> str:

@@ -1,4 +1,4 @@
-"""`kaname stats`: figures of the recorded runs."""
+"""`kaname stats`: metrics of the recorded runs."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ import argparse
 import json
 from collections import Counter
 
-from ...api.figures import Figures, figures, summed
+from ...agent.figures import Figures, figures, sum_tallies
 from ...journals.default import choose
-from ..agent import journal_for
+from ..agent import agent_name, journal_for
 from ..main import DONE
 from ..messages import say
-from ..messages.stops import told_status
+from ..messages.stops import status_word
 from ..terminal.screen import Screen
-from ..terminal.signals import to_the_end
+from ..terminal.signals import run_to_the_end
 
 
 def main(given: argparse.Namespace) -> int:
-    return to_the_end(lambda ending: _main(given, Screen()))
+    return run_to_the_end(lambda ending: _main(given, Screen()))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
     journal = choose(journal_for(given))
     try:
-        made = await figures(journal, agent=given.agent or "", limit=given.number)
+        made = await figures(journal, agent=agent_name(given) or "", limit=given.number)
     finally:
         await journal.close()
     if given.json:
@@ -35,11 +35,11 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _lines(made: Figures) -> list[tuple[str, str]]:
-    every = summed(made.recorded)
-    counted = _counted(every["runs"], Counter(every["by_status"]))
+    every = sum_tallies(made.recorded)
+    counted = _count_text(every["runs"], Counter(every["by_status"]))
     return [
         (say("all runs", "全実行"), f"{counted}; {_spent(every['tokens'], every['cost'])}"),
-        (say("of these the last", "うち最近の実行"), _counted(made.runs, made.by_status)),
+        (say("of these, read in full", "うち詳細まで集計した実行"), _count_text(made.runs, made.by_status)),
         (say("completed", "完了率"), _part(made.completion_rate)),
         (say("model calls", "モデル呼び出し"), f"{made.model_calls}; {_spent(made.usage.total, made.usage.cost)}"),
         (say("tool calls", "ツール呼び出し"), f"{made.tool_calls}; {say('failed', '失敗')} {_part(made.error_rate)}"),
@@ -51,8 +51,8 @@ def _lines(made: Figures) -> list[tuple[str, str]]:
     ]
 
 
-def _counted(runs: int, by_status: Counter[str]) -> str:
-    kinds = ", ".join([f"{told_status(kind)} {count}" for kind, count in by_status.most_common()])
+def _count_text(runs: int, by_status: Counter[str]) -> str:
+    kinds = ", ".join([f"{status_word(kind)} {count}" for kind, count in by_status.most_common()])
     return f"{runs} ({kinds})" if kinds else "0"
 
 

@@ -1,4 +1,4 @@
-"""What runs inside a run say, whole lines at a time and with their names: several may speak at once."""
+"""Output of runs inside a run, in whole lines with the name of the agent, because several may write at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from ...core.chunks import Chunk
 
 
 class Children:
-    """`line(text, colour)` shows one; `call_text` and `result_text` are how a call and its result are told."""
+    """Show the chunks of child runs.
+
+    `line(text, colour)` shows a line. `call_text` and `result_text` return the text of a call and of its result.
+    """
 
     def __init__(
         self, line: Callable[[str, str], None], call_text: Callable[[Any], str], result_text: Callable[[Any], str]
@@ -18,7 +21,10 @@ class Children:
         self._said: dict[str, str] = {}  # by run: a line that is not whole yet
 
     def take(self, chunk: Chunk) -> bool:
-        """Whether it is shown with this; a child's questions, warnings and costs are shown as everybody's."""
+        """Show the chunk of a child and return True.
+
+        Return False for chunks that are shown as those of the run: questions, warnings, costs.
+        """
         data = chunk.data
         if "run_id" not in data or (
             chunk.type == "status" and data.get("status") in ("started", "restarted") and "fact" in data

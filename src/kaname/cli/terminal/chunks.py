@@ -10,23 +10,23 @@ from typing import Any
 from ...core.chunks import RESERVED, Chunk
 from ...core.notices import Notice
 from ...core.people.visible import call_text
-from ..messages import said_line, say, translated
+from ..messages import said_line, say, translate
 from .children import Children
 from .markdown import Markdown
-from .screen import Screen, columns, cut, width
+from .screen import Screen, columns, truncate, width
 
 
 class Show:
-    """`take` every chunk of a run; then `finish`.
+    """Show the chunks of a run: call `take` with every chunk, then `finish`.
 
-    In a terminal the text streams, with the looks of its Markdown. A pipe gets the answer alone: what a model says before it
-    calls a tool is a remark, and is known as one only when the call comes.
+    In a terminal the text streams, with its Markdown rendered. A pipe gets the answer alone: text before a call is a remark,
+    and that is known only when the call comes.
     """
 
     def __init__(self, screen: Screen, *, quiet: bool = False) -> None:
         self._screen, self._quiet = screen, quiet
         self._live = screen.out.isatty() and not quiet
-        self._markdown = None if not self._live or Screen.plain(screen.out) or os.environ.get("NO_COLOR") else Markdown()
+        self._markdown = None if not self._live or Screen.is_plain(screen.out) or os.environ.get("NO_COLOR") else Markdown()
         self._held = ""  # text that is not known yet to be the answer
         self._thinking_now = self._open_line = False
         self._began: dict[str, float] = {}
@@ -46,19 +46,19 @@ class Show:
         if self._children.take(chunk):
             return
         kind = chunk.type
-        handle = getattr(self, f"_{kind}", None) if kind in RESERVED else None  # others are somebody's own
-        if handle is not None:
+        handle = getattr(self, f"_{kind}", None) if kind in RESERVED else None  # other types are custom
+        if handle is not None and (kind != "error" or chunk.fails):  # a refused call is shown by its response
             handle(chunk.data)
 
     def finish(self, answer: str = "", citations: Sequence[Mapping[str, Any]] = ()) -> None:
-        """The end of a run. `answer`: what came of it, for the case that it has not been shown; and what it rests on."""
+        """Show the end of a run: the `answer`, if it has not been shown, and its citations."""
         text, self._held = self._held or ("" if self.answered else answer), ""
         if text:
             self.end_line()
             self._write(text)
         self.end_line()
         for number, source in enumerate([] if self._quiet else dict.fromkeys(map(_source, citations)), 1):
-            self._screen.note(cut(f"  [{number}] {source}", columns() - 1))
+            self._screen.note(truncate(f"  [{number}] {source}", columns() - 1))
 
     def _delta(self, data: dict[str, Any]) -> None:
         if self._thinking_now:
@@ -88,7 +88,7 @@ class Show:
             remark, self._held = self._held, ""
             if not self._quiet:
                 self._screen.note(remark)
-        self.answered = False  # what was said was not the answer yet
+        self.answered = False  # the text so far was not the answer
         call = data["function"]
         self._began[data["id"]] = monotonic()
         if self._results:  # of the reply before
@@ -102,15 +102,15 @@ class Show:
         self._results += 1
         self._screen.doing = self._far + self._calls.get(next(iter(self._running), ""), say("thinking", "考え中"))
         call = self._calls.get(data["tool_call_id"], "") if len(self._calls) > 1 else ""
-        whose = f"{cut(call, columns() // 3)}: " if call else ""  # where several run at once
+        whose = f"{truncate(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
         mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
         self._line(f"{mark} {whose}{result_text(data)}", colour, took)
 
     def _progress(self, data: dict[str, Any]) -> None:
-        """What is going on, beside the spinner; of the model itself also where there is none: it is loaded only once."""
-        self._screen.doing = translated(data["content"])
-        if not data.get("tool_call_id") and Screen.plain(self._screen.err):
+        """Show the progress next to the spinner. Without a spinner, print the progress of the model: it is loaded only once."""
+        self._screen.doing = translate(data["content"])
+        if not data.get("tool_call_id") and Screen.is_plain(self._screen.err):
             self._line(f"{self._screen.doing} …", "dim")
 
     def _usage(self, data: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ class Show:
 
     def _error(self, data: dict[str, Any]) -> None:
         self.failed = True
-        told = f"{translated(data['message'])}{said_line(data.get('said', ''))}"
+        told = f"{translate(data['message'])}{said_line(data.get('said', ''))}"
         self._line(f"{say('failed', '失敗')}: {told}", "red", whole=True, always=True)
 
     def _status(self, data: dict[str, Any]) -> None:
@@ -133,16 +133,16 @@ class Show:
                 self.run_id = data.get("run_id", "")
                 self._screen.doing = say("thinking", "考え中")
             case "tool_started":
-                if data["tool_call_id"] not in self._running:  # not while a person was asked, nor for every retry
+                if data["tool_call_id"] not in self._running:  # without the time of a question, and once for all retries
                     self._began[data["tool_call_id"]] = monotonic()
                     self._running.add(data["tool_call_id"])
-                    if data["tool_call_id"] not in self._calls:  # a task of a graph: no reply has asked for it
+                    if data["tool_call_id"] not in self._calls:  # a task of a graph, which the model did not call
                         self._calls[data["tool_call_id"]] = data["tool_call_id"]
                         self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
                 if "steps" in data:
-                    self._line(translated(data["steps"]), "dim", whole=True)
+                    self._line(translate(data["steps"]), "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
                 self._screen.doing = self._far + ", ".join(data["running"])
             case "queued":
@@ -150,19 +150,19 @@ class Show:
                     f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"
                 )
             case "warning":
-                self._line(f"{say('warning', '警告')}: {translated(data['content'])}", "yellow", whole=True)
+                self._line(f"{say('warning', '警告')}: {translate(data['content'])}", "yellow", whole=True)
             case "waiting":
                 self.asked.add(str(data["content"]))
-                self._line(f"? {translated(data['content'])}", "yellow", whole=True, always=True)
+                self._line(f"? {translate(data['content'])}", "yellow", whole=True, always=True)
 
     def _line(self, text: str, colour: str, ending: str = "", *, whole: bool = False, always: bool = False) -> None:
         if self._quiet and not always:
             return
         self.end_line()
-        self._screen.note((text if whole else cut(text, columns() - width(ending) - 1)) + ending, colour)
+        self._screen.note((text if whole else truncate(text, columns() - width(ending) - 1)) + ending, colour)
 
     def end_line(self) -> None:
-        """What was left open ends here, the looks of the Markdown among it."""
+        """End the open line, and the Markdown in it."""
         if self._markdown is not None:
             if rest := self._markdown.end():
                 self._screen.raw(rest)
@@ -177,13 +177,13 @@ class Show:
 
 
 def result_text(data: Mapping[str, Any]) -> str:
-    """Return the beginning of a result; an error of kaname's own in the user's language."""
+    """Return the beginning of a result; an error of kaname in the language of the user."""
     error = data["content"] if data["is_error"] else None
-    return translated(error) if isinstance(error, Notice) else str(data["content_preview"])
+    return translate(error) if isinstance(error, Notice) else str(data["content_preview"])
 
 
 def _source(citation: Mapping[str, Any]) -> str:
-    """Providers name it differently; something of it is always there."""
+    """Return the name of a source. Providers use different fields for it, but always one of them."""
     named = [citation.get(name) for name in ("title", "document_title", "filename", "url", "source")]
     told = [one for one in dict.fromkeys(named) if isinstance(one, str) and one]
     return ", ".join(told) or str(citation.get("cited_text") or citation.get("type") or "?")

@@ -1,4 +1,4 @@
-"""What a tool server asks the person at the terminal: a form, field by field, or a page to open."""
+"""Questions of a tool server at the terminal: a form, field by field, or a page to open."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import webbrowser
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.people.answers import folded, says
-from ..messages import say, translated
-from .questions import typed_line
+from ...core.people.answers import normalize_answer, says
+from ..messages import say, translate
+from .questions import read_line_async
 from .screen import Screen
 
 
 class Unfit(Exception):
-    """An answer that does not fit, with what would."""
+    """An answer that does not fit. The message says what would."""
 
 
-async def filled_in(server: str, question: str, schema: Mapping[str, Any], screen: Screen) -> dict[str, Any] | None:
-    """The answers in the schema's types. `None`: the person declines (Ctrl-D)."""
+async def fill_in(server: str, question: str, schema: Mapping[str, Any], screen: Screen) -> dict[str, Any] | None:
+    """Ask for the fields of the schema and return the answers in its types. Return None if the person declines (Ctrl-D)."""
     screen.note(f"{server}: {question}", "yellow")
     if schema.get("callback"):
-        return await _signed_in(str(schema["url"]), screen)
+        return await _sign_in(str(schema["url"]), screen)
     if schema.get("url"):
-        return await _opened(server, str(schema["url"]), screen)
+        return await _open_page(server, str(schema["url"]), screen)
     fields = schema.get("properties") or {}
     if not fields:
-        return {} if await _agreed(say("agree? [y/N] ", "同意しますか? [y/N] "), screen) else None
+        return {} if await _ask_agreement(say("agree? [y/N] ", "同意しますか? [y/N] "), screen) else None
     screen.note(say("  (Ctrl-D declines)", "  (Ctrl-D で辞退)"))
     answers: dict[str, Any] = {}
     for name, held in fields.items():
@@ -37,33 +37,36 @@ async def filled_in(server: str, question: str, schema: Mapping[str, Any], scree
     return answers
 
 
-async def _signed_in(address: str, screen: Screen) -> dict[str, Any] | None:
-    """The browser calls back by itself; from another machine, the address it ended at is pasted."""
+async def _sign_in(address: str, screen: Screen) -> dict[str, Any] | None:
+    """Open a page and wait for the browser to call back.
+
+    On another machine, the person pastes the address that the browser ended at.
+    """
     screen.note(say(f"  open {address}", f"  次のページを開いてください: {address}"), "yellow")
     webbrowser.open(address)
     told = say(
-        "  waiting for the browser; without one here, paste the address where the page ended: ",
+        "  waiting for the browser; if this machine has none, paste the address of the last page: ",
         "  ブラウザーを待っています。このマシンにブラウザーがなければ、最後に開いたアドレスを貼り付けてください: ",
     )
-    answer = await typed_line(told, screen)
+    answer = await read_line_async(told, screen)
     return None if answer is None else {"url": answer} if answer else {}
 
 
-async def _opened(server: str, address: str, screen: Screen) -> dict[str, Any] | None:
-    told = say(f"  {server} wants you to open {address}", f"  {server} が次のページを開くよう求めています: {address}")
+async def _open_page(server: str, address: str, screen: Screen) -> dict[str, Any] | None:
+    told = say(f"  {server} asks you to open {address}", f"  {server} が次のページを開くよう求めています: {address}")
     screen.note(told, "yellow")
-    return {} if await _agreed(say("  will you? [y/N] ", "  開きますか? [y/N] "), screen) else None
+    return {} if await _ask_agreement(say("  open it? [y/N] ", "  開きますか? [y/N] "), screen) else None
 
 
-async def _agreed(prompt: str, screen: Screen) -> bool:
-    answer = await typed_line(prompt, screen)
+async def _ask_agreement(prompt: str, screen: Screen) -> bool:
+    answer = await read_line_async(prompt, screen)
     return says(answer) is True
 
 
 async def _field(name: str, held: Mapping[str, Any], required: bool, screen: Screen) -> dict[str, Any] | None:
-    """One field, until it fits. Enter takes the default, or leaves it out where it may be left out."""
+    """Ask for one field until the answer fits. Enter chooses the default, or skips an optional field."""
     while True:
-        answer = await typed_line(_prompt(name, held, required), screen)
+        answer = await read_line_async(_prompt(name, held, required), screen)
         if answer is None:
             return None
         if not answer and ("default" in held or not required):
@@ -71,7 +74,7 @@ async def _field(name: str, held: Mapping[str, Any], required: bool, screen: Scr
         try:
             return {name: value_of(answer, held)}
         except Unfit as problem:
-            screen.note(f"  {translated(problem)}", "red")
+            screen.note(f"  {translate(problem)}", "red")
 
 
 def _prompt(name: str, held: Mapping[str, Any], required: bool) -> str:
@@ -88,7 +91,7 @@ def _prompt(name: str, held: Mapping[str, Any], required: bool) -> str:
 
 
 def _options(held: Mapping[str, Any]) -> list[Any]:
-    """In the ways that the protocol knows: `enum`, titled choices, and the same for a list of them."""
+    """Return the options of a field: `enum` or titled choices, of the field or of the items of a list."""
     inner = held.get("items") if held.get("type") == "array" else held
     inner = inner if isinstance(inner, Mapping) else {}
     titled = inner.get("oneOf") or inner.get("anyOf") or []
@@ -96,12 +99,12 @@ def _options(held: Mapping[str, Any]) -> list[Any]:
 
 
 def value_of(answer: str, held: Mapping[str, Any]) -> Any:
-    """The answer in the field's type, or `Unfit`."""
+    """Return the answer in the type of the field. Raise `Unfit` if it does not fit."""
     options = _options(held)
     if held.get("type") == "array":
-        return [_chosen(one.strip(), options) for one in answer.replace("、", ",").split(",") if one.strip()]
+        return [_choose(one.strip(), options) for one in answer.replace("、", ",").split(",") if one.strip()]
     if options:
-        return _chosen(answer, options)
+        return _choose(answer, options)
     match held.get("type"):
         case "boolean":
             if (said := says(answer)) is None:
@@ -113,13 +116,13 @@ def value_of(answer: str, held: Mapping[str, Any]) -> Any:
     if (isinstance(short, int) and len(answer) < short) or (isinstance(long, int) and len(answer) > long):
         raise Unfit(say(f"{short or 0} to {long or 'any number of'} characters", f"{short or 0}〜{long or ''} 文字"))
     if not answer:
-        raise Unfit(say("this is needed", "必須です"))
+        raise Unfit(say("this is required", "必須です"))
     return answer
 
 
-def _chosen(answer: str, options: list[Any]) -> Any:
+def _choose(answer: str, options: list[Any]) -> Any:
     for option in options:
-        if folded(answer) == folded(str(option)):
+        if normalize_answer(answer) == normalize_answer(str(option)):
             return option
     if options:
         raise Unfit(say("one of ", "次のいずれか: ") + ", ".join(map(str, options)))

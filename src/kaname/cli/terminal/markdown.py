@@ -1,10 +1,10 @@
-"""Markdown as it streams: headings, lists, emphasis and code get their looks while they come; a table when it is whole."""
+"""Markdown as it streams: headings, lists, emphasis and code are rendered at once, a table when it is complete."""
 
 from __future__ import annotations
 
 import re
 
-from .screen import columns, cut, padded, width
+from .screen import columns, pad, truncate, width
 
 _RESET, _BOLD, _CODE, _HEAD = "\x1b[0m", "\x1b[1m", "\x1b[36m", "\x1b[1;35m"
 _UNDECIDED = re.compile(r"[ \t]{0,8}((#{1,6}|[-*+])[ \t]*|`{1,2}|```[^\n]*)?")  # how a line begins that may become anything yet
@@ -14,7 +14,10 @@ _RULE = re.compile(r"[|\s:-]*-[|\s:-]*")
 
 
 class Markdown:
-    """`feed` gives the text with its looks. What may still become a mark is kept back until it is one, or is not."""
+    """Render Markdown for a terminal. Call `feed` with each piece of text, and `end` at the end.
+
+    Text that may become a mark is kept back until that is decided.
+    """
 
     def __init__(self) -> None:
         self._rest = ""
@@ -24,16 +27,16 @@ class Markdown:
 
     def feed(self, text: str) -> str:
         self._rest += text
-        return self._go_on(last=False)
+        return self._render(last=False)
 
     def end(self) -> str:
-        shown = self._go_on(last=True) + self._table()
+        shown = self._render(last=True) + self._table()
         return shown + (_RESET if self._heading or self._bold or self._code or self._fenced else "")
 
-    def _go_on(self, *, last: bool) -> str:
+    def _render(self, *, last: bool) -> str:
         out: list[str] = []
         while self._rest:
-            piece = self._begin_line(last=last) if self._line_start else self._go_on_in_line(last=last)
+            piece = self._begin_line(last=last) if self._line_start else self._render_in_line(last=last)
             if piece is None:
                 break
             out.append(piece)
@@ -44,7 +47,7 @@ class Markdown:
         return taken
 
     def _begin_line(self, *, last: bool) -> str | None:
-        """What stands before the words of a line; `None` while that cannot be known."""
+        """Return what stands before the words of a line; None while that is undecided."""
         line, ended, _ = self._rest.partition("\n")
         if line.startswith("|") and not self._fenced:
             if not ended and not last:
@@ -71,7 +74,7 @@ class Markdown:
             return f"{item[1]}• "
         return ""
 
-    def _go_on_in_line(self, *, last: bool) -> str | None:
+    def _render_in_line(self, *, last: bool) -> str | None:
         mark = _MARK.search(self._rest)
         if mark is None:
             half = 1 if self._rest.endswith("*") and not last else 0  # perhaps the first of two
@@ -99,7 +102,7 @@ class Markdown:
         return (_HEAD, self._heading), (_BOLD, self._bold), (_CODE, self._code)
 
     def _table(self) -> str:
-        """The rows that were kept back, in columns. Without a rule under the first row they are no table."""
+        """Return the rows that were kept back as a table. Without a rule under the first row they are not a table."""
         rows, self._rows = self._rows, []
         if len(rows) < 2 or not _RULE.fullmatch(rows[1]):
             return "".join([f"{row}\n" for row in rows])
@@ -118,5 +121,5 @@ class Markdown:
 
 
 def _cell(text: str, size: int, *, right: bool) -> str:
-    text = cut(text, size)
-    return " " * (size - width(text)) + text if right else padded(text, size)
+    text = truncate(text, size)
+    return " " * (size - width(text)) + text if right else pad(text, size)

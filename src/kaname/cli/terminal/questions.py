@@ -1,4 +1,4 @@
-"""What a run asks the person at the terminal: typed here, shown by `chunks`, worded by the policy that asks."""
+"""Questions of a run at the terminal: read the answers. `chunks` shows the questions, and the policy that asks words them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...api.agent import Agent
-from ...api.result import Result
-from ...api.run import Run
+from ...agent.agent import Agent
+from ...agent.result import Result
+from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
-from ...core.people.answers import NO, YES, fitting, says
+from ...core.people.answers import NO, YES, check_answer, says
 from ...core.values import read_json
-from ..messages import say, translated
+from ..messages import say, translate
 from .screen import Screen
 
 
-def somebody_is_there() -> bool:
+def can_ask() -> bool:
+    """Return True if a person can be asked: standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def typed(prompt: str, screen: Screen, colour: str = "yellow") -> str | None:
-    """One line. `None`: the person would rather not answer (Ctrl-C, Ctrl-D)."""
+def read_line(prompt: str, screen: Screen, colour: str = "yellow") -> str | None:
+    """Ask for one line. Return None if the person does not want to answer (Ctrl-C, Ctrl-D)."""
     screen.note(prompt, colour, end="")
     loop = _running_loop()
     if loop is not None:
@@ -39,14 +40,14 @@ def typed(prompt: str, screen: Screen, colour: str = "yellow") -> str | None:
         signal.signal(signal.SIGINT, before)
 
 
-async def typed_line(prompt: str, screen: Screen) -> str | None:
-    """One line, while the loop goes on: a Ctrl-C ends what is under way, and the question with it. `None`: Ctrl-D."""
+async def read_line_async(prompt: str, screen: Screen) -> str | None:
+    """Ask for one line while the event loop runs. Return None for Ctrl-D. Ctrl-C stops the run, and the question with it."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
     def readable() -> None:
         if not line.done():
-            line.set_result(sys.stdin.readline())  # a terminal hands over whole lines
+            line.set_result(sys.stdin.readline())  # a terminal passes whole lines
 
     screen.note(prompt, "yellow", end="")
     loop.add_reader(sys.stdin.fileno(), readable)
@@ -66,75 +67,83 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def yes(prompt: str, screen: Screen, *, by_default: bool = True, unanswered: str = "") -> bool:
-    """Ask for a yes or a no. `by_default`: what Enter alone means. `unanswered`: what to say if the input ends without an
-    answer (Ctrl-D, Ctrl-C, a terminal that nobody types at); that counts as a no."""
-    answer = typed(prompt if by_default else f"{prompt} [y/N] ", screen, "")
+def ask_yes_no(prompt: str, screen: Screen, *, by_default: bool = True, unanswered: str = "") -> bool:
+    """Ask a question and return True for yes.
+
+    `by_default`: the meaning of Enter alone. `unanswered`: printed if the input ends without an answer (Ctrl-D, Ctrl-C), which
+    counts as a no.
+    """
+    answer = read_line(prompt if by_default else f"{prompt} [y/N] ", screen, "")
     if answer is None and unanswered:
         screen.note(unanswered, "yellow")
     return answer is not None and (says(answer) is True or (by_default and not answer))
 
 
-def confirmed(asked: str, screen: Screen) -> bool:
-    """Before something is deleted for good: a person says yes, or whoever wrote the command said it with -y."""
-    if somebody_is_there():
-        told = say("no answer: nothing was deleted; -y does without", "回答がないため、削除していません。-y で確認を省けます")
-        return yes(asked, screen, by_default=False, unanswered=told)
+def confirm(asked: str, screen: Screen) -> bool:
+    """Ask before something is deleted for good, and return True for yes. Without a terminal, say that `-y` is needed."""
+    if can_ask():
+        told = say(
+            "no answer, so nothing was deleted; -y skips the question", "回答がないため、削除していません。-y で確認を省けます"
+        )
+        return ask_yes_no(asked, screen, by_default=False, unanswered=told)
     screen.note(
         say(
-            "nothing was deleted: nobody is there to be asked; -y does without",
-            "削除していません。確認できないので -y が必要です",
+            "nothing was deleted: there is no terminal to ask in; -y skips the question",
+            "削除していません。確認するためのターミナルがありません。-y で確認を省けます",
         )
     )
     return False
 
 
 def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) -> dict[str, Any]:
-    """The answers of the person at the terminal. `shown`: questions that stand on the screen already."""
-    if not somebody_is_there():
+    """Ask the questions of a run and return the answers by key; empty without a terminal or without an answer.
+
+    `shown`: questions that are on the screen already.
+    """
+    if not can_ask():
         return {}
     answers: dict[str, Any] = {}
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
         options = f"[{'/'.join(map(_option, question.options))}] " if question.options else "> "
         if alone and str(question.prompt) not in shown:
-            screen.note(f"? {translated(question.prompt)}", "yellow")
+            screen.note(f"? {translate(question.prompt)}", "yellow")
         while key not in answers:
-            answer = typed(options if alone else f"{translated(question.prompt)} {options}", screen)
+            answer = read_line(options if alone else f"{translate(question.prompt)} {options}", screen)
             if answer is None:
                 return {}
-            if not answer:  # a slip of the finger; Ctrl-D leaves the question open
+            if not answer:  # Enter by mistake; Ctrl-D leaves the question open
                 continue
             try:
-                answers[key] = fitting(question, understood(answer))
-            except InvalidState as problem:  # asked once more: a slip must not end the command
-                screen.note(translated(problem), "red")
+                answers[key] = check_answer(question, parse_answer(answer))
+            except InvalidState as problem:  # ask once more: a typing error must not end the command
+                screen.note(translate(problem), "red")
     return answers
 
 
 def _option(option: str) -> str:
-    """An answer to choose, in the user's language where it is kaname's own."""
+    """Return an option in the language of the user, if it is one of kaname."""
     return {YES: say("yes", "はい"), NO: say("no", "いいえ")}.get(option, option)
 
 
 async def resume_with_answers(
     agent: Agent[Any], result: Result, screen: Screen, shown: Collection[str], stop: asyncio.Event
 ) -> Run[Any] | None:
-    """Ask the person at the terminal, and resume the run. An answer that is refused is asked for once more.
+    """Ask the questions and resume the run.
 
-    Returns None if the person does not answer.
+    If an answer is refused, ask once more. Return None if the person does not answer.
     """
     while answers := ask_the_user(result, screen, shown):
         try:
             return await agent.resume(result.run_id, answers, abort_event=stop).begun()
         except InvalidState as refused:
-            screen.note(translated(refused), "red")
+            screen.note(translate(refused), "red")
             shown = ()
     return None
 
 
-def understood(answer: str) -> Any:
-    """An object where one was written ({"args": …}), else the words."""
+def parse_answer(answer: str) -> Any:
+    """Return the answer as an object if it is one ({"args": …}), otherwise as text."""
     if not answer.lstrip().startswith("{"):
         return answer
     try:
@@ -143,13 +152,13 @@ def understood(answer: str) -> Any:
         return answer
 
 
-def given_answers(given: list[str], questions: Mapping[str, Asked]) -> dict[str, Any]:
-    """From the command line: `KEY=ANSWER` for one question, or one answer for all that is asked."""
+def parse_answers(given: list[str], questions: Mapping[str, Asked]) -> dict[str, Any]:
+    """Return the answers of the command line by key: `KEY=ANSWER` for one question, or one answer for all questions."""
     answers: dict[str, Any] = {}
     for one in given:
         key, equals, answer = one.partition("=")
         if equals and key in questions:
-            answers[key] = understood(answer)
+            answers[key] = parse_answer(answer)
         else:
-            answers |= dict.fromkeys([key for key in questions if key not in answers], understood(one))
+            answers |= dict.fromkeys([key for key in questions if key not in answers], parse_answer(one))
     return answers

@@ -1,4 +1,4 @@
-"""Handle SIGTERM and SIGHUP like the first Ctrl-C: the run ends in order."""
+"""Signals: treat SIGTERM and SIGHUP like the first Ctrl-C, so that the run ends in order."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(s
 
 
 class Ending:
-    """`signal`: which one came, 0 if none. A second one is what a second Ctrl-C is."""
+    """The signal that ends the program. `signal`: its number, or 0. A second signal works like a second Ctrl-C."""
 
     def __init__(self) -> None:
         self.signal = 0
 
-    def told(self, number: int, frame: FrameType | None) -> None:
+    def handle(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        signal.raise_signal(signal.SIGINT)  # whoever would hear a Ctrl-C now, hears this
+        signal.raise_signal(signal.SIGINT)  # the current handler of Ctrl-C handles it
 
 
-def to_the_end(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> int:
-    """Run it; the exit code is its own, or the one that tells of the signal."""
+def run_to_the_end(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> int:
+    """Run the work and return its exit code, or the code of the signal that ended it."""
     ending = Ending()
-    before = {number: signal.signal(number, ending.told) for number in _SIGNALS if _is_ours(number)}
+    before = {number: signal.signal(number, ending.handle) for number in _SIGNALS if _is_ours(number)}
     try:
         code = asyncio.run(work(ending))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -40,5 +40,5 @@ def to_the_end(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> int:
 
 
 def _is_ours(number: int) -> bool:
-    """One that is ignored (`nohup`) stays ignored; and only the main thread may hear of any."""
+    """Return True if the signal can be handled here: only in the main thread, and not if it is ignored (`nohup`)."""
     return threading.current_thread() is threading.main_thread() and signal.getsignal(number) == signal.SIG_DFL

@@ -1,1 +1,1 @@
-"""Between a person and a run: what an answer means, and how text is shown before somebody decides."""
+"""Between a person and a run: the meaning of an answer, and how text is shown before a person decides."""

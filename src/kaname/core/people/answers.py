@@ -1,6 +1,7 @@
-"""Read answers: the one place that says what an answer means, for Python, the terminal, the page and every protocol.
+"""Read answers. This is the one place that defines what an answer means, for Python, the terminal, the page and every
+protocol.
 
-Only a clear yes is a yes. What cannot be read is refused before it is recorded, so that the question stays open.
+Only a clear yes is a yes. An answer that cannot be read is refused before it is recorded, so that the question stays open.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 
 @record
 class Decision:
-    """An answer to "may this call be made?". `args`: the arguments to use instead. `reason`: the words of a refusal."""
+    """An answer to the question whether a call is allowed. `args`: other arguments to use. `reason`: why it was refused."""
 
     approved: bool
     args: Mapping[str, Any] | None = None
     reason: str = ""
 
 
-def folded(text: str) -> str:
-    """Return `text` without what does not matter in an answer: case, width, spaces, quotes around it, a full stop after it."""
+def normalize_answer(text: str) -> str:
+    """Return `text` without differences that do not matter in an answer: case, width, spaces, quotes, a final full stop."""
     plain, before = unicodedata.normalize("NFKC", text).casefold(), None
     while plain != before:  # a question mark or a dash changes what is meant, and stays
         before, plain = plain, plain.strip(_AROUND).strip().rstrip(_AFTER)
@@ -42,19 +43,19 @@ def folded(text: str) -> str:
 
 
 def says(answer: Any) -> bool | None:
-    """Return True for a clear yes, False for a clear no, None for anything else. English and Japanese words are known."""
+    """Return True for a clear yes, False for a clear no, and None for anything else. English and Japanese words are known."""
     if isinstance(answer, bool) or not isinstance(answer, str):
         return answer if isinstance(answer, bool) else None
-    word = folded(answer).translate(_KATAKANA)
+    word = normalize_answer(answer).translate(_KATAKANA)
     return True if _YES.fullmatch(word) else False if _NO.fullmatch(word) else None
 
 
-def decided(answer: Any) -> Decision | None:
-    """Read the answer to an approval; None if it is unclear.
+def read_decision(answer: Any) -> Decision | None:
+    """Read the answer to an approval. Return None if it is unclear.
 
-    Understood are yes and no, as a word or a bool; any other text, which refuses and gives the reason; `{"args": {…}}`, which
-    approves with other arguments; and `{"approved": true or false}`, with `args` or `reason` in addition. An approval whose
-    reason says no contradicts itself, and is unclear.
+    An answer is yes or no, as a word or a bool; any other text, which refuses and gives the reason; `{"args": {…}}`, which
+    approves with other arguments; or `{"approved": true or false}`, with `args` or `reason` in addition. An approval whose
+    reason says no contradicts itself and is unclear.
     """
     if isinstance(answer, str):
         said = says(answer)
@@ -73,13 +74,15 @@ def decided(answer: Any) -> Decision | None:
     return Decision(approved, args if approved and "args" in answer else None, "" if approved else reason.strip())
 
 
-def chosen(options: Sequence[str], answer: Any) -> str | None:
-    """Return the option that an answer names, or that a yes or a no stands for; None if it names none, or several."""
+def choose_option(options: Sequence[str], answer: Any) -> str | None:
+    """Return the option that an answer names, or that a yes or a no stands for. Return None if it names none or several."""
     if isinstance(answer, str):
-        named = [one for one in options if one == answer] or [one for one in options if folded(one) == folded(answer)]
+        named = [one for one in options if one == answer] or [
+            one for one in options if normalize_answer(one) == normalize_answer(answer)
+        ]
         if len(named) == 1:
             return named[0]
-    decision = None if isinstance(answer, str) else decided(answer)
+    decision = None if isinstance(answer, str) else read_decision(answer)
     said = says(answer) if decision is None or decision.args is not None else decision.approved
     meant = [one for one in options if says(one) is said] if said is not None else []
     return meant[0] if len(meant) == 1 else None
@@ -89,34 +92,34 @@ def is_yes_or_no(options: Sequence[str]) -> bool:
     return sorted([str(says(one)) for one in options]) == ["False", "True"]
 
 
-def fitting(asked: Asked, answer: Any) -> Any:
-    """Return the answer as it is recorded, or raise `InvalidState` with what the question takes.
+def check_answer(asked: Asked, answer: Any) -> Any:
+    """Return the answer in the form in which it is recorded. Raises `InvalidState` with the accepted answers.
 
-    Only an approval, a question about a call with a yes and a no, takes a reason or other arguments as well. Any other question
-    with options takes one of them. A call that a crash left in doubt is run again only by the word "retry": a yes would not say
-    what it agrees to.
+    Only an approval (a question about a call with a yes and a no) accepts a reason or other arguments as well. Any other
+    question with options accepts one of them. A call that a crash left in doubt is run again only for the word "retry": a yes
+    would not say what it agrees to.
     """
     if asked.in_doubt:
-        return _settling(asked.key, answer)
+        return _check_settlement(asked.key, answer)
     if answer is None:
-        raise InvalidState(notice("answer.none", "{key!r} was not answered: the answer is empty", key=asked.key))
+        raise InvalidState(notice("answer.none", "the answer to {key!r} is empty and was not recorded", key=asked.key))
     if not asked.options:
         return answer
     if asked.about is not None and is_yes_or_no(asked.options):
-        if decided(answer) is None:
+        if read_decision(answer) is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
         return answer
-    if (option := chosen(asked.options, answer)) is None:
+    if (option := choose_option(asked.options, answer)) is None:
         raise _unclear(asked.key, answer, ", ".join([f'"{one}"' for one in asked.options]))
     return option
 
 
-def _settling(key: str, answer: Any) -> Any:
+def _check_settlement(key: str, answer: Any) -> Any:
     if isinstance(answer, Mapping) and {*answer} == {"result"}:
         return answer
-    if (word := chosen((RETRY, SKIP), answer)) is not None:
+    if (word := choose_option((RETRY, SKIP), answer)) is not None:
         return word
-    decision = decided(answer)
+    decision = read_decision(answer)
     refused = says(answer) is False if isinstance(answer, str) else decision is not None and not decision.approved
     if not refused:
         raise _unclear(key, answer, '"retry", "skip" or {"result": …}')
@@ -127,7 +130,7 @@ def _unclear(key: str, answer: Any, wanted: str) -> InvalidState:
     return InvalidState(
         notice(
             "answer.unclear",
-            "the answer {answer!r:.200} to {key!r} is not clear, and was not recorded. Answer with {wanted}.",
+            "the answer {answer!r:.200} to {key!r} is not clear and was not recorded. Answer with {wanted}.",
             answer=answer,
             key=key,
             wanted=wanted,

@@ -1,4 +1,4 @@
-"""Columns: how much room a text takes in a terminal or a table. Letters of East Asia and emoji take two."""
+"""Columns: the width of a text in a terminal or a table. East Asian letters and emoji take two columns."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     taken = 0
-    for _, taken in measured(text):  # noqa: B007  the last one counts
+    for _, taken in measure(text):  # noqa: B007  the last one counts
         pass
     return taken
 
 
-def measured(text: str) -> Iterator[tuple[str, int]]:
+def measure(text: str) -> Iterator[tuple[str, int]]:
     """Yield each character with the columns that the text takes up to it.
 
-    What is joined to an emoji (a skin tone, the next person of a family) shares its columns; accents and invisible
+    A character that is joined to an emoji (a skin tone, the next person of a family) shares its columns; accents and invisible
     characters take none.
     """
     taken = last = 0
@@ -41,8 +41,8 @@ def measured(text: str) -> Iterator[tuple[str, int]]:
         yield char, taken
 
 
-def wrapped(line: str, most: int) -> Iterator[str]:
-    """Yield a line in rows of at most `most` columns, broken between words where possible. Nothing is left out."""
+def wrap_line(line: str, most: int) -> Iterator[str]:
+    """Yield a line in rows of at most `most` columns, broken between words if possible. No character is left out."""
     row, size, gap = "", 0, 0  # the gap: where the row may end
     for char in line.expandtabs(4):
         if size + width(char) > most:

@@ -1,4 +1,4 @@
-"""Tell a run as lines, each with the fact that recorded it: for `kaname runs show`, `kaname runs diff` and the page."""
+"""Describe a run as lines, each with its fact: for `kaname runs show`, `kaname runs diff` and the page."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ SIGNS: dict[Kind, str] = {
 }  # fmt: skip
 
 
-class Line(NamedTuple):
-    """`whose`: the call of a result, the author of an answer, the source of a warning, or how a run stopped.
+class StoryLine(NamedTuple):
+    """A line of the description.
 
-    `apart`: a result that does not stand below its call.
+    `whose`: the call of a result, the author of an answer, the source of a warning, or how a run stopped. `apart`: True for a
+    result that does not stand below its call.
     """
 
     event: Event
@@ -52,10 +53,10 @@ class Line(NamedTuple):
 
 
 class Order:
-    """Decide where a result is told: below its call, or at its own place.
+    """Decide where a result is shown: below its call, or at its own place.
 
-    A result stands below its call as long as no message, question or answer was recorded since. An approved call
-    therefore returns after its approval. Only the ids of open calls are kept.
+    A result stands below its call as long as no message, question or answer was recorded since. An approved call therefore
+    returns after its approval. Only the ids of open calls are kept.
     """
 
     def __init__(self) -> None:
@@ -82,24 +83,24 @@ class Order:
         self._below.update(calls)
 
 
-def lines(events: Iterable[Event]) -> list[Line]:
+def lines(events: Iterable[Event]) -> list[StoryLine]:
     """Return the lines of these facts, in the order in which they are read."""
-    order, told = Order(), list[list[Line]]()
-    calls: dict[str, list[Line]] = {}  # of the open calls: the call, and then its result
-    started: dict[str, list[list[Line]]] = {}
+    order, told = Order(), list[list[StoryLine]]()
+    calls: dict[str, list[StoryLine]] = {}  # of the open calls: the call, and then its result
+    started: dict[str, list[list[StoryLine]]] = {}
     for event in events:
         apart = order.take(event)
         match event.body:
             case ModelReplied(reply):
                 told.append([*_each(event, "thought", reply.message.thinking), *_each(event, "said", reply.message.text)])
                 for call in reply.message.calls:
-                    calls[call.id] = [Line(event, "call", _called(call), call.name)]
+                    calls[call.id] = [StoryLine(event, "call", _call_line(call), call.name)]
                     told.append(calls[call.id])
             case ToolStarted(call) if call.id in calls:
-                told.append([Line(event, "started", notice("story.started", "{name} was started", name=call.name))])
+                told.append([StoryLine(event, "started", notice("story.started", "{name} was started", name=call.name))])
                 started.setdefault(call.id, []).append(told[-1])
             case ToolStarted(call):
-                calls[call.id] = [Line(event, "call", f"{call.id}: {_called(call)}", call.id)]
+                calls[call.id] = [StoryLine(event, "call", f"{call.id}: {_call_line(call)}", call.id)]
                 told.append(calls[call.id])
             case ToolFinished(result):
                 for begun in started.pop(result.call_id, []):
@@ -111,35 +112,35 @@ def lines(events: Iterable[Event]) -> list[Line]:
                     told.append(below)
                 kind: Kind = "error" if result.is_error else "result"
                 text = result.error if result.error is not None and result.output is None else result_text(result)
-                below.append(Line(event, kind, text, whose, apart))
+                below.append(StoryLine(event, kind, text, whose, apart))
             case _:
-                told.append(list(_spoken(event)))
+                told.append(list(_spoken_lines(event)))
     return [line for group in told for line in group]
 
 
-def _spoken(event: Event) -> Iterator[Line]:
+def _spoken_lines(event: Event) -> Iterator[StoryLine]:
     match event.body:
         case Received(message):
             yield from _each(event, "asked", message.text)
         case Noted(message):
             yield from _each(event, "noted", message.text)
         case Asked(_, prompt):
-            yield Line(event, "question", prompt)
+            yield StoryLine(event, "question", prompt)
         case Answered(_, answer, by):
-            yield Line(event, "answer", answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False), by)
+            yield StoryLine(event, "answer", answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False), by)
         case Resumed():
-            yield Line(event, "resumed", notice("story.resumed", "resumed"))
+            yield StoryLine(event, "resumed", notice("story.resumed", "resumed"))
         case HandedOff(to):
-            yield Line(event, "handed", notice("story.handed", "transferred to {to}", to=to))
+            yield StoryLine(event, "handed", notice("story.handed", "transferred to {to}", to=to))
         case Warned(source, text):
-            yield Line(event, "warned", text, source)
+            yield StoryLine(event, "warned", text, source)
         case Stopped(stop) if stop.kind != "completed":
-            yield Line(event, "stopped", stop.detail, stop.kind)
+            yield StoryLine(event, "stopped", stop.detail, stop.kind)
 
 
-def _each(event: Event, kind: Kind, text: str) -> list[Line]:
-    return [Line(event, kind, text)] if text.strip() else []
+def _each(event: Event, kind: Kind, text: str) -> list[StoryLine]:
+    return [StoryLine(event, kind, text)] if text.strip() else []
 
 
-def _called(call: ToolCall) -> str:
+def _call_line(call: ToolCall) -> str:
     return f"{call.name}({call_text(call.args)})"

@@ -1,1 +1,1 @@
-"""Read what others write, by one rule each: JSON from models."""
+"""Read text that models write: JSON, by one rule."""

@@ -5,7 +5,7 @@ backslash before a letter that begins no escape (`C:\\Users`, `\\d`). Everything
 Nothing is ever completed: a text that is cut off stays unreadable.
 
 A backslash is where two readings come from. An invalid escape or a raw line break shows that the writer does not escape, so
-that `\\n` beside it may be a line break or a backslash and an n: such a text raises `TwoReadings`. Text that is valid JSON is
+that `\\n` next to it may be a line break or a backslash and an n: such a text raises `TwoReadings`. Text that is valid JSON is
 read by the standard even if it was perhaps meant otherwise: `"C:\\new"` holds a line break.
 """
 
@@ -65,7 +65,7 @@ def lenient_json(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         raise wrong from None
     repair = _Repair(text)
-    if not repair.parsed():
+    if not repair.parse():
         raise wrong from None
     repair.check()
     return repair.value
@@ -83,8 +83,8 @@ class _Repair:
         self._odd = ""  # what Python would skip or join
         self._quotes = False  # a string holds its own quote, escaped
 
-    def parsed(self) -> bool:
-        """Set `value`; return False if the text cannot be read at all."""
+    def parse(self) -> bool:
+        """Set `value`. Return False if the text cannot be read at all."""
         if not self._rewrite():
             return False
         try:
@@ -94,20 +94,21 @@ class _Repair:
         return True
 
     def check(self) -> None:
-        """Raise `TwoReadings` if what was read may have been meant otherwise."""
+        """Raise `TwoReadings` if the text may have been meant differently."""
         if self._odd:
             raise TwoReadings(f"not valid JSON: {self._odd}")
         if self._unclear:
             place = self._unclear[0]
-            shown, char = self._shown(place), self.text[place + 1]
+            shown, char = self._describe_place(place), self.text[place + 1]
             how = f"write \\\\{char} for a backslash, or leave the backslash out"
             raise TwoReadings(f"not valid JSON: {shown} is not a JSON escape; {how}")
         if not self._unescaped:
             return
         if self._escaped:
-            why = f"{self._shown(self._escaped[0])} can be read in two ways, because {self._shown(self._unescaped[0])}"
+            first, other = self._describe_place(self._escaped[0]), self._describe_place(self._unescaped[0])
+            why = f"{first} can be read in two ways, because {other}"
             raise TwoReadings(f"not valid JSON: {why} is not escaped; {_DOUBLED}, a line break as \\n")
-        if self._quotes and _Repair(self.text.replace("\\", "\\\\")).parsed():
+        if self._quotes and _Repair(self.text.replace("\\", "\\\\")).parse():
             raise TwoReadings('not valid JSON: \\" can end a text or be part of it; ' + _DOUBLED)
 
     def _rewrite(self) -> bool:
@@ -123,7 +124,7 @@ class _Repair:
             elif kind == "string" and last[:1] in _QUOTES:
                 self._odd = self._odd or f"two strings stand side by side, {(last + token)[:_SHOWN]}; {_ESCAPE_QUOTES}"
             elif kind == "string":
-                self._json.append(self._string(token, place))
+                self._json.append(self._read_string(token, place))
             else:
                 if token in ("}", "]") and last == "," and before not in _OPEN:
                     self._json[comma] = " "
@@ -133,8 +134,8 @@ class _Repair:
             place = found.end()
         return True
 
-    def _string(self, token: str, place: int) -> str:
-        """The JSON string that a token spells; notes its escapes."""
+    def _read_string(self, token: str, place: int) -> str:
+        """Return the JSON string that a token spells, and record its escapes."""
         mark = token[:3] if token[:3] in ('"""', "'''") and len(token) > 5 else token[:1]
         own = "\\" + ("”" if mark == "“" else mark[0])
         made, end = list[str](), len(mark)
@@ -158,8 +159,8 @@ class _Repair:
             self._unclear.append(place + start)
         return json.dumps(escape, ensure_ascii=False)[1:-1]
 
-    def _shown(self, place: int) -> str:
-        """Return what stands at a place, with its line and column."""
+    def _describe_place(self, place: int) -> str:
+        """Return the text at a place, with its line and column."""
         line, column = self.text.count("\n", 0, place) + 1, place - self.text.rfind("\n", 0, place)
         word = re.match(r"\\.\w{0,12}", self.text[place : place + 16], re.DOTALL)
         return f"{word[0] if word else 'a control character'} at line {line}, column {column}"

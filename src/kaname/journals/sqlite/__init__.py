@@ -1,4 +1,4 @@
-"""The embedded default: one SQLite file."""
+"""The default journal: one SQLite file."""
 
 from .journal import SqliteJournal
 

@@ -1,4 +1,4 @@
-"""What SQLite's and the disk's errors mean to a user, and what to do about them."""
+"""Explain errors of SQLite and the disk: what they mean, and what the user can do."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...core.notices import notice
 
 
 def explain(problem: BaseException, path: Path) -> JournalError:
-    """Our error for SQLite's, with what to do about it."""
+    """Return kaname's error for an error of SQLite, with the remedy."""
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return JournalFull(
             notice(
                 "journal.full",
-                "no room left for the journal {path}: this fact was not written, everything before it is safe; "
-                "make room, then resume the run",
+                "no space is left for the journal {path}. This fact was not written; all earlier facts are safe. "
+                "Free some space, then resume the run.",
                 path=path,
             )
         )
@@ -26,8 +26,8 @@ def explain(problem: BaseException, path: Path) -> JournalError:
         return JournalLocked(
             notice(
                 "journal.locked",
-                "the journal {path} stayed locked by another program; this fact was not written, everything "
-                "before it is safe; close what holds the file, then resume the run",
+                "the journal {path} is locked by another program. This fact was not written; all earlier facts are "
+                "safe. Close the program that holds the file, then resume the run.",
                 path=path,
             )
         )
@@ -36,8 +36,8 @@ def explain(problem: BaseException, path: Path) -> JournalError:
         return DiskFailed(
             notice(
                 "journal.disk_failed",
-                "the disk under the journal {path} failed ({problem}, {name}); whether this fact was written is "
-                "not known, everything before it is safe; mend the disk, then resume the run",
+                "the disk of the journal {path} failed ({problem}, {name}). It is not known whether this fact was "
+                "written; all earlier facts are safe. Repair the disk, then resume the run.",
                 path=path,
                 problem=problem,
                 name=name,
@@ -49,8 +49,8 @@ def explain(problem: BaseException, path: Path) -> JournalError:
         return JournalCorrupt(
             notice(
                 "journal.not_a_journal",
-                "the journal {path} is damaged or not a journal ({problem}); nothing was changed. Move it aside "
-                'and start with a new file, or save what can be read with: sqlite3 "{path}" .recover',
+                "the journal {path} is damaged or not a journal ({problem}). Nothing was changed. Move the file away "
+                'and start with a new one, or recover what can be read with: sqlite3 "{path}" .recover',
                 path=path,
                 problem=problem,
             )
@@ -58,15 +58,16 @@ def explain(problem: BaseException, path: Path) -> JournalError:
     if isinstance(problem, OSError):
         return cannot_open(path, problem.strerror or str(problem))
     what = f"{type(problem).__name__}: {problem}"
-    return JournalError(notice("journal.refused", "the journal {path} cannot take this: {what}", path=path, what=what))
+    return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=path, what=what))
 
 
-def damaged(path: Path, what: str) -> JournalCorrupt:
-    """What was read is not what was written."""
+def damage_error(path: Path, what: str) -> JournalCorrupt:
+    """Return the error for data that differs from what was written."""
     return JournalCorrupt(
         notice(
             "journal.damaged",
-            "the journal {path} is damaged: {what}. Nothing was changed; restore a backup, or fork it from an earlier fact",
+            "the journal {path} is damaged: {what}. Nothing was changed. Restore a backup, or fork the run from "
+            "an earlier fact.",
             path=path,
             what=what,
         )
@@ -74,15 +75,15 @@ def damaged(path: Path, what: str) -> JournalCorrupt:
 
 
 def _obstacle(path: Path) -> str:
-    """Why the file cannot be opened or written, as far as the file system says."""
+    """Return why the file cannot be opened or written, as far as the file system says."""
     if path.is_dir():
         return notice("journal.is_folder", "it is a folder")
     if path.exists() and not os.access(path, os.W_OK):
-        return notice("journal.file_read_only", "the file may not be written")
+        return notice("journal.file_read_only", "the file is not writable")
     if not os.access(path.parent, os.W_OK):
         return notice(
             "journal.folder_read_only",
-            "{parent} may not be written, and SQLite keeps files beside the journal",
+            "{parent} is not writable, and SQLite stores files next to the journal",
             parent=path.parent,
         )
     return ""
@@ -92,8 +93,8 @@ def cannot_open(path: Path, why: str) -> JournalError:
     return JournalError(
         notice(
             "journal.cannot_open",
-            "the journal {path} cannot be opened: {why}; choose another file with Agent(journal=…) or "
-            'KANAME_JOURNAL, or journal="memory" to keep nothing',
+            "the journal {path} cannot be opened: {why}. Choose another file with Agent(journal=…) or "
+            'KANAME_JOURNAL, or use journal="memory" to store nothing.',
             path=path,
             why=why,
         )

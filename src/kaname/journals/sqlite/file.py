@@ -1,4 +1,4 @@
-"""The SQLite file itself: creating it, opening it, and noticing when it is taken away."""
+"""The SQLite file itself: create it, open it, and notice when it is removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from ...core.errors import JournalError
 from ...core.notices import notice
-from ..refusals import removed
-from .errors import damaged
+from ..refusals import removed_text
+from .errors import damage_error
 from .owners import Owner, is_alive
 from .schema import APPLICATION, migrate
 
-_BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and what processes share about it: all three or none
+_BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and the memory that processes share: all three or none
 _FEW_RUNS = 1_000
 _LOG_PAGES = 400  # a log that is begun anew so soon is written where it was before: that is cheaper than to let it grow
 _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the files are still there
@@ -24,13 +24,13 @@ _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the 
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
 _open_before_fork: set[Path] = set()
 _counting = threading.Lock()
-_creating = threading.Lock()  # nobody connects to a new file before its first descriptor is closed
+_creating = threading.Lock()  # held until the first descriptor of a new file is closed
 
 
 def _after_fork() -> None:
-    """SQLite's own book of locks came along, and is wrong in the child: it would write where nobody reads."""
+    """Refuse to open inherited files in a forked child, because SQLite's record of locks is wrong there."""
     global _counting, _creating
-    _counting, _creating = threading.Lock(), threading.Lock()  # whoever held the others stayed behind
+    _counting, _creating = threading.Lock(), threading.Lock()  # the old ones may be held by threads that do not exist here
     _open_before_fork.update(_open_here)
     _open_here.clear()
 
@@ -39,8 +39,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class Place:
-    """Where the journal is and who writes there. The threads know this much and not the journal, so that it can be let go."""
+class JournalFile:
+    """The path of the journal and the process that writes to it.
+
+    The threads hold this object and not the journal, so that an unused journal can be released.
+    """
 
     def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
         self.path, self.patience, self.max_bytes = path, patience, max_bytes
@@ -52,7 +55,7 @@ class Place:
         self._owner_seen = 0.0
 
     def open_to_write(self) -> sqlite3.Connection:
-        connection = self._open(self.max_bytes)
+        connection = self._connect(self.max_bytes)
         try:
             if self.owner is None or self.owner.process != os.getpid():
                 self.owner = Owner(self._owners)
@@ -63,11 +66,11 @@ class Place:
         return connection
 
     def open_to_read(self) -> sqlite3.Connection:
-        connection = self._open()
+        connection = self._connect()
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    def _open(self, max_bytes: int | None = None) -> sqlite3.Connection:
+    def _connect(self, max_bytes: int | None = None) -> sqlite3.Connection:
         if self._files is not None:
             self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
@@ -81,12 +84,12 @@ class Place:
         return connection
 
     def check(self) -> None:
-        """A file that was removed or replaced still takes what is written, and nobody will ever read it."""
+        """Raise `JournalError` if the file was removed or replaced: it would still accept writes, but they would be lost."""
         if self._inodes() != self._files:
-            raise JournalError(removed(str(self.path)))
+            raise JournalError(removed_text(str(self.path)))
 
     def check_to_write(self) -> None:
-        """The same for the writer, now and then: it costs as much as a fact does. And others must see that it is alive."""
+        """Check the file and the owner's lock now and then: a check costs as much as writing a fact."""
         if (now := time.monotonic()) - self.checked > _LOOK_SECONDS:
             self.check()
             self.checked = now
@@ -101,17 +104,17 @@ class Place:
             return []
 
     def is_alive(self, owner: str) -> bool:
-        """Whether that process still executes runs of this file."""
+        """Return True if that process still executes runs of this file."""
         return is_alive(self._owners / owner)
 
-    def let_go(self) -> None:
+    def release_owner(self) -> None:
         if self.owner is not None and self.owner.process == os.getpid():
             self.owner.close()
             self.owner = None
 
 
 def _count(path: Path, change: int) -> None:
-    """A connection to the file is about to be opened, or was closed."""
+    """Count a connection that is about to be opened (1) or was closed (-1)."""
     with _counting:
         left = _open_here.get(path, 0) + change
         _open_here[path] = left
@@ -120,23 +123,23 @@ def _count(path: Path, change: int) -> None:
 
 
 def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sqlite3.Connection:
-    """A connection to a file of this version's schema, whose commits survive a power cut.
+    """Return a connection to a file of this version's schema. Its commits survive a power cut.
 
-    `patience`: seconds to wait for other processes' locks. `max_bytes`: how large the file may grow.
+    `patience`: seconds to wait for the locks of other processes. `max_bytes`: the maximum size of the file.
     """
     if path in _open_before_fork:
         raise JournalError(
             notice(
                 "journal.forked",
-                "the journal {path} was in use when this process was forked, which SQLite does not survive; "
-                "close it before the fork, use it first in the children, or start them with spawn",
+                "the journal {path} was in use when this process was forked, which SQLite does not support. Close it "
+                "before the fork, use it only in the child processes, or start them with spawn.",
                 path=path,
             )
         )
     create(path)
     _count(path, +1)
     try:
-        return _opened(path, patience, max_bytes)
+        return _open_connection(path, patience, max_bytes)
     except BaseException:
         _count(path, -1)
         raise
@@ -148,22 +151,22 @@ def disconnect(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
-    """Hold the indexes against the runs, where that takes no more than milliseconds.
+    """Check the indexes against the runs, if that takes only milliseconds.
 
-    A damaged row is noticed when it is read. A damaged index is not: it only forgets runs.
+    A damaged row is noticed when it is read. A damaged index is not: runs would silently be missing.
     """
     (runs,) = connection.execute("SELECT count(*) FROM (SELECT 1 FROM runs LIMIT ?)", (_FEW_RUNS,)).fetchone()
     if runs < _FEW_RUNS:
         (found,) = connection.execute("PRAGMA integrity_check(runs)").fetchone()
         if found != "ok":
-            raise damaged(path, found)
+            raise damage_error(path, found)
 
 
 def create(path: Path) -> None:
-    """Make the file readable by its user only, from the first byte.
+    """Create the file so that only its user can read it, from the first byte.
 
-    A file that is there is never opened beside SQLite: closing any descriptor of it would drop every lock that this process
-    holds on it, and the next process to leave would delete the write-ahead log under this one.
+    Never open an existing file in addition to SQLite: closing any descriptor of it would drop every lock that this process
+    holds on it, and the next process to exit would delete the write-ahead log in use here.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _creating, suppress(FileExistsError):
@@ -171,20 +174,24 @@ def create(path: Path) -> None:
 
 
 def copy(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the file that a connection reads to a new one."""
+    """Copy the file that a connection reads to a new file. Raises `JournalError` if that file exists."""
     if target.exists():
-        raise JournalError(notice("journal.copy_exists", "there is already a file {target}", target=target))
+        raise JournalError(
+            notice("journal.copy_exists", "the file {target} already exists; choose another name", target=target)
+        )
     try:
         create(target)
         with closing(sqlite3.connect(target)) as other:
             connection.backup(other)
     except (OSError, sqlite3.Error) as problem:
-        target.unlink(missing_ok=True)  # half a copy is none
-        told = notice("journal.copy_failed", "the copy {target} cannot be made: {problem}", target=target, problem=problem)
+        target.unlink(missing_ok=True)  # remove an incomplete copy
+        told = notice(
+            "journal.copy_failed", "the journal cannot be copied to {target}: {problem}", target=target, problem=problem
+        )
         raise JournalError(told) from problem
 
 
-def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
+def _open_connection(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
     try:
         if _must_be_ours(connection, path):
@@ -204,14 +211,14 @@ def _opened(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Conne
 
 
 def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Refuse another program's database, which is left as it is. Return True if the file is still empty."""
+    """Refuse another program's database, and leave it unchanged. Return True if the file is still empty."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if tables and application != APPLICATION:
         raise JournalError(
             notice(
                 "journal.foreign_database",
-                "{path} is a database of another program; choose another file for the journal. Nothing was changed",
+                "{path} is a database of another program. Nothing was changed. Choose another file for the journal.",
                 path=path,
             )
         )
@@ -219,7 +226,7 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
-    """SQLite does not wait by itself where a new file is switched to WAL by two connections at once."""
+    """Switch the file to WAL. SQLite does not wait by itself when two connections switch a new file at once."""
     until = time.monotonic() + patience
     while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         try:
@@ -231,7 +238,7 @@ def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
 
 
 def probe(connection: sqlite3.Connection) -> None:
-    """Write some pages and take them back: whoever commits this learns whether the file can be written to, and grow."""
+    """Write some pages and remove them. Committing this shows whether the file can be written and can grow."""
     name = " probe"  # not the name of a run
     connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 32_768))  # room for a run's first facts
     connection.execute("DELETE FROM stops WHERE run = ?", (name,))

@@ -1,4 +1,4 @@
-"""The embedded default: one SQLite file, WAL, synchronous commits, one writer thread that groups them."""
+"""The default journal: one SQLite file, WAL, synchronous commits, one writer thread that groups them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ...core.codec import encode_body
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.events import Event, Stopped
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
-from ..refusals import busy, gap, superseded
+from ..refusals import busy_text, gap_text, superseded_text
 from . import lists, reading, removal
 from .errors import explain
-from .file import Place, copy, probe
+from .file import JournalFile, copy, probe
 from .reading import CARD, SELECT_CARD, card_of
-from .schema import fact_sum, row_sum
+from .schema import fact_row, row_sum
 from .thread import SqliteThread, Work
 
 _card_values = attrgetter(*RunInfo.__match_args__[:-1])
@@ -40,7 +39,7 @@ _PAGE = 500
 
 
 class _Hold:
-    """A run that is executed through this journal: the epoch it was claimed with, and its index card as it is in the file."""
+    """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the file."""
 
     __slots__ = ("before", "card", "constant", "epoch", "failure", "turn")
 
@@ -54,23 +53,29 @@ class _Hold:
 
 
 class SqliteJournal:
-    """`patience`: seconds to wait while another process writes. `max_bytes`: a quota for the file, if one is wanted."""
+    """A journal in one SQLite file. Several processes can use the same file.
+
+    Args:
+        path: The file. It is created if it does not exist.
+        patience: Seconds to wait while another process writes (default 30).
+        max_bytes: The maximum size of the file. By default it is unlimited.
+    """
 
     def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
         self.path = Path(path).expanduser().resolve()  # one file, one name: its owners are found by it
         self.closed = False
         self._held: dict[str, _Hold] = {}
-        self._place = place = Place(self.path, patience, max_bytes)
+        self._place = place = JournalFile(self.path, patience, max_bytes)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
-        self._finalizer = weakref.finalize(self, _let_go, place, self._held, self._writer, self._reader)
+        self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
-        """A run that is not there yet is claimed in this process only; its first facts enter it in the file."""
+        """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
         taken: list[_Hold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
@@ -83,9 +88,9 @@ class SqliteJournal:
                 self._drop(run_id, taken[0].epoch)
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
             if (holder := self._holder(run_id, row)) and not takeover:
-                raise RunBusy(busy(run_id, holder))
+                raise RunBusy(busy_text(run_id, holder))
             if row is None:
-                hold = self._held.get(run_id)  # taken over from somebody here who has not written anything
+                hold = self._held.get(run_id)  # taken over from a task of this process that has not written anything
                 return take(1 if hold is None else hold.epoch + 1, RunInfo(run_id))
             connection.execute("UPDATE runs SET epoch = ?, owner = ? WHERE run = ?", (row[0] + 1, self._me(), run_id))
             connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
@@ -105,7 +110,7 @@ class SqliteJournal:
         return Lease(taken[0].epoch, taken[0].card.seq, taken[0].before)
 
     def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
-        """Who executes the run, in words; nothing if it is free. A run that broke off here, and was not given back, is free."""
+        """Return the process that executes the run, or "" if it is free, as is one that failed here without being released."""
         hold, me = self._held.get(run_id), "" if self._place.owner is None else self._place.owner.name
         owner = me if row is None else row[1]
         if owner == me:
@@ -113,7 +118,7 @@ class SqliteJournal:
         return f"process {owner.split('-')[0]}" if owner and self._place.is_alive(owner) else ""
 
     def _me(self) -> str:
-        """This process as the file knows it. The writer's thread has made it known before any work is done."""
+        """Return the name of this process in the file. The writer's thread registers it before it does any work."""
         assert self._place.owner is not None
         return self._place.owner.name
 
@@ -121,25 +126,25 @@ class SqliteJournal:
         run = events[0].run_id
         hold = self._held.get(run)
         if hold is None or hold.epoch != epoch:
-            raise RunSuperseded(superseded(run))
+            raise RunSuperseded(superseded_text(run))
         if hold.failure is not None:
             raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
-            raise JournalError(gap(run, hold.card.seq, events[0].seq))
+            raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
         ends = type(events[-1].body) is Stopped and not keep
         work = self._entry(hold, events, ends)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
-        except JournalError as problem:  # the file is right, the card is not: whoever goes on claims the run anew
+        except JournalError as problem:  # the file is right, the card is not: the run must be claimed again
             raise (hold.failure or problem) from problem.__cause__
         self._news.tell()
         if ends:
             self._drop(run, epoch)
 
     def _entry(self, hold: _Hold, events: Sequence[Event], ends: bool) -> Work:
-        """What writes the facts and the index card that they make."""
+        """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
-        rows = [_row(event) for event in events]  # all of them can be written, before the card changes
+        rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
         for event in events:
             index(card, event)
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
@@ -161,11 +166,11 @@ class SqliteJournal:
         return work
 
     def _begin(self, hold: _Hold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
-        """The first facts of a run."""
+        """Write the first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
         if found is not None:  # another process was first
-            raise RunBusy(busy(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
+            raise RunBusy(busy_text(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
         last, status, owner = reading.last_of(connection, hold.turn)
@@ -181,12 +186,12 @@ class SqliteJournal:
             del self._held[run_id]
 
     async def release(self, run_id: str, epoch: int) -> None:
-        """If the disk cannot take it now, the run is given back as soon as it can."""
+        """Release the run. If the disk cannot write now, it is released as soon as it can."""
         self._drop(run_id, epoch)
         if not self.closed:
             await self._writer.submit(lambda connection: self._release(run_id, epoch, connection), insisting=True)
         elif not self._held:
-            self._place.let_go()
+            self._place.release_owner()
 
     def _release(self, run_id: str, epoch: int, connection: sqlite3.Connection) -> None:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
@@ -271,7 +276,7 @@ class SqliteJournal:
         return found
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
-        """One for a session: the last run's stands for all that came before it."""
+        """Store one snapshot per session: the last run's snapshot covers all runs before it."""
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
@@ -304,7 +309,7 @@ class SqliteJournal:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
-        open_ones = status in ("running", "interrupted")  # the file does not tell them apart, only who is alive
+        open_ones = status in ("running", "interrupted")  # the file has one status for both: it depends on the owner
         wanted = {"run": run_id, "starting": starting, "session": session, "agent": agent, "user": user, "parent": parent}
         wanted["status"] = "running" if open_ones else status
         most = -1 if open_ones else int(limit)
@@ -316,14 +321,15 @@ class SqliteJournal:
         self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
     ) -> list[SessionInfo]:
         wanted = {"session": session, "agent": agent, "user": user}
-        work = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit), told=self._with_status, path=self.path)
+        page = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit))
+        work = partial(page, with_status=self._with_status, path=self.path)
         return list(await self._reader.transact(work))
 
     async def count(
         self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
     ) -> list[Tally]:
         wanted = {"session": session, "agent": agent, "user": user}
-        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), told=self._with_status)
+        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), with_status=self._with_status)
         return list(await self._reader.transact(work))
 
     def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
@@ -332,7 +338,7 @@ class SqliteJournal:
         return card
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
-        """Delete a run with its children. Its text is overwritten; in the write-ahead log, too, unless somebody reads it."""
+        """Delete a run with its children. Its text is overwritten, also in the write-ahead log unless that is being read."""
         await self._writer.transact(lambda c: removal.remove(c, removal.family(c, run_id, cascade, self._holder)))
         await self.tidy()
 
@@ -346,44 +352,39 @@ class SqliteJournal:
         return list(await (self._writer if trial is None else self._reader).transact(work))
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """Give space that deleted runs left back to the disk, some megabytes at a time, or all with `whole`, for which writers
-        wait. Return the bytes given back and those that are still free."""
+        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`; writers wait for that.
+
+        Returns the bytes freed and the bytes still to free.
+        """
         try:
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:
             raise explain(problem, self.path) from problem
 
     async def backup(self, path: str | Path) -> None:
-        """Copy the whole journal, as it is at one moment, to a new file. Runs go on meanwhile."""
+        """Copy the whole journal, as it is at one moment, to a new file. Runs continue meanwhile."""
         await self._reader.transact(lambda connection: copy(connection, Path(path).expanduser()))
 
     async def probe(self) -> None:
-        """Write some pages and take them back. Raises `JournalError` if the file cannot be written to now."""
+        """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
         await self._writer.submit(probe)
 
     async def verify(self) -> list[str]:
-        """Read the whole file and say everything that is wrong with it; nothing, if it is as it was written."""
+        """Read the whole file and return a description of everything that is damaged; an empty list, if nothing is."""
         found: list[str] = await self._reader.transact(partial(reading.verify, path=self.path))
         return found
 
     async def close(self) -> None:
-        """Finish what is queued and let go of the file. A journal that is closed cannot be used again."""
+        """Finish the queued work and release the file. A closed journal cannot be used again."""
         self.closed = True
         self._finalizer.detach()
-        await asyncio.to_thread(_let_go, self._place, self._held, self._writer, self._reader, wait=True)
+        await asyncio.to_thread(_shut_down, self._place, self._held, self._writer, self._reader, wait=True)
 
 
 async def _data_version(reader: SqliteThread) -> int:
-    """A number that changes when anybody but the reader has written to the file."""
+    """Return a number that changes when any other connection writes to the file."""
     (version,) = await reader.transact(lambda connection: connection.execute("PRAGMA data_version").fetchone())
     return int(version)
-
-
-def _row(event: Event) -> tuple[Any, ...]:
-    run, seq, time, agent, body = event
-    time = float(time)  # as the column gives it back
-    kind, text = encode_body(body)  # type: ignore[arg-type]
-    return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
 
 
 def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
@@ -391,9 +392,9 @@ def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
     connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
 
 
-def _let_go(place: Place, held: Mapping[str, _Hold], *threads: SqliteThread, wait: bool = False) -> None:
-    """While a run is held, this process stays its owner: a tool of it may still be at work."""
+def _shut_down(place: JournalFile, held: Mapping[str, _Hold], *threads: SqliteThread, wait: bool = False) -> None:
+    """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
     for thread in threads:
         thread.stop(wait=wait)
     if not held:
-        place.let_go()
+        place.release_owner()

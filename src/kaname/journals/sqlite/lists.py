@@ -10,7 +10,7 @@ from typing import Any
 from ...core.runs import RunInfo, SessionInfo, Tally
 from .reading import CARD_ROW, at_one_moment, card_of
 
-Told = Callable[[RunInfo, str | None], RunInfo]  # gives a card the status that its owner's life decides
+WithStatus = Callable[[RunInfo, str | None], RunInfo]  # sets the status of a card, which depends on whether its owner is alive
 _FEW = ("running", "waiting")  # statuses that few runs have at a time
 _ENDED = "status NOT IN ('running', 'waiting')"  # as the index `runs_by_end` has it
 
@@ -18,8 +18,10 @@ _BEGINS = "run >= :starting AND run < :starting || char(1114111)"  # a stretch o
 
 
 def _conditions(wanted: Mapping[str, Any]) -> list[str]:
-    """Conditions for the values that are given. The most selective one is left to its index; `+` keeps the planner, which
-    knows no numbers, from walking along another one."""
+    """Return conditions for the values that are given.
+
+    The most selective one is left to its index; `+` keeps the planner, which has no statistics, from using another one.
+    """
     given = [name for name, value in wanted.items() if value or (name == "user" and value is not None)]
     few = ["status"] if wanted.get("status") in _FEW else []
     named = ["user"] if wanted.get("user") else []  # where there are no users, all runs have the same
@@ -50,9 +52,9 @@ def runs(
 
 
 def sessions(
-    connection: sqlite3.Connection, wanted: dict[str, Any], before: int, limit: int, told: Told, path: Path
+    connection: sqlite3.Connection, wanted: dict[str, Any], before: int, limit: int, with_status: WithStatus, path: Path
 ) -> list[SessionInfo]:
-    """Return one page of sessions, the one that changed last first: each is found at its run that changed last."""
+    """Return one page of sessions, the one that changed last first. Each is found by its run that changed last."""
     given = [name for name, value in wanted.items() if value or (name == "user" and value is not None)]
     leading = "session" if wanted["session"] else "user"
     mine = "".join([f" AND {'' if name == leading else '+'}mine.{name} = :{name}" for name in given])
@@ -66,21 +68,23 @@ def sessions(
     )
     with at_one_moment(connection):
         found = connection.execute(query, {**wanted, "before": before, "limit": limit}).fetchall()
-        return [_session(connection, thread, moved, told, path) for thread, moved in found]
+        return [_session(connection, thread, moved, with_status, path) for thread, moved in found]
 
 
-def _session(connection: sqlite3.Connection, thread: str, moved: int, told: Told, path: Path) -> SessionInfo:
+def _session(connection: sqlite3.Connection, thread: str, moved: int, with_status: WithStatus, path: Path) -> SessionInfo:
     query = "SELECT run, updated, cost FROM runs WHERE thread = ? AND thread IS NOT NULL ORDER BY place"
     ids, times, costs = zip(*connection.execute(query, (thread,)), strict=True)
     first, last = (
         connection.execute(f"SELECT {CARD_ROW}, owner FROM runs WHERE run = ?", (run,)).fetchone() for run in (ids[0], ids[-1])
     )
-    opened, newest = (told(card_of(row[:-1], path), row[-1]) for row in (first, last))
+    opened, newest = (with_status(card_of(row[:-1], path), row[-1]) for row in (first, last))
     return SessionInfo(moved, opened, newest, ids, max(times), None if None in costs else sum(costs))
 
 
-def count(connection: sqlite3.Connection, wanted: dict[str, Any], since: float, shift: float, told: Told) -> list[Tally]:
-    """Count the runs that are in no other by status and day. Each one under way comes alone: its owner decides its status."""
+def count(
+    connection: sqlite3.Connection, wanted: dict[str, Any], since: float, shift: float, with_status: WithStatus
+) -> list[Tally]:
+    """Count the top-level runs by status and day. A running one comes alone, because its owner decides its status."""
     conditions = [*_conditions(wanted), "+parent = ''", *(["+created >= :since"] if since else [])]
     query = (
         "SELECT status, cast((created - :shift) / 86400 AS INTEGER), count(*), sum(input + output), total(cost), "
@@ -88,4 +92,4 @@ def count(connection: sqlite3.Connection, wanted: dict[str, Any], since: float, 
         "GROUP BY +status, 2, iif(status = 'running', run, '')"
     )
     rows = connection.execute(query, {**wanted, "since": since, "shift": shift}).fetchall()
-    return [Tally(told(RunInfo(run, status=status), owner).status, *more) for status, *more, run, owner in rows]
+    return [Tally(with_status(RunInfo(run, status=status), owner).status, *more) for status, *more, run, owner in rows]

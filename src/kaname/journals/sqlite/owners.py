@@ -1,7 +1,7 @@
-"""Liveness: every process that runs agents on a journal holds a lock on a file of its own.
+"""Liveness: every process that executes runs of a journal holds a lock on a file of its own.
 
-The operating system drops the lock the moment the process dies, however it dies, so nobody has to guess from process ids
-or wait for a lease to run out.
+The operating system drops the lock the moment the process dies, however it dies. There is no need to guess from process ids or
+to wait for a lease to run out.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ else:
     import fcntl
 
     def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # it waits: who only looks whether it is free holds it for a moment
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # it waits: `_probe` of another process holds the lock for a moment
 
     def _probe(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # two who look at once do not take each other for the owner
+        fcntl.flock(
+            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
+        )  # shared: two probes at once do not take each other for the owner
 
 
 _alive: WeakSet[Owner] = WeakSet()
 
 
 def _after_fork() -> None:
-    """A lock lives as long as anybody holds the file open: a child must not keep its parent alive."""
+    """Close inherited lock files in a forked child: a lock lives as long as any process has the file open."""
     for owner in tuple(_alive):
         os.close(owner.descriptor)
     _alive.clear()
@@ -46,7 +48,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Owner:
-    """This process, as others see it. `name` stands in the journal beside every run it executes."""
+    """The identity of this process for other processes. The journal stores `name` with every run that it executes."""
 
     def __init__(self, folder: Path) -> None:
         self.process = os.getpid()
@@ -57,7 +59,7 @@ class Owner:
         self.sweep()
 
     def _locked_file(self) -> int:
-        """The file of this owner, locked. One that was swept away between its making and its locking is made again."""
+        """Create and lock the file of this owner. If another process deletes it before it is locked, create it again."""
         while True:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             try:
@@ -76,13 +78,13 @@ class Owner:
             return False
 
     def restore(self) -> None:
-        """Make the file again if somebody removed it; without it this process looks dead, and others take its runs over."""
+        """Create the file again if it was removed. Without it this process looks dead, and others take over its runs."""
         if not self._is_mine(self.descriptor):
             before, self.descriptor = self.descriptor, self._locked_file()
             os.close(before)
 
     def sweep(self) -> None:
-        """Clear away what dead processes left behind."""
+        """Remove the files of dead processes."""
         for path in self._folder.iterdir():
             is_alive(path)
 
@@ -93,12 +95,12 @@ class Owner:
 
 
 def is_alive(path: Path) -> bool:
-    """Whether the owner with that file still holds its lock. The file of a dead one is removed."""
+    """Return True if the owner of that file still holds its lock. The file of a dead owner is removed."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
-    except PermissionError:  # another person's: nobody here can know
+    except PermissionError:  # another user's: it cannot be checked
         return True
     try:
         _probe(descriptor)
@@ -106,7 +108,7 @@ def is_alive(path: Path) -> bool:
         return True
     else:
         with suppress(OSError):
-            path.unlink()  # while it is held: who is about to lock it sees that it is gone
+            path.unlink()  # while it is locked: a process about to lock it notices that it is gone
     finally:
         os.close(descriptor)
     return False

@@ -1,4 +1,4 @@
-"""Read rows back and verify them: every checksum right, no fact missing."""
+"""Read rows and verify them: every checksum must be right, and no fact may be missing."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ...core.events import Event, Opened
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
-from ..refusals import gap, superseded
-from .errors import damaged
+from ..refusals import gap_text, superseded_text
+from .errors import damage_error
 from .schema import fact_sum, row_sum
 
 CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
-_BYTES = 500_000  # of a page: whoever reads slowly holds no more
+_BYTES = 500_000  # of a page: a slow reader holds no more in memory
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
 
 @contextmanager
 def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
-    """Everything inside sees the file as it is now, whatever others write meanwhile."""
+    """Read everything inside from one snapshot of the file, whatever other processes write meanwhile."""
     connection.execute("BEGIN")
     try:
         yield
@@ -39,26 +39,31 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[None]:
 
 def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
     if row_sum(*row[:-1]) != row[-1]:
-        raise damaged(
+        raise damage_error(
             path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
         )
     return RunInfo(*row[:-1])
 
 
 def last_fact(connection: sqlite3.Connection, run_id: str, path: Path) -> int:
-    """The number of the run's last fact; 0 if there is no such run."""
+    """Return the number of the run's last fact, 0 if there is no such run."""
     row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
     if row is not None:
         return card_of(row, path).seq
     if connection.execute("SELECT 1 FROM facts WHERE run = ?", (run_id,)).fetchone() is not None:
-        raise damaged(path, notice("journal.no_entry", "run {run_id!r} has facts and no entry", run_id=run_id))
+        raise damage_error(
+            path, notice("journal.no_entry", "run {run_id!r} has facts, but no entry in the list of runs", run_id=run_id)
+        )
     return 0
 
 
 def facts(
     connection: sqlite3.Connection, run_id: str, after: int, upto: int, path: Path, most: int | None = None
 ) -> list[Event]:
-    """The facts after one number, up to and with another. All of them must be there. `most`: bytes, after which it ends."""
+    """Return the facts after one number, up to and including another.
+
+    None may be missing. `most`: stop after so many bytes.
+    """
     events: list[Event] = []
     read = 0
     for row in connection.execute(_SELECT_FACTS, (run_id, after, upto)):
@@ -66,7 +71,7 @@ def facts(
         if row[1] != after:
             break
         if fact_sum(*row[:-1]) != row[-1]:
-            raise damaged(
+            raise damage_error(
                 path,
                 notice(
                     "journal.fact_checksum",
@@ -84,11 +89,13 @@ def facts(
         if after == upto:
             return events
         after += 1
-    raise damaged(path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id))
+    raise damage_error(
+        path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id)
+    )
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:
-    """See `Journal.lineage`: one walk in one transaction, however many runs there are."""
+    """Return the lineage of a run (see `Journal.lineage`) in one transaction, however many runs it has."""
     parts: list[list[Event]] = []
     snapshot = ""
     with at_one_moment(connection):
@@ -109,7 +116,10 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
 
 
 def page(connection: sqlite3.Connection, run_id: str, after: int, most: int, path: Path) -> tuple[list[Event], bool, bool]:
-    """The next facts, at most so many and of at most `_BYTES`; whether they are the last so far; whether the run is over."""
+    """Return the next facts, True if they are the last so far, and True if the run is over.
+
+    A page has at most `most` facts and `_BYTES` bytes.
+    """
     with at_one_moment(connection):
         row = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
         if row is None:
@@ -123,7 +133,7 @@ def page(connection: sqlite3.Connection, run_id: str, after: int, most: int, pat
 
 
 def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -> tuple[list[Change], int]:
-    """What was appended after that place, in its order, and the last place looked at. Runs deleted since are left out."""
+    """Return the facts appended after that place, in order, and the last place examined. Runs deleted since are left out."""
     found: list[Change] = []
     query = "SELECT place, run, first, last FROM moves WHERE place > ? ORDER BY place LIMIT ?"
     with at_one_moment(connection):
@@ -135,11 +145,11 @@ def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -
 
 
 def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """Everything that is wrong with the file, as far as it can be told: its pages, its entries, its facts."""
+    """Return a description of everything that is damaged in the file: its pages, its entries, its facts."""
     with at_one_moment(connection):
         problems = [text for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
         orphans = "SELECT DISTINCT run FROM facts WHERE run NOT IN (SELECT run FROM runs)"
-        problems += [f"run {run!r} has facts and no entry" for (run,) in connection.execute(orphans)]
+        problems += [f"run {run!r} has facts, but no entry in the list of runs" for (run,) in connection.execute(orphans)]
         for row in connection.execute(SELECT_CARD).fetchall():
             try:
                 card = card_of(row, path)
@@ -150,20 +160,20 @@ def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
 
 
 def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, before: int) -> JournalError:
-    """Why facts could not be written."""
+    """Return the error that says why facts could not be written."""
     row = connection.execute("SELECT epoch, seq FROM runs WHERE run = ?", (run_id,)).fetchone()
     if row is None:
         return RunNotFound(run_id)
-    return RunSuperseded(superseded(run_id)) if row[0] != epoch else JournalError(gap(run_id, row[1], before + 1))
+    return RunSuperseded(superseded_text(run_id)) if row[0] != epoch else JournalError(gap_text(run_id, row[1], before + 1))
 
 
 def last_of(connection: sqlite3.Connection, turn: Turn | None) -> tuple[str, str, str | None]:
-    """The session's last run, its status and its owner; nothing, if it has none or nobody asks."""
+    """Return the session's last run, its status and its owner; empty values, if there is none or no turn is given."""
     if turn is None:
         return "", "", None
     row = connection.execute(
-        "SELECT run, status, owner FROM runs WHERE session = ?1 AND session <> '' AND ?2 IN ('', agent) "
-        "AND ifnull(?3, user) = user ORDER BY place DESC LIMIT 1",
+        "SELECT run, status, owner FROM runs WHERE session = ? AND session <> '' AND ? IN ('', agent) "
+        "AND ifnull(?, user) = user ORDER BY place DESC LIMIT 1",
         turn,
     ).fetchone()
     return row if row is not None else ("", "", None)

@@ -1,4 +1,4 @@
-"""Remove runs with everything that belongs to them, and give the space back to the disk."""
+"""Remove runs with everything that belongs to them, and return the space to the disk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 from ...core.errors import RunBusy, RunNeeded, RunNotFound
 from ...core.runs import RunInfo
-from ..refusals import busy, has_dependants
+from ..refusals import busy_text, dependants_text
 from .file import connect, disconnect
 
-Holder = Callable[[str, tuple[Any, str | None]], str]  # who executes a run, in words
+Holder = Callable[[str, tuple[Any, str | None]], str]  # returns a description of the process that executes a run
 _OWNER = "SELECT epoch, owner, seq, status FROM runs WHERE run = ?"
 _FROM_IT = "SELECT run FROM runs WHERE base = ? AND base <> ''"
 _INSIDE = "SELECT run FROM runs WHERE parent = ? AND parent <> ''"
@@ -22,25 +22,27 @@ _PAGES = 2_000  # given back in one go: 8 MB, some 50 ms
 
 
 def family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: Holder) -> list[str]:
-    """Return the run with its children and, with `cascade`, the runs that went on from them; refuse if one is in use."""
+    """Return the run with its children and, with `cascade`, the runs that continue from them. Refuse if one is in use."""
     doomed = [run_id]
     for one in doomed:
         row = connection.execute(_OWNER, (one,)).fetchone()
         if row is None:
             raise RunNotFound(one)
         if found := holder(one, row[:2]):
-            raise RunBusy(busy(one, found))
+            raise RunBusy(busy_text(one, found))
         dependants = [other for (other,) in connection.execute(_FROM_IT, (one,))]
         if dependants and not cascade:
-            raise RunNeeded(has_dependants(one, dependants))
+            raise RunNeeded(dependants_text(one, dependants))
         children = [child for (child,) in connection.execute(_INSIDE, (one,))]
         doomed += [other for other in (*dependants, *children) if other not in doomed]
     return doomed
 
 
 def removable(connection: sqlite3.Connection, cards: Sequence[RunInfo], gone: set[str], holder: Holder) -> list[str]:
-    """Return those of the ended runs that are as their cards say and that no run needs that is not in `gone`, with their
-    children. They are added to `gone`: pass the runs that were opened last first, and a whole session can go at once."""
+    """Return the ended runs that are as their cards say and that no run outside `gone` needs, with their children.
+
+    They are added to `gone`: pass the runs that were opened last first, so that a whole session can be removed at once.
+    """
     found: list[str] = []
     for card in cards:
         doomed = [card.run_id]
@@ -60,7 +62,7 @@ def removable(connection: sqlite3.Connection, cards: Sequence[RunInfo], gone: se
 
 
 def remove(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
-    """Delete all rows of these runs. The last move of all stays, without its run: its number must not be given again."""
+    """Delete all rows of these runs. The very last move stays, without its run, so that its number is not used again."""
     (top,) = connection.execute("SELECT ifnull(max(place), 0) FROM moves").fetchone()
     for run in runs:
         place, seq = connection.execute("SELECT place, seq FROM runs WHERE run = ?", (run,)).fetchone()
@@ -75,10 +77,10 @@ def remove(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
 
 
 def tidy(path: Path, *, whole: bool = False) -> tuple[int, int]:
-    """Give free pages back and empty the write-ahead log, as far as nobody is in the way. Return the bytes that were given
-    back, and those that are still free in the file.
+    """Free unused pages and empty the write-ahead log, as far as no other process is in the way.
 
-    A file that was made before version 4 of the schema gives nothing back until `whole` rewrites it; writers wait for that.
+    Returns the bytes freed and the bytes still to free. A file that was created before version 4 of the schema frees nothing
+    until `whole` rewrites it; writers wait for that.
     """
     connection = connect(path, patience=_PATIENCE)
     try:
@@ -87,10 +89,10 @@ def tidy(path: Path, *, whole: bool = False) -> tuple[int, int]:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which a file made by an older version has not
             connection.execute("VACUUM")
         else:
-            with suppress(sqlite3.OperationalError):  # somebody writes: the next time
+            with suppress(sqlite3.OperationalError):  # another process writes: try the next time
                 connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
         after, free = (_number(connection, name) for name in ("page_count", "freelist_count"))
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # says whether somebody was in the way, and goes on
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # does not fail if another process is in the way
         return (before - after) * size, free * size
     finally:
         disconnect(connection, path)

@@ -1,7 +1,7 @@
 """Schema: the tables, their migrations, and the checksums of their rows.
 
-A file that is opened is at the last version or is brought there in one transaction. A process of an older version that still
-has the file open cannot write any more: what it would leave out is `NOT NULL`.
+A file is migrated to the last version, in one transaction, when it is opened. A process of an older version that still has the
+file open can no longer write: the columns that it would leave out are `NOT NULL`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from ...core.codec import encode_body
 from ...core.errors import JournalTooNew
+from ...core.events import Event
 from ...core.notices import notice
 from ...core.runs import SHARED
 
@@ -113,23 +115,33 @@ MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def row_sum(*values: Any) -> int:
-    """The checksum of a row: of its values as SQLite gives them back, so times and money must be floats. A text may be of a
-    class of its own (`SharedSession`, an enum of users): SQLite takes its letters, and so does this."""
+    """Return the checksum of a row, from its values as SQLite returns them. Times and money must therefore be floats.
+
+    A text may be of a subclass (`SharedSession`, an enum of users): only its letters count, as in SQLite.
+    """
     return crc32("\x1f".join([value if isinstance(value, str) else repr(value) for value in values]).encode())
 
 
 def moved_sum(old: int, place: int, *values: Any) -> int:
-    """Return the checksum of a row that gets another `place`, which is its last value. A damaged row keeps its wrong one."""
+    """Return the checksum of a row with another `place`, its last value. A damaged row keeps its wrong checksum."""
     return row_sum(*values[:-1], place) if row_sum(*values) == old else old
 
 
 def fact_sum(run_id: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
-    """The same for a fact: written out, because it is made for every one."""
+    """Return the checksum of a fact. It is written out, because it is computed for every fact."""
     return crc32("\x1f".join((run_id, str(seq), str(time), agent, kind, body)).encode())
 
 
+def fact_row(event: Event) -> tuple[Any, ...]:
+    """Return the row of a fact, with its checksum."""
+    run, seq, time, agent, body = event
+    time = float(time)  # as the column gives it back
+    kind, text = encode_body(body)  # type: ignore[arg-type]
+    return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
+
+
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to this version's schema, in one transaction; a newer file is left alone."""
+    """Migrate the file to this version's schema, in one transaction. A newer file is left unchanged."""
     if _version(connection) == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -139,8 +151,8 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
             raise JournalTooNew(
                 notice(
                     "journal.too_new",
-                    "the journal {path} was written by a newer kaname (schema {version}, this one knows {count}); "
-                    "upgrade kaname, or use another file; nothing was changed",
+                    "the journal {path} was written by a newer version of kaname (schema {version}; this version reads "
+                    "up to {count}). Nothing was changed. Upgrade kaname, or use another file.",
                     path=path,
                     version=version,
                     count=len(MIGRATIONS),
@@ -162,7 +174,7 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _places(connection: sqlite3.Connection) -> dict[str, int]:
-    """The order in which the runs of an older file were opened: by the clock, and each after the run it goes on from."""
+    """Return the order in which the runs of an older file were opened: by the clock, and each after the run it continues."""
     bases = dict(connection.execute("SELECT run, base FROM runs WHERE seq > 0 ORDER BY created, run"))
     places: dict[str, int] = {}
     for run in bases:

@@ -1,8 +1,8 @@
-"""A thread that serves a SQLite connection. Work queued while it commits is committed together: one sync for many runs.
+"""A thread that serves a SQLite connection. Work queued during a commit is committed together: one sync for many runs.
 
-To hand work over to a thread and the answer back costs more than to write a fact. So a caller who is alone may do it himself,
-with the same connection and the same code, where the disk has been quick: then his event loop stands still for less than it
-takes to hand the work over. Where the disk is slow, or another process holds the file, the thread does it.
+Passing work to a thread and its result back costs more than writing a fact. If the disk has been fast and no other work is
+queued, the caller therefore does the work itself, with the same connection and the same code: its event loop then stands still
+for less time than passing the work would take. If the disk is slow, or another process locks the file, the thread does it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ _POLL = 0.002
 
 
 class _Job:
-    """`insisting`: it is tried again until it succeeds; nobody hears of its troubles. `failed` hears of them at once, also when
-    nobody waits any more."""
+    """A piece of work for the connection.
+
+    `insisting`: it is retried until it succeeds, and its failures are not reported. `failed` is called at once with a failure,
+    even if no caller waits any more.
+    """
 
     __slots__ = ("failed", "future", "insisting", "loop", "outcome", "work")
 
@@ -66,7 +69,7 @@ Signals = SimpleQueue[bool]  # that there is something to do; `False` for the la
 
 
 class SqliteThread:
-    """`transact` runs work inside a transaction and returns when it is on disk; without `writes`, outside of any.
+    """A thread with one connection. `transact` returns when the work is on disk; without `writes`, there is no transaction.
 
     `patience`: seconds to wait while another process writes.
     """
@@ -87,7 +90,7 @@ class SqliteThread:
         self._begin_empty()
 
     def _begin_empty(self) -> None:
-        self._jobs: deque[_Job] = deque()  # only who holds the connection takes from it, so that nobody is overtaken
+        self._jobs: deque[_Job] = deque()  # only the holder of the connection takes jobs, so that they keep their order
         self._signals: Signals = SimpleQueue()
         self._using = threading.Lock()  # the connection: one at a time, the thread or a caller
         self._connection: sqlite3.Connection | None = None
@@ -95,12 +98,13 @@ class SqliteThread:
         self._usual = 0.005  # seconds that commits take lately; at first they are not known to be quick
 
     async def transact(self, work: Work, *, alone: bool = False, failed: Callable[[JournalError], None] | None = None) -> Any:
-        """`work` may be called more than once: its transaction is tried again, alone, if a batch fails.
+        """Run the work and return its result. `work` may be called more than once: if a batch fails, each job is retried
+        alone.
 
-        `alone`: nobody else has anything to commit now, as far as the caller knows. `failed` is told of a failure before any
-        later work is done.
+        `alone`: the caller knows of no other work to commit now. `failed` is called with a failure before any later work is
+        done.
         """
-        if alone and (done := self._done_here(work)) is not None:
+        if alone and (done := self._do_here(work)) is not None:
             if isinstance(done.outcome, JournalError):
                 if failed is not None:
                     failed(done.outcome)
@@ -111,9 +115,9 @@ class SqliteThread:
     def submit(
         self, work: Work, *, insisting: bool = False, failed: Callable[[JournalError], None] | None = None
     ) -> asyncio.Future[Any]:
-        """The same, in the thread, without waiting for it.
+        """Queue the work for the thread, and return its future.
 
-        `insisting`: where the disk or a lock is in the way it is tried again later, until it is done or the journal is closed.
+        `insisting`: if the disk or a lock prevents it, it is retried until it is done or the journal is closed.
         """
         if self._closed:
             raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._path))
@@ -135,15 +139,18 @@ class SqliteThread:
                 self._thread.start()
 
     def stop(self, *, wait: bool = True) -> None:
-        """Finish what is queued, then end."""
+        """Finish the queued work, then end."""
         self._closed = True
         if self._thread is not None and self._process == os.getpid():
             self._signals.put(False)
             if wait:
                 self._thread.join()
 
-    def _done_here(self, work: Work) -> _Job | None:
-        """Do it in the caller's thread, if that is quick and nothing is before it; else nothing is done."""
+    def _do_here(self, work: Work) -> _Job | None:
+        """Do the work in the caller's thread, if that is fast and nothing is queued before it.
+
+        Return None if it was not done.
+        """
         if self._usual > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
             return None
         try:
@@ -154,9 +161,9 @@ class SqliteThread:
                 self._check()
                 self._commit(self._connection, [job], patience=0.0)
             if border.failure is not None:
-                if _locked(border.failure.error):
+                if _is_locked(border.failure.error):
                     return None
-                job.outcome = self._explained(border.failure.error)
+                job.outcome = self._explain(border.failure.error)
             return job
         finally:
             self._using.release()
@@ -182,13 +189,13 @@ class SqliteThread:
     def _do(self, jobs: list[_Job]) -> None:
         if not jobs:
             return
-        with Border() as border:  # whatever happens, somebody waits for an answer, and others will come
+        with Border() as border:  # whatever happens, callers wait for their results, and the thread must live on
             self._connection = self._connection or self._open()
             self._check()
             self._run(self._connection, jobs)
         for job in jobs:
             if border.failure is not None:
-                job.outcome = self._explained(border.failure.error)
+                job.outcome = self._explain(border.failure.error)
             if job.failed is not None and isinstance(job.outcome, JournalError):
                 job.failed(job.outcome)
 
@@ -198,13 +205,13 @@ class SqliteThread:
                 self._commit(connection, jobs, self._patience)
             if border.failure is None:
                 return
-            if _locked(border.failure.error):
-                raise border.failure.error  # nobody else gets in either: to try each alone would only wait again
+            if _is_locked(border.failure.error):
+                raise border.failure.error  # the file is locked for all: trying each job alone would only wait again
         for job in jobs:  # one job's trouble must not be the others': each alone
             with Border() as border:
                 self._commit(connection, [job], self._patience) if self._writes else _one(connection, job)
             if border.failure is not None:
-                job.outcome = self._explained(border.failure.error)
+                job.outcome = self._explain(border.failure.error)
 
     def _commit(self, connection: sqlite3.Connection, jobs: list[_Job], patience: float) -> None:
         _begin(connection, patience)
@@ -219,7 +226,7 @@ class SqliteThread:
             raise
         self._usual += _NEWEST * (time.monotonic() - began - self._usual)
 
-    def _explained(self, problem: BaseException) -> JournalError:
+    def _explain(self, problem: BaseException) -> JournalError:
         if isinstance(problem, JournalError):
             return problem
         explained = explain(problem, self._path)
@@ -228,33 +235,33 @@ class SqliteThread:
 
 
 def _begin(connection: sqlite3.Connection, patience: float) -> None:
-    """Begin to write. SQLite's own patience would hold an event loop up; so the connection has none, and it is had here."""
+    """Begin to write. The wait for locks is here, because SQLite's own timeout would block an event loop."""
     until = time.monotonic() + patience
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
             return
         except sqlite3.OperationalError as problem:
-            if not _locked(problem) or time.monotonic() >= until:
+            if not _is_locked(problem) or time.monotonic() >= until:
                 raise
             time.sleep(_POLL)
 
 
 def _one(connection: sqlite3.Connection, job: _Job) -> None:
-    """A refusal (`JournalError`) is raised before anything is written, so the rest of the batch can go on."""
+    """Do one job. A refusal (`JournalError`) is raised before anything is written, so the rest of the batch can continue."""
     try:
         job.outcome = job.work(connection)
     except JournalError as refusal:
         job.outcome = refusal
 
 
-def _locked(problem: BaseException) -> bool:
+def _is_locked(problem: BaseException) -> bool:
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _wait(signals: Signals, seconds: float | None) -> bool:
-    """Until there is something to do, or `seconds` have passed; whether it goes on after that."""
+    """Wait until there is work, or until `seconds` have passed. Return False if the thread must end."""
     try:
         going_on = signals.get(timeout=seconds)
         while going_on and not signals.empty():  # this thread alone takes from it
@@ -273,7 +280,7 @@ def _deliver(jobs: list[_Job]) -> None:
         for job in jobs:
             by_loop.setdefault(job.loop, []).append(job)
     for loop, mine in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
             loop.call_soon_threadsafe(_deliver_all, mine)
 
 

@@ -1,1 +1,1 @@
-"""The HTTP client of the adapters, and what every server has in common."""
+"""The HTTP client of the adapters, and the code that all adapters share."""

@@ -14,7 +14,7 @@ _QUERY = "/%:@!$&'()*+,;=~?"
 
 
 class Route(NamedTuple):
-    """Where a request goes, worked out once: the address, what is said in the request line, and the proxy on the way."""
+    """The route of a request, computed once: the address, the target of the request line, and the proxy."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ class Route(NamedTuple):
 
 @cache
 def route_to(url: str) -> Route:
-    """The environment is looked at once for each address."""
+    """Return the route to an address. The environment is read once for each address."""
     try:
         address = urlsplit(url)
         port = address.port or (443 if address.scheme == "https" else 80)
@@ -38,7 +38,7 @@ def route_to(url: str) -> Route:
     except ValueError as problem:  # no port, no IPv6 address, no name
         raise _no_address(url, str(problem)) from problem
     if address.scheme not in ("http", "https") or not name:
-        raise _no_address(url, notice("model.url_scheme", "it begins with http:// or https://"))
+        raise _no_address(url, notice("model.url_scheme", "it must begin with http:// or https:// and a host"))
     tls = address.scheme == "https"
     path = quote(address.path or "/", safe="/%:@!$&'()*+,;=~") + (
         f"?{quote(address.query, safe=_QUERY)}" if address.query else ""
@@ -51,11 +51,14 @@ def route_to(url: str) -> Route:
 
 
 def _no_address(url: str, why: str) -> ConfigError:
-    return ConfigError(notice("model.bad_url", "{url!r} is no address: {why}", url=url, why=why))
+    return ConfigError(notice("model.bad_url", "{url!r} is not a valid URL: {why}", url=url, why=why))
 
 
 def endpoint(base_url: str, path: str, without: str = "") -> str:
-    """The address of a service below a base; a query (`?api-version=…`) stays behind it. Keys do not belong in an address."""
+    """Return the address of a service below a base.
+
+    A query (`?api-version=…`) stays at the end. Keys in an address are refused.
+    """
     try:
         parts = urlsplit(base_url)
         secret = bool(parts.username or parts.password)
@@ -65,14 +68,14 @@ def endpoint(base_url: str, path: str, without: str = "") -> str:
         raise ConfigError(
             notice(
                 "model.password_in_url",
-                "base_url contains a user or a password: these would end up in messages; pass api_key or headers",
+                "base_url must not contain a user name or a password, because messages would show them: use api_key or headers",
             )
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
 
 
 def is_here(host: str) -> bool:
-    """This machine itself: no proxy can reach that, and none may see what is said to it."""
+    """Return True for this machine. A proxy cannot reach it, and must not see such requests."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     from ipaddress import ip_address
@@ -99,7 +102,7 @@ def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
         raise ConfigError(
             notice(
                 "model.proxy_scheme",
-                "the proxy from the environment is {scheme}://: only http and https proxies are understood",
+                "the proxy in the environment is {scheme}://, but only http and https proxies are supported",
                 scheme=proxy.scheme,
             )
         )
@@ -107,7 +110,7 @@ def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
 
 
 def pass_of(route: Route) -> list[str]:
-    """The proxy's user and password, where its address has them."""
+    """Return the header with the proxy's user and password, if its address has them."""
     if route.proxy is None or not route.proxy.username:
         return []
     name, word = unquote(route.proxy.username), unquote(route.proxy.password or "")

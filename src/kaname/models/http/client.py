@@ -17,7 +17,7 @@ from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachab
 from ...core.notices import notice
 from ...core.record import record
 from .address import Route, pass_of, route_to
-from .connection import Broken, Connection, Late
+from .connection import Broken, HttpConnection, ServerSilent
 from .errors import Who, failure
 
 _NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
@@ -26,7 +26,7 @@ _IDLE = 30.0  # seconds after which an unused connection is closed
 
 @record
 class Timeouts:
-    """Seconds: to connect, to the first byte of the answer, and between two pieces of it."""
+    """Timeouts in seconds: to connect, to the first byte of the answer, and between two pieces of it."""
 
     connect: float = 10.0
     first_byte: float = 300.0
@@ -42,7 +42,7 @@ def _trust() -> ssl.SSLContext:
 
 
 class Unconnected(TimeoutError):
-    """Nobody took the connection within so many seconds."""
+    """No connection within so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"no connection within {seconds:g} s")
@@ -50,7 +50,10 @@ class Unconnected(TimeoutError):
 
 
 class Http:
-    """Keeps connections open between calls. Every event loop has a pool of its own, closed with the loop or by `close`."""
+    """A client that keeps connections open between calls.
+
+    Every event loop has its own pool, closed with the loop or by `close`.
+    """
 
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
@@ -65,7 +68,7 @@ class Http:
         return held[1]
 
     async def _keep_open(self, loop: asyncio.AbstractEventLoop) -> AsyncIterator[_Pool]:
-        """An async generator, because an event loop closes those that are open when it ends."""
+        """Yield a pool. This is an async generator, because an event loop closes open generators when it ends."""
         pool = _Pool()
         try:
             yield pool
@@ -81,22 +84,22 @@ class Http:
             await held[0].aclose()
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> AsyncIterator[Connection]:
-        """Leaving early, by an error or a cancellation, closes the connection at once."""
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> AsyncIterator[HttpConnection]:
+        """Send a POST request. Leaving early, by an error or a cancellation, closes the connection at once."""
         pool, route = await self._pool(), route_to(url)
         try:
             connection = await self._send(pool, route, _request("POST", route, headers, body))
         except OSError as problem:
-            raise _explained(problem, url, route, who) from problem
+            raise _explain(problem, url, route, who) from problem
         try:
             yield connection
-        except (Broken, Late) as problem:
-            raise _explained(problem, url, route, who) from problem
+        except (Broken, ServerSilent) as problem:
+            raise _explain(problem, url, route, who) from problem
         finally:
             pool.put_back(route, connection)
 
-    async def _send(self, pool: _Pool, route: Route, request: bytes) -> Connection:
-        """A kept connection may have been closed by the server at this very moment: then once more, on a new one."""
+    async def _send(self, pool: _Pool, route: Route, request: bytes) -> HttpConnection:
+        """Send the request. If the server has just closed a kept connection, retry once on a new one."""
         connection = pool.take(route)
         while True:
             if connection is None:
@@ -117,44 +120,54 @@ class Http:
 
 
 class _Pool:
-    """The connections of one event loop: those that are open, and those of them that wait, by where they lead."""
+    """The connections of one event loop: all that are open, and the idle ones by their route."""
 
     def __init__(self) -> None:
-        self._open: set[Connection] = set()
-        self._waiting: dict[Any, dict[Connection, None]] = {}
+        self._open: set[HttpConnection] = set()
+        self._waiting: dict[Any, dict[HttpConnection, None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def take(self, route: Route) -> Connection | None:
+    def take(self, route: Route) -> HttpConnection | None:
         waiting = self._waiting.get(route.place)
         if not waiting:
             return None
-        connection, _ = waiting.popitem()
-        connection.rest(None)
-        return connection
+        return waiting.popitem()[0]
 
-    def put_back(self, route: Route, connection: Connection) -> None:
+    def put_back(self, route: Route, connection: HttpConnection) -> None:
         if connection.reusable and connection in self._open:
+            connection.idle_since = self._loop.time()
             self._waiting.setdefault(route.place, {})[connection] = None
-            connection.rest(_IDLE)
+            if self._sweeping is None:
+                self._sweeping = self._loop.call_later(_IDLE, self._sweep)
         else:
             connection.close()
 
-    def _forget(self, route: Route, connection: Connection) -> None:
-        connection.rest(None)
+    def _sweep(self) -> None:
+        """Close the connections that have been idle for too long. One timer serves them all."""
+        now, self._sweeping = self._loop.time(), None
+        waiting = [connection for some in self._waiting.values() for connection in some]
+        for connection in [one for one in waiting if now - one.idle_since >= _IDLE]:
+            connection.close()
+        if left := [one.idle_since for one in waiting if now - one.idle_since < _IDLE]:
+            self._sweeping = self._loop.call_at(min(left) + _IDLE, self._sweep)
+
+    def _forget(self, route: Route, connection: HttpConnection) -> None:
         self._open.discard(connection)
         self._waiting.get(route.place, {}).pop(connection, None)
 
-    async def connect(self, route: Route, seconds: float) -> Connection:
+    async def connect(self, route: Route, seconds: float) -> HttpConnection:
         loop, proxy = asyncio.get_running_loop(), route.proxy
         host, port, tls = (route.host, route.port, route.tls)
         if proxy is not None:
             tls = proxy.scheme == "https"
             host, port = proxy.hostname or "", proxy.port or (443 if tls else 80)
         trust = await asyncio.to_thread(_trust) if tls or route.tls else None
-        raw = await _connected(host, port)
+        raw = await _connect_socket(host, port)
         try:
             _, connection = await loop.create_connection(
-                lambda: Connection(partial(self._forget, route)),
+                lambda: HttpConnection(partial(self._forget, route)),
                 sock=raw,
                 ssl=trust if tls else None,
                 server_hostname=host if tls else None,
@@ -173,14 +186,15 @@ class _Pool:
 
     def close(self) -> None:
         self._closed = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         for connection in list(self._open):
-            connection.rest(None)
             connection.close()
         self._waiting.clear()
 
 
-async def _connected(host: str, port: int) -> socket.socket:
-    """The first of the name's addresses that answers. By hand: asyncio's own way forgets sockets when it is cancelled."""
+async def _connect_socket(host: str, port: int) -> socket.socket:
+    """Connect to the first address of the name that answers. asyncio's own function leaks sockets when it is cancelled."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError | None = None
@@ -206,14 +220,14 @@ async def _connected(host: str, port: int) -> socket.socket:
     raise problem or OSError(notice("model.no_address", "{host} has no address", host=host))
 
 
-async def _tunnel(route: Route, connection: Connection, trust: ssl.SSLContext, seconds: float) -> None:
-    """Through the proxy to the server, and only then TLS."""
+async def _tunnel(route: Route, connection: HttpConnection, trust: ssl.SSLContext, seconds: float) -> None:
+    """Open a tunnel through the proxy to the server, then start TLS."""
     place = route.netloc if route.netloc.endswith(f":{route.port}") else f"{route.netloc}:{route.port}"
     lines = [f"CONNECT {place} HTTP/1.1", f"host: {place}", *pass_of(route)]
     try:
         await connection.ask("\r\n".join([*lines, "", ""]).encode(), seconds)
         if connection.status != 200:
-            raise Broken(notice("model.proxy_status", "the proxy answers {status}", status=connection.status))
+            raise Broken(notice("model.proxy_status", "the proxy responded with HTTP {status}", status=connection.status))
         connection.transport = await asyncio.get_running_loop().start_tls(
             connection.transport, connection, trust, server_hostname=route.host
         )
@@ -233,12 +247,12 @@ def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes)
     try:
         return "\r\n".join([*lines, "", ""]).encode() + body
     except UnicodeEncodeError:
-        broken = notice("model.bad_character_in_header", "a key or header contains half a character")
+        broken = notice("model.bad_character_in_header", "a key or a header contains an invalid Unicode character")
         raise ConfigError(broken) from None  # whose message would show it
 
 
-def timed_out(limit: str, seconds: float, blocked: float, who: Who) -> ModelError:
-    """`limit`: the one of `Timeouts` that was reached."""
+def timeout_error(limit: str, seconds: float, blocked: float, who: Who) -> ModelError:
+    """Return the error for a timeout. `limit`: the field of `Timeouts` that was reached."""
     match limit:
         case "connect":
             told = notice("model.timeout_connect", "no connection within {seconds:g} s (Timeouts.connect)", seconds=seconds)
@@ -246,24 +260,23 @@ def timed_out(limit: str, seconds: float, blocked: float, who: Who) -> ModelErro
             told = notice("model.timeout_first", "no answer within {seconds:g} s (Timeouts.first_byte)", seconds=seconds)
         case _:
             told = notice(
-                "model.timeout_between",
-                "the answer broke off: nothing came for {seconds:g} s (Timeouts.between)",
-                seconds=seconds,
+                "model.timeout_between", "the answer stopped: no data for {seconds:g} s (Timeouts.between)", seconds=seconds
             )
     if blocked:
         told += notice(
             "model.loop_blocked",
-            "; this program's event loop was blocked for {blocked:.1f} s then: move what blocks it into asyncio.to_thread",
+            "; meanwhile the event loop of this program was blocked for {blocked:.1f} s: move blocking code to "
+            "asyncio.to_thread",
             blocked=blocked,
         )
     return failure(ModelTimeout, told, 0, who)
 
 
-def _explained(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
-    if isinstance(problem, Late):
-        return timed_out("between" if problem.begun else "first_byte", problem.seconds, problem.blocked, who)
+def _explain(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
+    if isinstance(problem, ServerSilent):
+        return timeout_error("between" if problem.begun else "first_byte", problem.seconds, problem.blocked, who)
     if isinstance(problem, Unconnected):
-        return timed_out("connect", problem.seconds, 0.0, who)
+        return timeout_error("connect", problem.seconds, 0.0, who)
     if isinstance(problem, TimeoutError):  # by the system
         return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
     return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
@@ -275,16 +288,14 @@ def _unreachable(url: str, route: Route, problem: OSError) -> str:
         why = problem.verify_message
         return notice(
             "model.certificate",
-            "the certificate of {url} is not trusted ({why}); see SSL_CERT_FILE",
+            "the certificate of {url} is not trusted ({why}); set SSL_CERT_FILE to a file with its authority",
             url=url,
             why=why,
         )
     if isinstance(problem, socket.gaierror):
         place = route.proxy.hostname if route.proxy is not None else route.host
         return notice(
-            "model.name_not_resolved",
-            "the name {place} cannot be resolved: check base_url and the network",
-            place=place,
+            "model.name_not_resolved", "the host name {place} cannot be resolved: check base_url and the network", place=place
         )
     via = notice("model.via_proxy", " through the proxy {hostname}", hostname=route.proxy.hostname) if route.proxy else ""
     why = f"{type(problem).__name__}: {problem}" if not isinstance(problem, Broken) else str(problem)

@@ -1,4 +1,4 @@
-"""One connection to a server: one request at a time, its answer read while it comes. llhttp does the parsing."""
+"""One connection to a server: one request at a time, its answer read as it arrives. llhttp does the parsing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import httptools
 
 from ...core.notices import notice
 
-_ENOUGH = 1 << 18  # bytes that wait for the reader before the server is told to wait
+_ENOUGH = 1 << 18  # bytes that wait for the reader before the server is paused
 _LONGEST_HEAD = 1 << 18
 PUNCTUAL = 1.0  # seconds by which a timer may be late before the event loop must have been blocked
 
 
-class Late(TimeoutError):
-    """The server was silent for so many seconds. `begun`: a part of the answer had come. `blocked`: seconds in which the event
-    loop stood still, so that nobody here could listen."""
+class ServerSilent(TimeoutError):
+    """The server was silent for so many seconds.
+
+    `begun`: a part of the answer had arrived. `blocked`: seconds in which the event loop of this process was blocked.
+    """
 
     def __init__(self, seconds: float, begun: bool, blocked: float) -> None:
         super().__init__(f"silent for {seconds:g} s")
@@ -27,32 +29,36 @@ class Late(TimeoutError):
 
 
 class Broken(OSError):
-    """The connection ended, or what came was no HTTP. `early`: not a byte of the answer had come."""
+    """The connection ended, or the data was not HTTP. `early`: no byte of the answer had arrived."""
 
     def __init__(self, text: str, *, early: bool = False) -> None:
         super().__init__(text)
         self.early = early
 
 
-class Connection(asyncio.Protocol):
-    """`ask` sends a request and waits for the head of the answer; then `more` gives its body, piece by piece, b"" at its end.
+class HttpConnection(asyncio.Protocol):
+    """A connection. `ask` sends a request and waits for the head of the answer; `more` returns its body piece by piece, then
+    b"".
 
-    When `whole` is true the answer came to its end.
+    `whole` is True when the answer is complete.
     """
 
-    def __init__(self, gone: Callable[[Connection], None]) -> None:
+    def __init__(self, gone: Callable[[HttpConnection], None]) -> None:
         self._gone = gone
         self._loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.uses = 0
-        self._resting: asyncio.TimerHandle | None = None
+        self.idle_since = 0.0
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._patience = self._limit = 0.0
+        self.whole = self._kept = False
         self._clear()
 
     def _clear(self) -> None:
-        self._parser: Any = httptools.HttpResponseParser(self)
+        """Forget the last answer. A parser that has read a whole answer reads the next one, too; it is slow to make."""
+        if not (self.whole and self._kept and self.uses):
+            self._parser: Any = httptools.HttpResponseParser(self)
         self.status = 0
         self.headers: dict[str, str] = {}
         self._pieces: list[bytes] = []
@@ -63,7 +69,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Nothing of the last exchange is left on either side of it."""
+        """Return True if nothing of the last exchange is left on either side."""
         clean = self.whole and self._kept and not self._pieces and not self._paused
         return clean and self.transport.get_write_buffer_size() == 0
 
@@ -102,10 +108,10 @@ class Connection(asyncio.Protocol):
                 if unpacked := self._inflate.decompress(data):
                     return unpacked  # type: ignore[no-any-return]
             except zlib.error as problem:
-                raise Broken(notice("model.packed", "the answer is packed wrongly: {problem}", problem=problem)) from problem
+                raise Broken(notice("model.packed", "the answer cannot be unpacked: {problem}", problem=problem)) from problem
 
-    async def read(self, seconds: float, limit: int | None = None) -> bytes:
-        """The rest of the answer, or as much of it as is wanted."""
+    async def read_body(self, seconds: float, limit: int | None = None) -> bytes:
+        """Return the rest of the answer, or about `limit` bytes of it."""
         read, size = [], 0
         while (limit is None or size < limit) and (piece := await self.more(seconds)):
             read.append(piece)
@@ -113,25 +119,22 @@ class Connection(asyncio.Protocol):
         return b"".join(read)[:limit]
 
     async def finish(self, seconds: float) -> None:
-        """All that is wanted has been read; what is left is the end of it, if the server sends one soon."""
+        """Read the end of the answer, if the server sends it soon. Everything needed has been read."""
+        if self.whole:
+            self._pieces, self._waiting = [], 0
+            return
         with suppress(TimeoutError, Broken):
             async with asyncio.timeout(seconds):
                 while await self.more(seconds):
                     pass
 
-    def rest(self, seconds: float | None) -> None:
-        """Wait for the next request, but no longer than that; `None`: the rest is over."""
-        if self._resting is not None:
-            self._resting.cancel()
-        self._resting = None if seconds is None else self._loop.call_later(seconds, self.close)
-
     def close(self) -> None:
-        """At once, whatever is under way."""
+        """Close the connection at once, even during a request."""
         if self.transport is not None:
             self.transport.abort()
 
     async def _wait(self, seconds: float) -> None:
-        """One timer serves all the waits of a connection: to set one up for each piece costs more than to read it."""
+        """Wait for data. One timer serves all waits: setting one up for each piece would cost more than reading it."""
         waiter = self._waiter = self._loop.create_future()
         self._patience = self._loop.time() + max(0.0, seconds)
         if self._timer is None or self._timer.when() > self._patience:
@@ -142,18 +145,18 @@ class Connection(asyncio.Protocol):
             self._waiter = None
 
     def _watch(self) -> None:
-        """Late? Then say so. Not yet? Look again when it could be."""
+        """Fail the wait if its time is over, else check again when it could be."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
         if (late := self._loop.time() - self._patience) >= 0:
-            self._waiter.set_exception(Late(self._limit, bool(self._read), late if late > PUNCTUAL else 0.0))
+            self._waiter.set_exception(ServerSilent(self._limit, bool(self._read), late if late > PUNCTUAL else 0.0))
         else:
             self._timer = self._loop.call_at(self._patience, self._watch)
 
-    # --- told by the network ---
+    # --- called by the network ---
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -194,7 +197,7 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # --- told by the parser ---
+    # --- called by the parser ---
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.whole:
@@ -202,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         code = self._parser.get_status_code()
-        if self.whole:  # a second answer, that nobody asked for
+        if self.whole:  # a second answer, without a request
             self.close()
         elif code < 200:  # 100 Continue and its like: the answer is still to come
             self.headers = {}

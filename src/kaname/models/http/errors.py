@@ -21,7 +21,7 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
-from ...core.notices import Notice, joined, notice
+from ...core.notices import Notice, join_notices, notice
 
 _TOO_LONG = re.compile(
     r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
@@ -40,7 +40,7 @@ log.addHandler(NullHandler())  # a program that has set up no log is not written
 
 
 class Who(NamedTuple):
-    """Which model it was, and what no message may show: keys."""
+    """The model that was asked, and the secrets that no message may show."""
 
     provider: str
     model: str
@@ -49,7 +49,7 @@ class Who(NamedTuple):
     def __repr__(self) -> str:
         return f"Who({self.provider}/{self.model})"
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Replace the keys in a text, and what can be recognised as a part of one, such as `sk-pr…****abcd`."""
         known = [secret for secret in self.secrets if len(secret) >= _SECRET]
         for secret in known:
@@ -63,32 +63,32 @@ def _is_part(word: str, secrets: list[str]) -> bool:
 
 
 def secrets_in(headers: Mapping[str, str]) -> list[str]:
-    """The values of headers that prove who one is."""
+    """Return the values of headers that authenticate."""
     found = [value for name, value in headers.items() if _PROOF.search(name)]
     return [secret for value in found for secret in (value, *re.split(r"[ ;=]+", value)) if len(secret) >= _SECRET]
 
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
-    """The error for an answer that is not 200."""
+    """Return the error for an answer that is not 200."""
     text, after = body.decode("utf-8", "replace"), _retry_after(headers)
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
-        moved = notice("model.redirected", "redirected to {place!r}: set base_url to where the API is", place=place)
+        moved = notice("model.redirected", "the server redirects to {place!r}: set base_url to the API's address", place=place)
         return failure(RequestRefused, moved, status, who, inside=True)
     if text.lstrip()[:1] == "<":
-        page = notice("model.web_page", "a web page instead of JSON")
+        page = notice("model.web_page", "the server returned a web page instead of JSON")
         return failure(_kind(status, ""), page, status, who, after)
     try:
         answer = json.loads(text)
-        message, told = said(answer), _labels(answer)
+        message, told = error_message(answer), _labels(answer)
     except (ValueError, RecursionError):
         message, told = text.strip() or notice("model.no_explanation", "no explanation"), ""
     return failure(_kind(status, f"{told} {message}"), message, status, who, after)
 
 
 def from_event(error: Any, who: Who) -> ModelError:
-    """The error for one that came inside a stream that had begun well."""
-    message, told = said({"error": error}), _labels(error)
+    """Return the error for an error event inside a stream."""
+    message, told = error_message({"error": error}), _labels(error)
     status = next((int(word) for word in told.split() if word.isascii() and word.isdecimal() and 400 <= int(word) < 600), 0)
     if not status:
         plain = re.sub(r"[^a-z0-9]", "", told)
@@ -96,7 +96,7 @@ def from_event(error: Any, who: Who) -> ModelError:
     return failure(_kind(status, f"{told} {message}"), message, 200, who)
 
 
-_NAMED = (  # how providers name what a status would have said; what nobody can name may pass
+_NAMED = (  # providers' names for a status; an unknown name counts as temporary
     (("ratelimit", "toomanyrequests"), 429),
     (("overloaded", "unavailable", "internal", "servererror", "apierror", "timeout", "connection", "gateway", "upstream"), 503),
     (("authentication", "permission", "apikey", "unauthorized"), 401),
@@ -106,18 +106,18 @@ _NAMED = (  # how providers name what a status would have said; what nobody can 
 
 
 def _labels(answer: Any) -> str:
-    """The names and codes that a provider puts beside its message."""
+    """Return the names and codes that a provider adds to its message."""
     error = answer.get("error", answer) if isinstance(answer, Mapping) else None
     found = [error.get(label) for label in ("type", "code", "status")] if isinstance(error, Mapping) else []
     return " ".join([str(label).lower() for label in found if isinstance(label, str | int)])
 
 
-def garbled(what: str, who: Who) -> ModelError:
+def garbled_reply(what: str, who: Who) -> ModelError:
     return failure(ReplyGarbled, what, 200, who)
 
 
-def said(answer: Any) -> str:
-    """The message inside, however the provider wraps it."""
+def error_message(answer: Any) -> str:
+    """Return the message of an error, however the provider wraps it."""
     error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
     if isinstance(error, Mapping):
         error = error.get("message") or error.get("detail") or error
@@ -143,15 +143,15 @@ def _kind(status: int, message: str) -> type[ModelError]:
 def failure(
     kind: type[ModelError], text: str, status: int, who: Who, after: float | None = None, *, inside: bool = False
 ) -> ModelError:
-    """Make an error that says to everybody what kind of failure it is, with which model, and what can be done.
+    """Return an error that tells everybody the kind of failure, the model, and the remedy.
 
-    A notice is our own words. A plain text is the provider's: it goes to the log and into `said`, without keys, and so does a
-    notice that is `inside`, because it names our addresses.
+    A notice is in kaname's words. A plain text is the provider's: it goes to the log and into `said`, without keys. So does a
+    notice with `inside`, because it names internal addresses.
     """
     ours = isinstance(text, Notice) and not inside
-    said = "" if ours else who.masked(text)[:_LONGEST]
+    said = "" if ours else who.mask(text)[:_LONGEST]
     number = f"{status}: " if status not in (0, 200) else ""
-    message = joined("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
+    message = join_notices("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
     if said:
         log.warning("%s/%s: %s%s: %s", who.provider, who.model, number, kind.__name__, " ".join(said.split()))
     return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)

@@ -1,4 +1,4 @@
-"""When a provider's key is needed: where a model is made, or, for a replay, only where it is called."""
+"""Check for a provider's key when a model is built, or, for a replay, only when it is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LATER: ContextVar[bool] = ContextVar("kaname_keys_later", default=False)
 
 @contextmanager
 def keys_at_first_call() -> Iterator[None]:
-    """Let models be made without their keys, such as for a replay. Calling such a model raises the `ConfigError` instead."""
+    """Allow models to be built without their keys, for a replay. Calling such a model raises the `ConfigError` instead."""
     token = _LATER.set(True)
     try:
         yield
@@ -27,6 +27,6 @@ def keys_are_needed() -> bool:
 
 
 def demand_key(missing: str) -> None:
-    """Raise a `ConfigError` that says which key is missing, unless it is not needed yet. `missing` is empty if none is."""
+    """Raise a `ConfigError` with the text `missing`, unless it is empty or keys are not needed yet."""
     if missing and keys_are_needed():
         raise ConfigError(missing)

@@ -1,24 +1,24 @@
-"""Base of the HTTP adapters: send, check the answer, put the stream's pieces together."""
+"""Base of the HTTP adapters: send the request, check the answer, join the pieces of the stream."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Protocol
-
-import msgspec
 
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
 from ...core.tracing import current
+from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 from ..prices import Price, price_of
 from .client import Http, Timeouts
-from .connection import Broken, Connection
-from .errors import Who, from_status, garbled, secrets_in
+from .connection import Broken, HttpConnection
+from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
 from .sse import EventStream
 from .surrogates import Halves
@@ -31,17 +31,17 @@ _USUAL_TIERS = (None, "default", "standard_only")
 
 
 class Joiner(Protocol):
-    """Puts one reply together from the pieces of its stream."""
+    """An object that builds one reply from the pieces of its stream."""
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool: ...  # whether it was the last
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]: ...
     def reply(self, *, ended: bool) -> ModelReply: ...
 
 
-class ServedModel(ABC):
-    """A model behind an address. Subclasses say what to send (`body`) and how to read the answer (`joiner`).
+class ServedModel(ModelBase, ABC):
+    """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
-    `missing_key`: the sentence that says which key is missing, if one is.
+    `missing_key`: a sentence that names the missing key, or "".
     """
 
     provider = ""
@@ -72,14 +72,14 @@ class ServedModel(ABC):
 
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:
-        """The request as the provider wants it."""
+        """Return the request in the provider's form."""
 
     @abstractmethod
     def joiner(self, request: ModelRequest) -> Joiner:
-        """What puts the answer to this request together."""
+        """Return the object that builds the reply to this request."""
 
     def price_for(self, request: ModelRequest) -> Price | None:
-        """The price that was given, or that of the table, which does not know what other tiers of service cost."""
+        """Return the given price, or that of the table, which does not cover other service tiers."""
         if self._price is not None:
             return self._price
         tier = request.settings.get("service_tier", self.settings.get("service_tier"))
@@ -89,8 +89,8 @@ class ServedModel(ABC):
         """Close the connections of this event loop."""
         await self._http.close()
 
-    def _sent(self) -> Mapping[str, str]:
-        """The headers, with the trace that this call belongs to."""
+    def _headers_with_trace(self) -> Mapping[str, str]:
+        """Return the headers, with the trace to which this call belongs."""
         trace = current.get()
         return {**self._headers, "traceparent": trace} if trace else self._headers
 
@@ -99,102 +99,113 @@ class ServedModel(ABC):
         return joiner.reply(ended=ended)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
-        """One request, and all the pieces of its answer; whether the stream said that it was over."""
+        """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
         if self._missing_key:
             raise ConfigError(self._missing_key)
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
-        async with self._http.post(self._url, self._sent(), self.body(request), self.who) as response:
+        async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
-                raise from_status(response.status, response.headers, await _what_came(response), self.who)
+                raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
             if "html" in kind:
-                page = notice("model.web_page_answer", "a web page instead of an answer: is base_url right?")
-                raise garbled(page, self.who)
+                page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
+                raise garbled_reply(page, self.who)
             joiner = self.joiner(request)
             slice_ = await response.more(patience)
             while slice_ and not slice_.strip():  # signs of life before a whole answer
                 slice_ = await response.more(patience)
             if slice_.lstrip()[:1] == b"{":  # a server that does not stream; no event begins like that
-                whole = self._decoded(slice_ + await response.read(pause))
+                whole = self._decode_chunk(slice_ + await response.read_body(pause))
                 await joiner.take(joiner.whole(whole), emit)
                 return joiner, True
             events, halves = EventStream(), Halves()
             while slice_:
                 for event in events.feed(slice_):
-                    if event == b"[DONE]" or await joiner.take(self._decoded(event, halves), emit):
+                    if event == b"[DONE]" or await joiner.take(self._decode_chunk(event, halves), emit):
                         await response.finish(_ENDING)
                         return joiner, True
                 slice_ = await response.more(pause)
             for event in events.end():
                 if event != b"[DONE]":
-                    await joiner.take(self._decoded(event, halves), emit)
+                    await joiner.take(self._decode_chunk(event, halves), emit)
             return joiner, False
 
-    def _decoded(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
+    def _decode_chunk(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
+        decode, wrong = _json()
         try:
-            chunk = halves.decoded(data) if halves else _decode(data)
-        except (msgspec.DecodeError, ValueError, RecursionError) as problem:
-            chunk = None if halves is None else _with_halves(data, halves)
+            chunk = halves.decode(data) if halves is not None and halves.kept else decode(data)
+        except (wrong, ValueError, RecursionError) as problem:
+            chunk = None if halves is None else _decode_halves(data, halves)
             if chunk is None:
-                raise garbled(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
+                raise garbled_reply(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
         if not isinstance(chunk, dict):
-            raise garbled(_excerpt(data, self.who), self.who)
+            raise garbled_reply(_excerpt(data, self.who), self.who)
         return chunk
 
 
-def _with_halves(data: bytes, halves: Halves) -> Any:
-    """What is no Unicode because a character was cut in two, if that is all that is wrong with it."""
+def _decode_halves(data: bytes, halves: Halves) -> Any:
+    """Decode JSON in which a character was cut in two. Return None if anything else is wrong with it."""
     if b"\\ud" not in data.lower():
         return None
     try:
-        return halves.decoded(data)
+        return halves.decode(data)
     except (ValueError, RecursionError):
         return None
 
 
-async def _what_came(response: Connection) -> bytes:
-    """Of an error's explanation. It may break off or never end; that it is an error stands in the status."""
+async def _read_explanation(response: HttpConnection) -> bytes:
+    """Read the body of an error. It may be incomplete or endless; the status already says that it is an error."""
     try:
         async with asyncio.timeout(_EXPLANATION):
-            return await response.read(_EXPLANATION, _ERROR_BYTES)
+            return await response.read_body(_EXPLANATION, _ERROR_BYTES)
     except (Broken, TimeoutError):
         return b""
 
 
 def _excerpt(data: bytes, who: Who) -> str:
-    """Masked before it is cut: half a key would not be found."""
-    return who.masked(data[: 10 * _EXCERPT].decode("utf-8", "replace"))[:_EXCERPT]
+    """Return an excerpt. Secrets are masked before it is cut, because half a key would not be found."""
+    return who.mask(data[: 10 * _EXCERPT].decode("utf-8", "replace"))[:_EXCERPT]
 
 
-_decode = msgspec.json.Decoder().decode
+@cache
+def _json() -> tuple[Callable[[bytes], Any], type[Exception]]:
+    """Return the decoder and its error. They are loaded with the first answer: it takes as long as loading the rest."""
+    import msgspec
+
+    return msgspec.json.Decoder().decode, msgspec.DecodeError
 
 
-def parsed_arguments(text: str) -> Any:
-    """Return the object that a model's arguments spell; the text itself where they spell none, or give a key twice."""
+def parse_arguments(text: str) -> Any:
+    """Return the object that a model's arguments spell, or the text itself if they are not an object or repeat a key."""
+    decode, wrong = _json()
     try:
-        _decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
+        decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
         value = strict_json(text or "{}")
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (wrong, ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
 
 
-def counted(value: Any) -> int:
-    """A number of tokens; whatever a server sends in its place is none."""
+def as_count(value: Any) -> int:
+    """Return a number of tokens, 0 for anything else that a server sends."""
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The object that was expected here, or an empty one."""
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is an object, else an empty one."""
     return value if type(value) is dict else {}
 
 
-def listed(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list that was expected here."""
-    return [one for one in value if type(one) is dict] if type(value) is list else []
+def as_mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; an empty list for anything else."""
+    if type(value) is not list:
+        return []
+    if len(value) == 1 and type(value[0]) is dict:  # nearly always
+        return value
+    return [one for one in value if type(one) is dict]
 
 
-def words(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""

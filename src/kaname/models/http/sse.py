@@ -1,10 +1,10 @@
-"""Server-sent events from bytes, whatever the slicing of the network."""
+"""Parse server-sent events from bytes, however the network slices them."""
 
 from __future__ import annotations
 
 
 class EventStream:
-    """`feed(bytes)` gives the data of every event that is complete by then. Event names, ids and comments pass by.
+    """A parser. `feed(bytes)` returns the data of every complete event. Event names, ids and comments are ignored.
 
     Lines may end in LF, CR LF or CR; several `data:` lines of one event are joined with a line feed.
     """
@@ -18,6 +18,17 @@ class EventStream:
         self._after_return = False  # the last slice ended in CR: a LF at the head of the next belongs to it
 
     def feed(self, slice_: bytes) -> list[bytes]:
+        if (
+            slice_.endswith(b"\n\n")
+            and not self._rest
+            and not self._data
+            and slice_.startswith(b"data:")
+            and b"\r" not in slice_
+        ):
+            lines = slice_[:-2].split(b"\n\n")
+            if slice_.count(b"\n") == 2 * len(lines):  # whole events of one line, as nearly all servers send them
+                self._begun, self._after_return = True, False
+                return [line[6:] if line[5:6] == b" " else line[5:] for line in lines if line.startswith(b"data:")]
         if self._after_return and slice_[:1] == b"\n":
             slice_ = slice_[1:]
         self._after_return = slice_[-1:] == b"\r" if slice_ else self._after_return
@@ -41,5 +52,5 @@ class EventStream:
         return events
 
     def end(self) -> list[bytes]:
-        """The connection is closed: an event whose last blank line never came is given as it is."""
+        """Return the last event even if its blank line is missing, because the connection is closed."""
         return self.feed(b"\n\n") if self._rest or self._data else []

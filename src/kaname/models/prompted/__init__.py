@@ -1,1 +1,1 @@
-"""Tools for models without native tool calls."""
+"""Tool calls for models without native tool calls."""

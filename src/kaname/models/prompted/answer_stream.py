@@ -1,4 +1,4 @@
-"""The text of `{"tool": "answer", "text": "…"}` while it is being written, whatever the slicing."""
+"""Read the text of `{"tool": "answer", "text": "…"}` while it is being written, however it is sliced."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 
 
 class AnswerStream:
-    """`feed` gives what can be shown by then: nothing before the answer or after it, and no half of a character.
+    """A parser. `feed` returns the text that can be shown: nothing before or after the answer, and no half of a character.
 
-    Space before the first letter is held: an answer of nothing else is none, and is asked for again.
+    Leading space is held back: an answer of nothing else counts as empty, and the model is asked again.
     """
 
     def __init__(self, name: str = "answer") -> None:
@@ -29,14 +29,14 @@ class AnswerStream:
             self._inside, self._rest = True, self._rest[found.end() :]
         if self._ended:
             return ""
-        text = self._space + self._decoded()
+        text = self._space + self._decode_shown()
         if not self.shown and not text.strip():
             self._space = text
             return ""
         self._space, self.shown = "", True
         return text
 
-    def _decoded(self) -> str:
+    def _decode_shown(self) -> str:
         out, place, text = [], 0, self._rest
         while place < len(text):
             char = text[place]
@@ -50,20 +50,20 @@ class AnswerStream:
             size = _escape_size(text, place)
             if size == 0:  # not all there yet
                 break
-            out.append(_unescaped(text[place : place + size]))
+            out.append(_unescape(text[place : place + size]))
             place += size
         self._rest = text[place:]
         return "".join(out)
 
 
 class Clears(Protocol):
-    """Says up to where a part of an answer can be shown."""
+    """An object that says how much of an answer can be shown."""
 
     def clear(self, text: str) -> int: ...
 
 
 class HeldAnswer:
-    """An answer as it is written, without what may have to be given again."""
+    """An answer as it is written, without the part that may have to be written again."""
 
     def __init__(self, name: str, doubt: Clears | None) -> None:
         self._stream, self._doubt = AnswerStream(name), doubt
@@ -76,12 +76,12 @@ class HeldAnswer:
         return shown
 
     def rest(self, answer: str) -> str:
-        """What has not been shown of it."""
+        """Return the part of the answer that has not been shown."""
         return self._held if self._stream.shown else answer
 
 
 def _escape_size(text: str, place: int) -> int:
-    """How many characters the escape takes; 0 while it is incomplete."""
+    """Return the number of characters of the escape, 0 while it is incomplete."""
     if place + 1 >= len(text):
         return 0
     if text[place + 1] != "u":
@@ -101,7 +101,7 @@ def _is_half(digits: str, lowest: str, highest: str) -> bool:
     return len(digits) == 4 and lowest <= digits.lower() <= highest
 
 
-def _unescaped(escape: str) -> str:
+def _unescape(escape: str) -> str:
     if escape[1] != "u":
         return _ESCAPES.get(escape[1], escape)  # what is no escape keeps its backslash
     try:

@@ -10,8 +10,8 @@ from ...core.openai_shape import result_text
 from ...core.record import replace
 from .choice_schema import answer_name
 from .conversation import as_text
-from .offer import Turn, all_pure, untried_of, useless
-from .tool_text import described
+from .offer import TurnSoFar, all_pure, untried_of, useless
+from .tool_text import describe_tool
 
 _HOW = """You are an assistant that works with tools. Tools:
 {tools}
@@ -23,9 +23,9 @@ _LAST = """No tool can be used any more. Reply with one JSON object: {{"tool": "
 the language of the question, holds the values that were found, and says what was not done or found out."""
 
 
-def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
-    """The conversation as this model reads it: tools in the instructions, calls as JSON, results as the user's words."""
-    out = in_words(replace(request, messages=_without_failed(request, turn)), turn, [how_to_choose(request)])
+def build_messages(request: ModelRequest, turn: TurnSoFar) -> tuple[Message, ...]:
+    """Return the conversation as this model reads it: tools in the instructions, calls as JSON, results as user messages."""
+    out = messages_in_words(replace(request, messages=_without_failed(request, turn)), turn, [how_to_choose(request)])
     if turn.calls and turn.calls[-1][1] is not None and not request.last:
         out[-1] = replace(out[-1], parts=(*out[-1].parts, Text("\n\n" + reminder(turn, request.tools))))
     return tuple(out)
@@ -33,21 +33,24 @@ def told(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
 
 def how_to_choose(request: ModelRequest) -> str:
     answer = answer_name(request.tools)
-    listed = "\n".join([described(tool) for tool in request.tools])
+    listed = "\n".join([describe_tool(tool) for tool in request.tools])
     return _LAST.format(answer=answer) if request.last else _HOW.format(tools=listed, answer=answer)
 
 
-def in_words(request: ModelRequest, turn: Turn, how: list[str]) -> list[Message]:
-    """The messages of a request, calls as JSON and results as the user's words, with `how` after the instructions."""
+def messages_in_words(request: ModelRequest, turn: TurnSoFar, how: list[str]) -> list[Message]:
+    """Return the messages of a request, calls as JSON and results as user messages, with `how` after the instructions."""
     answer = answer_name(request.tools)
     names = {call.id: call for message in request.messages for call in message.calls}
     return as_text(
-        request, how, lambda reply: "\n".join(_as_choices(reply, answer)), lambda result: _heard(result, names, turn.pure)
+        request,
+        how,
+        lambda reply: "\n".join(_as_choices(reply, answer)),
+        lambda result: _describe_result(result, names, turn.pure),
     )
 
 
-def _without_failed(request: ModelRequest, turn: Turn) -> tuple[Message, ...]:
-    """The messages without look-ups that came to nothing, once a later call helped: a small model copies what it sees."""
+def _without_failed(request: ModelRequest, turn: TurnSoFar) -> tuple[Message, ...]:
+    """Return the messages without failed look-ups once a later call succeeded, because a small model copies what it sees."""
     helpful = [place for place, (_, result) in enumerate(turn.calls) if result and not useless(result, turn.pure)]
     failed = {
         call.id
@@ -71,7 +74,7 @@ def _as_choices(message: Message, answer: str) -> list[str]:
     return calls or ([dump({"tool": answer, "text": message.text})] if message.text else [])
 
 
-def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[str]) -> str:
+def _describe_result(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[str]) -> str:
     name = result.name or (calls[result.call_id].name if result.call_id in calls else "the tool")
     text = result_text(result)
     if result.is_error:
@@ -81,15 +84,15 @@ def _heard(result: ToolResult, calls: Mapping[str, ToolCall], pure: frozenset[st
     return f"Result of {name}: {text or 'done'}"
 
 
-def reminder(turn: Turn, tools: tuple[ToolSpec, ...]) -> str:
+def reminder(turn: TurnSoFar, tools: tuple[ToolSpec, ...]) -> str:
     harmless = all_pure(tools)
-    unused = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
-    if turn.helped and harmless:
+    unused = f" Not used yet: {', '.join(turn.unused_numbers)}." if turn.unused_numbers else ""
+    if turn.last_call_helped and harmless:
         return (
             f"Question: {turn.question}\nNext step: use a tool for what is still to be looked up or calculated "
             f"(never calculate yourself), or give the answer if a result already is the answer.{unused}"
         )
-    if turn.helped:
+    if turn.last_call_helped:
         return (
             f"Question: {turn.question}\nNext step: give the answer if all that is asked for was done. If not, use the tool "
             f"for what is missing (never calculate yourself), and do nothing that was not asked for.{unused}"

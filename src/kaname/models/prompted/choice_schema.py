@@ -1,4 +1,4 @@
-"""The schema of a choice: one form for each tool, and one for the answer."""
+"""Build the schema of a choice: one form for each tool, and one for the answer."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _OPERATOR = re.compile(r"(?<!\S)[-+*/×÷](?!\S)")
 
 
 def answer_name(tools: tuple[ToolSpec, ...]) -> str:
-    """What the answer is called beside the tools; one of them may have taken the name."""
+    """Return the name of the answer among the tools. A tool may already have the name "answer"."""
     taken = {tool.name for tool in tools}
     names = chain(("answer", "final_answer", "the_final_answer"), (f"answer_{number}" for number in count(2)))
     return next(name for name in names if name not in taken)
 
 
 def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
-    """`answer`: its name, or nothing if there is none to choose. It is chosen like a tool, by name, because a small model that
-    has to choose between two keys chooses badly.
+    """Return the schema. `answer`: the name of the answer, or "" if it cannot be chosen.
 
-    Definitions that a tool's schema refers to move to the root, under a name of their own: references start there."""
+    The answer is chosen like a tool, by name, because a small model chooses badly between two keys. Definitions in a tool's
+    schema move to the root under a new name, because references start there.
+    """
     definitions: dict[str, Any] = {}
     forms: list[dict[str, Any]] = []
     for tool in tools:
-        arguments = _lifted(tool.parameters, tool.name, definitions)
+        arguments = _lift_definitions(tool.parameters, tool.name, definitions)
         forms.append(_form({"tool": {"const": tool.name}, "args": arguments}))
     if answer:
         forms.append(_form({"tool": {"const": answer}, "text": {"type": "string"}}))
@@ -38,13 +39,13 @@ def choice_schema(tools: tuple[ToolSpec, ...], answer: str) -> dict[str, Any]:
 
 
 def reckons(tool: ToolSpec) -> bool:
-    """Return True if a tool works out what it is given: its text argument is described by operators or by a sum."""
+    """Return True if a tool calculates: its text argument is described by operators or as an expression."""
     told = " ".join([tool.description, *[str(held.get("description", "")) for held in _texts(tool).values()]])
     return bool(_texts(tool)) and (_SUM.search(told) is not None or len(set(_OPERATOR.findall(told))) > 1)
 
 
 def digits_only(tool: ToolSpec, field: str = "") -> ToolSpec:
-    """The tool with a text argument (this, or each) that takes numbers and operators and no names."""
+    """Return the tool with text arguments (`field`, or all) that accept numbers and operators but no names."""
     digits = {"type": "string", "pattern": r"^[0-9.+*/()% -]{1,80}$"}
     changed = {name: digits for name in _texts(tool) if not field or name == field}
     return replace(tool, parameters={**tool.parameters, "properties": {**tool.parameters["properties"], **changed}})
@@ -60,15 +61,15 @@ def _form(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _lifted(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> dict[str, Any]:
+def _lift_definitions(schema: Mapping[str, Any], owner: str, definitions: dict[str, Any]) -> dict[str, Any]:
     if _elsewhere(schema):  # a reference to a part of itself: the whole of it becomes a definition
-        definitions[owner] = _renamed(dict(schema), owner)
+        definitions[owner] = _rename_references(dict(schema), owner)
         return {"$ref": f"#/$defs/{owner}"}
     own = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
     for home in ("$defs", "definitions"):
         for name, held in (schema.get(home) or {}).items():
-            definitions[f"{owner}.{name}"] = _renamed(held, owner)
-    made = _renamed(own, owner)
+            definitions[f"{owner}.{name}"] = _rename_references(held, owner)
+    made = _rename_references(own, owner)
     made.setdefault("type", "object")
     made.setdefault("properties", {})
     return made  # type: ignore[no-any-return]
@@ -82,10 +83,12 @@ def _elsewhere(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(_elsewhere(held) for held in value)
 
 
-def _renamed(value: Any, owner: str) -> Any:
+def _rename_references(value: Any, owner: str) -> Any:
     if isinstance(value, Mapping):
-        return {key: _reference(held, owner) if key == "$ref" else _renamed(held, owner) for key, held in value.items()}
-    return [_renamed(held, owner) for held in value] if isinstance(value, list | tuple) else value
+        return {
+            key: _reference(held, owner) if key == "$ref" else _rename_references(held, owner) for key, held in value.items()
+        }
+    return [_rename_references(held, owner) for held in value] if isinstance(value, list | tuple) else value
 
 
 def _reference(target: Any, owner: str) -> Any:

@@ -1,4 +1,4 @@
-"""The conversation for a model that knows nothing of tools: its calls as words of its own, results as words of the user."""
+"""Write the conversation for a model without tools: calls as its own text, results as user messages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...core.record import replace
 def as_text(
     request: ModelRequest, how: Iterable[str], written: Callable[[Message], str], heard: Callable[[ToolResult], str]
 ) -> list[Message]:
-    """`how` follows the instructions; `written` and `heard` put a reply and a result into words.
+    """Return the messages. `how` follows the instructions; `written` and `heard` turn a reply and a result into text.
 
-    What the user is told twice in a row becomes one message: some servers take turns only in turn.
+    Two user messages in a row become one: some servers require alternating turns.
     """
     instructions = [message.text for message in request.messages if message.role == "system" and message.text]
     system = "\n\n".join([*instructions, *how])

@@ -1,4 +1,4 @@
-"""Doubts about what a small model chose, told to it: numbers from nowhere or forgotten, arguments that are only copied."""
+"""Doubts about a small model's choice, which it is shown: invented or forgotten numbers, copied arguments."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Mapping, Sequence
 from ...core.codec import dump
 from ...core.messages import ModelRequest, Part, Text, ToolCall, ToolResult, ToolSpec
 from ...core.openai_shape import result_text
-from .names import Heard, named_in
-from .numbers import Known
-from .offer import Turn
-from .tool_text import described
+from .names import KnownNames, named_in
+from .numbers import KnownNumbers
+from .offer import TurnSoFar
+from .tool_text import describe_tool
 
 
 class Doubt:
-    """Only where there are tools that look: they are what it is pointed to."""
+    """The doubts of one turn. They apply only if there are look-up tools to which the model can be pointed."""
 
-    def __init__(self, request: ModelRequest, turn: Turn) -> None:
+    def __init__(self, request: ModelRequest, turn: TurnSoFar) -> None:
         self._turn = turn
         results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
         told = [message.text for message in request.messages] + [result_text(result) for result in results]
         told += [dump(call.args) for call, result in turn.calls if result is not None and not result.is_error]
         told += [dump(tool.parameters) for tool in request.tools]
-        self._heard = Heard(told)  # a name of a table in a tool's description is no name that something is looked up by
-        self._known = Known([*told, *[f"{tool.name} {tool.description}" for tool in request.tools]])
+        self._heard = KnownNames(told)  # tool descriptions are left out: a table's name in them cannot be looked up
+        self._known = KnownNumbers([*told, *[f"{tool.name} {tool.description}" for tool in request.tools]])
         looked = bool(turn.calls) and all(call.name in turn.pure and result is not None for call, result in turn.calls)
-        self._forgotten = turn.unused if looked else []  # nobody is pointed to a tool with effects
+        self._forgotten = turn.unused_numbers if looked else []  # never point the model to a tool with effects
         self._not_looked_up = _names_not_looked_up(request, turn) if looked else []
         self._holding = bool(self._forgotten or self._not_looked_up)
 
     def clear(self, text: str) -> int:
-        """Up to where this next part of an answer can be shown: from there on it may have to be given again."""
+        """Return how much of this part of an answer can be shown. The rest may have to be written again."""
         if self._holding:
             return 0
         end = len(text)
@@ -41,7 +41,7 @@ class Doubt:
         return odd[0][0] if odd else end
 
     def about(self, part: Part) -> str:
-        """What to say to the model; nothing if there is nothing to doubt."""
+        """Return the remark for the model, or "" if there is no doubt."""
         if isinstance(part, ToolCall):
             return self._about_call(part)
         text = part.text if isinstance(part, Text) else ""
@@ -53,14 +53,14 @@ class Doubt:
             return f"{self._not_looked_up[0]} of the question was not looked up: use a tool with it, or repeat the answer."
         return ""
 
-    def missing(self) -> str:
-        """What to ask for after an answer that is doubted, without its own words: a small model would copy them."""
+    def ask_for_missing(self) -> str:
+        """Return the request after a doubted answer. It does not quote the answer, because a small model would copy it."""
         if self._forgotten or self._not_looked_up:
             return f"Now write the call that works with {', '.join(self._forgotten or self._not_looked_up)}."
         return "Now write the call that works out the answer."
 
     def from_nowhere(self, call: ToolCall) -> str:
-        """The first number or name in a call that is neither in the question nor in a result."""
+        """Return the first number or name in a call that is neither in the question nor in a result."""
         odd = self._known.unknown(dump(call.args))
         return odd[0][1] if odd else self._heard.unknown(call.args)
 
@@ -73,20 +73,20 @@ class Doubt:
         return f"{name} {_NOWHERE}: {instead}.\nQuestion: {self._turn.question}"
 
 
-def _names_not_looked_up(request: ModelRequest, turn: Turn) -> list[str]:
-    """The names of the question that stand in no call and in no result. A word that describes a tool is no name."""
+def _names_not_looked_up(request: ModelRequest, turn: TurnSoFar) -> list[str]:
+    """Return the names of the question that are in no call and no result. A word that describes a tool is not a name."""
     results = [result_text(result) for _, result in turn.calls if result is not None]
-    heard = Heard([*[dump(call.args) for call, _ in turn.calls], *results])
-    tools = Heard([f"{tool.name} {tool.description} {dump(tool.parameters)}" for tool in request.tools])
+    heard = KnownNames([*[dump(call.args) for call, _ in turn.calls], *results])
+    tools = KnownNames([f"{tool.name} {tool.description} {dump(tool.parameters)}" for tool in request.tools])
     return [name for name in named_in(turn.question) if not heard.has(name) and not tools.has(name)]
 
 
-def copied(part: Part, tools: Sequence[ToolSpec]) -> str:
-    """What to say about an argument that is only the description of itself, as small models copy it."""
+def copied_argument(part: Part, tools: Sequence[ToolSpec]) -> str:
+    """Return a remark about an argument that only repeats its own description, as small models do."""
     spec = next((tool for tool in tools if isinstance(part, ToolCall) and tool.name == part.name), None)
     if spec is None or not isinstance(part, ToolCall) or not isinstance(part.args, Mapping):
         return ""
-    lines = described(spec)
+    lines = describe_tool(spec)
     for name, value in part.args.items():
         if isinstance(value, str) and len(value) >= _LONG and value in lines:
             return f"{name!r} repeats what the argument is for: write the real {name}, for this question."

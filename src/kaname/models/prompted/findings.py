@@ -1,4 +1,4 @@
-"""Read what a look-up gave back: whether it found anything, and a single row as `name = value`."""
+"""Read the result of a look-up: whether it found anything, and a single row as `name = value`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def found_nothing(result: ToolResult, pure: frozenset[str]) -> bool:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return True if nothing is in it. Noughts beside an empty list count what the list holds."""
+    """Return True if a value contains nothing. Zeros next to an empty list are counts of that list."""
     if value is None or value in ("", [], {}):
         return True
     if not isinstance(value, Mapping | list):
@@ -61,19 +61,19 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def is_nought(result: ToolResult) -> bool:
-    """Return True if a result is a single row of nothing but noughts: a count or a sum over rows that do not exist."""
+    """Return True if a result is a single row of zeros: a count or a sum over rows that do not exist."""
     value = _value(result)
     return isinstance(value, Mapping) and all(str(held) in ("0", "0.0", "None", "null", "") for held in value.values())
 
 
 def as_facts(result: ToolResult) -> str:
-    """What a result says, with a single row or object as `name = value`, which a small model reads best."""
+    """Return the text of a result. A single row or object becomes `name = value`, which a small model reads best."""
     value = _value(result)
     return result_text(result) if value is None else ", ".join([f"{name} = {held}" for name, held in value.items()])
 
 
 def _value(result: ToolResult) -> Mapping[str, Any] | None:
-    """The single row or flat object that a result is."""
+    """Return the single row or flat object that a result consists of, or None."""
     value: Any = result.output
     if isinstance(value, str):
         text = value.strip()
@@ -91,7 +91,7 @@ def _value(result: ToolResult) -> Mapping[str, Any] | None:
 
 
 def _row(text: str) -> Mapping[str, str] | None:
-    """A line of names and one line of values under it."""
+    """Return a line of names and one line of values as an object, or None."""
     lines = text.split("\n")
     if len(lines) != 2 or not all(lines):
         return None

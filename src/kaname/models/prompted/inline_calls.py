@@ -1,6 +1,6 @@
-"""Find a call that a model wrote into its text although the server takes tools.
+"""Find a call that a model wrote as text although the server supports tools.
 
-Such text is held back while it may still be a call, and shown if it turns out to be none.
+Such text is held back while it may still be a call, and shown if it is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...core.messages import ModelReply, ToolCall, ToolSpec
 from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 from ...kernel.ports import Emit
-from .react.arguments import unfenced
+from .react.arguments import strip_fence
 from .react.calls import json_call
 
 _TAG = "<tool_call>"
@@ -25,12 +25,12 @@ _FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
 
 
 def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
-    """The call that the whole text is, or that it holds in a tag: only of a tool that is on offer, and only if all is there."""
+    """Return the call that the whole text is, or that it holds in a tag. It must be complete, and its tool must be offered."""
     text = said.message.text
     if said.message.calls or said.stop_reason == "max_tokens" or not text:
         return None
     tagged = _TAGGED.search(text)
-    body = unfenced(tagged[1] if tagged else text)
+    body = strip_fence(tagged[1] if tagged else text)
     if body[:1] not in ("{", "["):
         return None
     try:
@@ -48,8 +48,9 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
 
 
-class Held:
-    """Shows text as it comes, except what may be a call: that is kept until `release`, or until it can be none."""
+class CallFilter:
+    """An `emit` that shows text as it arrives, except text that may be a call: that is held until `release` or until it cannot
+    be."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -92,7 +93,7 @@ def _may_be_call(text: str) -> bool:
 
 
 def _tag_in(text: str) -> int:
-    """Where the tag begins, or its beginning ends the text; -1 if it is nowhere."""
+    """Return where the tag begins, or where its first characters end the text; -1 if neither."""
     if (place := text.find(_TAG)) >= 0:
         return place
     place = text.rfind("<", -len(_TAG))

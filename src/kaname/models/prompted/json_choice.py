@@ -1,9 +1,9 @@
-"""Tools for a model that cannot call any by itself: it writes JSON that the server holds to a schema, one form a tool and one
-for the answer. What is shown while it writes is the answer's text, never the JSON around it.
+"""Tool calls for a model without native ones: it writes JSON that the server constrains to a schema, with one form per tool
+and one for the answer.
 
-Small models need more help than large ones. What they get here, from the conversation alone: the question is put again after
-results; after a failure there is no answer to choose while there are other things to try (`offer`); the same question is not
-put to a tool twice.
+While it writes, only the text of the answer is shown, never the JSON around it. Small models need more help than large ones:
+the question is repeated after results; after a failure the answer cannot be chosen while there are other things to try
+(`offer`); the same call is not made twice.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ...kernel.ports import Emit
 from .answer_stream import AnswerStream, HeldAnswer
 from .choice_schema import choice_schema
 from .numbers import plain_signs
-from .offer import CUT_OFF, Offer, Turn, same_call, turn_of
+from .offer import CUT_OFF, Offer, TurnSoFar, same_call, turn_of
 from .plan_first.plan import mark, step_of
 from .plan_first.way import plan_for
 from .rounds import Rounds
 
 
 async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_first: bool = True) -> ModelReply:
-    """Ask the plain model, `ask(request, emit)`, for a call or the answer, as JSON that is held to a schema."""
+    """Ask the plain model, `ask(request, emit)`, for a call or the answer, as JSON constrained to a schema."""
     turn = turn_of(request)
-    if (cleaned := _cleaned(turn)) is not None:
+    if (cleaned := _cleaned_call(turn)) is not None:
         return ModelReply(Message("assistant", (*_marks(request, turn), cleaned)), "tool_use")
     plan, usage = await plan_for(ask, request, turn, emit) if plan_first else (None, Usage())
     rounds = Rounds(request, turn, plan)
@@ -48,7 +48,7 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_f
             replace(request, messages=rounds.messages, tools=(), schema=schema, settings=_settings(request)), show
         )
         usage = usage + said.usage
-        part, problem = chosen(said, turn, rounds.offer, asked_back=rounds.asked_back)
+        part, problem = read_choice(said, turn, rounds.offer, asked_back=rounds.asked_back)
         if problem == CUT_OFF:
             return replace(said, message=Message("assistant", (*_thoughts(said), *rounds.marks)), usage=usage, problem=problem)
         if rounds.asks_again(said.message.text, part, problem, held):
@@ -63,15 +63,15 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_f
         return ModelReply(Message("assistant", (*_thoughts(said), *marks, *given)), stop, usage, said.model)
 
 
-def _marks(request: ModelRequest, turn: Turn) -> tuple[Part, ...]:
-    """The marks of the last call: it is made once more, for the same step."""
+def _marks(request: ModelRequest, turn: TurnSoFar) -> tuple[Part, ...]:
+    """Return the marks of the last call, which is repeated for the same step."""
     last = [message for message in request.messages[turn.since :] if message.calls][-1]
     step = step_of(last)
     return () if step is None else (mark(step),)
 
 
-def _cleaned(turn: Turn) -> ToolCall | None:
-    """The call that just failed, of a tool that only looks, with plain signs: full-width ones, ×, commas between thousands."""
+def _cleaned_call(turn: TurnSoFar) -> ToolCall | None:
+    """Return the failed call of a look-up tool with plain signs instead of full-width ones, × and thousands separators."""
     if not turn.calls:
         return None
     call, result = turn.calls[-1]
@@ -90,8 +90,8 @@ def _settings(request: ModelRequest) -> dict[str, Any]:
     return {name: value for name, value in request.settings.items() if name not in ("tool_choice", "parallel_tool_calls")}
 
 
-def chosen(said: ModelReply, turn: Turn, offer: Offer, *, asked_back: bool = False) -> tuple[Part, str]:
-    """What the model chose, and what is wrong with it, if anything is. A call that is not all there is no call."""
+def read_choice(said: ModelReply, turn: TurnSoFar, offer: Offer, *, asked_back: bool = False) -> tuple[Part, str]:
+    """Return the model's choice and what is wrong with it, or "". An incomplete call is not a call."""
     text, cut = said.message.text, said.stop_reason == "max_tokens"
     if said.message.calls and not cut:  # it could, after all
         return said.message.calls[0], ""
@@ -101,7 +101,7 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer, *, asked_back: bool = Fal
         words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user
         if cut:
             return Text(words), "" if words else CUT_OFF
-        return Text(words), "" if shown else _unread(text, offer)
+        return Text(words), "" if shown else _form_problem(text, offer)
     args = value.get("args")
     if value["tool"] == offer.name:
         given = value.get("text") or (args.get("text") if isinstance(args, Mapping) else args) or ""
@@ -110,31 +110,31 @@ def chosen(said: ModelReply, turn: Turn, offer: Offer, *, asked_back: bool = Fal
     if not whole:
         return Text(""), CUT_OFF if cut else _form(offer)
     call = ToolCall("", str(value["tool"]), args if isinstance(args, Mapping) else {})
-    return call, _made_before(call, turn) if call.name in turn.pure or not asked_back else ""
+    return call, _repeat_problem(call, turn) if call.name in turn.pure or not asked_back else ""
 
 
 def _object(text: str) -> tuple[Mapping[str, Any] | None, bool]:
-    """The object that was written, and whether all of it is there: a bracket or two may be missing at its end."""
+    """Return the object that was written, and True if it is complete; one or two closing brackets may be missing."""
     for ending in ("", "}", "}}", '"}', '"}}'):
         try:
             value = read_json(text.strip() + ending)
         except ValueError:
             continue
-        return (_sound(value) if isinstance(value, Mapping) else None), not ending
+        return (_repair_text(value) if isinstance(value, Mapping) else None), not ending
     return None, False
 
 
-def _sound(value: Any) -> Any:
-    """Without halves of characters, which no file and no wire takes."""
+def _repair_text(value: Any) -> Any:
+    """Return the value without halves of characters, which cannot be stored or sent."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Mapping):
-        return {_sound(key): _sound(held) for key, held in value.items()}
-    return [_sound(held) for held in value] if isinstance(value, list) else value
+        return {_repair_text(key): _repair_text(held) for key, held in value.items()}
+    return [_repair_text(held) for held in value] if isinstance(value, list) else value
 
 
-def _unread(text: str, offer: Offer) -> str:
-    """The form to write in; with the reason, if what was written can be read in two ways."""
+def _form_problem(text: str, offer: Offer) -> str:
+    """Return the form to write in; with the reason, if the text can be read in two ways."""
     try:
         read_json(text)
     except TwoReadings as problem:
@@ -149,14 +149,14 @@ def _form(offer: Offer) -> str:
     return f'Reply with {{"tool": NAME, "args": ARGUMENTS}} (NAME: {names}) or with {{"tool": "{offer.name}", "text": TEXT}}.'
 
 
-def _made_before(call: ToolCall, turn: Turn) -> str:
-    """A tool that only looks is not asked the same twice. Another is run again if the model insists: a die, say."""
+def _repeat_problem(call: ToolCall, turn: TurnSoFar) -> str:
+    """Return a remark if the same call was made before. A tool with effects runs again if the model insists."""
     earlier = same_call(call, turn)
     if earlier is None:
         return ""
     given = result_text(earlier) or "nothing"
     if call.name in turn.pure:
-        missing = f" Not used yet: {', '.join(turn.unused)}." if turn.unused else ""
+        missing = f" Not used yet: {', '.join(turn.unused_numbers)}." if turn.unused_numbers else ""
         what = f"Give the answer, or use another tool or other arguments.{missing}"
     else:
         what = "Give the answer; repeat it only if the question asks for it more than once."

@@ -1,4 +1,4 @@
-"""Detect from a server's refusal what a model cannot do, and choose the mode to use instead."""
+"""Detect from a server's refusal what a model cannot do, and choose another mode."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _IN_WORDS = "Answer with one JSON object that fits this JSON Schema, and with no
 
 
 def refuses(mode: str, problem: ModelError) -> bool:
-    """Return True if the server says that it cannot do this mode."""
+    """Return True if the server says that it does not support this mode."""
     return bool(_CANNOT[mode].search(problem.said))
 
 
-def left_out(settings: Mapping[str, Any], mode: str) -> list[str]:
-    """Return the settings that mean nothing to a model that is asked for its calls in words or by a schema."""
+def ignored_settings(settings: Mapping[str, Any], mode: str) -> list[str]:
+    """Return the settings that have no effect on a model whose calls are text or constrained JSON."""
     return [name for name in OF_NATIVE_TOOLS if mode in ("constrained", "text") and name in settings]
 
 
-class Shown:
-    """Passes pieces on, and knows whether there were any: what was shown cannot be taken back and tried in another way."""
+class WatchedEmit:
+    """An `emit` that remembers whether anything was shown: after that, another mode can no longer be tried."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -56,8 +56,8 @@ class Shown:
         await self._emit(text, kind)
 
 
-def in_words(request: ModelRequest) -> ModelRequest:
-    """The same request with its schema in the instructions."""
+def with_schema_in_words(request: ModelRequest) -> ModelRequest:
+    """Return the request with its schema in the instructions."""
     if request.schema is None:
         return request
     first, *others = request.messages or (Message("system", ()),)

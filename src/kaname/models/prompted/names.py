@@ -1,4 +1,4 @@
-"""Names in a question and in a call: what is quoted, capitalised, or written in katakana."""
+"""Find names in a question and in a call: words that are quoted, capitalised, or written in katakana."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _SENTENCE_BEGINS = re.compile(r"(?:^|[.?!:。？！]\s*|\n)[\s'\"(「]*$")
 _WORD = re.compile(r"[^\W\d_]{3,}|[぀-ヿ㐀-鿿]+")
 
 
-def quoted(text: str) -> list[str]:
+def quoted_names(text: str) -> list[str]:
     return [str(next(filter(None, found.groups()))) for found in _QUOTED.finditer(text)]
 
 
 def named_in(question: str) -> list[str]:
-    """The names of a question, each once."""
-    return list(dict.fromkeys([*quoted(question), *_capitalised(question), *_KATAKANA.findall(question)]))
+    """Return the names of a question, each once."""
+    return list(dict.fromkeys([*quoted_names(question), *_capitalised_names(question), *_KATAKANA.findall(question)]))
 
 
-def _capitalised(text: str) -> Iterator[str]:
-    """Capitalised words in a row. The first word of a sentence says nothing."""
+def _capitalised_names(text: str) -> Iterator[str]:
+    """Yield capitalised words in a row. The first word of a sentence does not count."""
     for found in _CAPITALISED.finditer(text):
         name = found[0]
         if _SENTENCE_BEGINS.search(text[: found.start()]):
@@ -34,25 +34,25 @@ def _capitalised(text: str) -> Iterator[str]:
             yield name
 
 
-class Heard:
-    """Texts in which names are looked for, in any case of letters."""
+class KnownNames:
+    """Texts in which names are looked up, ignoring case."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._text = "\n".join(texts).casefold()
 
     def has(self, name: str) -> bool:
-        """Return True if the name, or one of its words, stands in the texts."""
+        """Return True if the name, or one of its words, is in the texts."""
         words = _words(name)
         return not words or any(word in self._text for word in words)
 
     def has_all(self, name: str) -> bool:
-        """Return True if every word of the name stands in the texts."""
+        """Return True if every word of the name is in the texts."""
         return all(word in self._text for word in _words(name))
 
     def unknown(self, args: Any) -> str:
-        """The first name in the arguments of a call that the texts do not know: a literal, or capitalised words."""
+        """Return the first name in the arguments of a call that is not in the texts: a literal, or capitalised words."""
         for text in _texts(args):
-            literals = [literal.strip("%_ ") for literal in quoted(text) if not self.has_all(literal)]
+            literals = [literal.strip("%_ ") for literal in quoted_names(text) if not self.has_all(literal)]
             others = [found[0] for found in _CAPITALISED.finditer(text) if not self.has(found[0])]
             if literals or others:
                 return (literals or others)[0]

@@ -1,4 +1,4 @@
-"""Numbers that a small model may use: those it was told, and what follows from them at once. It invents the others."""
+"""Numbers that a small model can use: those in the conversation, and those that follow directly. All others are invented."""
 
 from __future__ import annotations
 
@@ -19,35 +19,38 @@ _SMALL = 12.0  # up to here anything may be counted
 
 
 def numbers(text: str) -> list[str]:
-    """In plain signs, without the commas between thousands, each once."""
-    return list(dict.fromkeys([number for _, number in _placed(text)]))
+    """Return the numbers of a text, each once, in ASCII and without thousands separators."""
+    return list(dict.fromkeys([number for _, number in _numbers_with_places(text)]))
 
 
-def _placed(text: str) -> Iterator[tuple[int, str]]:
-    """Each with where it begins."""
+def _numbers_with_places(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each number with the place where it begins."""
     for found in _NUMBER.finditer(text):
         yield found.start(), unicodedata.normalize("NFKC", found[0]).replace(",", "")
 
 
 def plain_signs(text: str) -> str:
-    """For a tool that knows ASCII only."""
+    """Return the text in ASCII, for a tool that knows nothing else."""
     plain = unicodedata.normalize("NFKC", text).replace("×", "*").replace("÷", "/").replace("−", "-")
     return re.sub(r"(?<=\d),(?=\d{3})", "", plain)
 
 
 def forms(number: str) -> set[float]:
-    """What it may be written as: 8 percent are 0.08, with them it is 1.08, without them 0.92."""
+    """Return the values a number may stand for: 8 percent are 0.08, added they are 1.08, subtracted 0.92."""
     value = float(number)
     return {value, value / 100, 1 + value / 100, 1 - value / 100}
 
 
-def reckoned_with(args: Any) -> Iterator[str]:
-    """The numbers that a call works with: an argument by itself, or beside an operator. A word of a search query is neither."""
+def numbers_in_call(args: Any) -> Iterator[str]:
+    """Yield the numbers that a call works with: an argument by itself, or next to an operator.
+
+    Words of a query do not count.
+    """
     if isinstance(args, Mapping):
         args = list(args.values())
     if isinstance(args, list | tuple):
         for held in args:
-            yield from reckoned_with(held)
+            yield from numbers_in_call(held)
     elif isinstance(args, str):
         text = plain_signs(args).strip()
         for found in _NUMBER.finditer(text):
@@ -59,7 +62,7 @@ def reckoned_with(args: Any) -> Iterator[str]:
 
 
 def sum_with_words(args: Any) -> str:
-    """The name of the argument that is an arithmetic expression with names in it (`price * 3`), if there is one."""
+    """Return the name of the argument that is an arithmetic expression with names in it (`price * 3`), or ""."""
     for field, text in args.items() if isinstance(args, Mapping) else ():
         if not isinstance(text, str) or not _EXPRESSION.fullmatch(plain := plain_signs(text).strip()):
             continue
@@ -69,7 +72,7 @@ def sum_with_words(args: Any) -> str:
     return ""
 
 
-class Known:
+class KnownNumbers:
     """The numbers in some texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -77,8 +80,8 @@ class Known:
         self._values = sorted({form for number in found for form in forms(number)} | set(_COMMON))
 
     def unknown(self, text: str) -> list[tuple[int, str]]:
-        """The numbers of a text that are not among them, rounded or not; each with where it begins."""
-        return [(place, number) for place, number in _placed(text) if not self._has(number)]
+        """Return the numbers of a text that are not among them, rounded or not, each with the place where it begins."""
+        return [(place, number) for place, number in _numbers_with_places(text) if not self._has(number)]
 
     def _has(self, number: str) -> bool:
         value, places = float(number), len(number.partition(".")[2])

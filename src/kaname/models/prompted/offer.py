@@ -1,7 +1,7 @@
-"""Choose what a small model may pick from (tools, answer), by what has happened since the user last spoke.
+"""Choose what a small model can pick (tools, answer), by what has happened in this turn.
 
-It is helped on: after a failure there is no answer to choose while there are other things to try, and a tool that keeps failing
-is left out for once. None of this may push it into a tool with effects: only tools that are `pure` are forced or named.
+After a failure the answer cannot be chosen while there are other things to try, and a tool that keeps failing is left out
+once. A model is never pushed into a tool with effects: only tools that are `pure` are forced or named.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from ...core.record import record, replace
 from ...core.values import identity
 from .choice_schema import answer_name
 from .findings import found_nothing
-from .numbers import forms, numbers, reckoned_with
+from .numbers import forms, numbers, numbers_in_call
 
 CUT_OFF = "Your reply was cut off at the token limit and was not carried out; make it shorter."
 _TRUSTED = 3  # failures in a row after which the model may give up and say so
 
 
 @record
-class Turn:
-    """What has happened since the user last spoke."""
+class TurnSoFar:
+    """The question of this turn, and the calls since."""
 
     question: str
     calls: tuple[tuple[ToolCall, ToolResult | None], ...]
@@ -28,7 +28,7 @@ class Turn:
 
     @property
     def failures(self) -> int:
-        """How many of the last results in a row were errors, or look-ups that found nothing."""
+        """Return how many of the last results in a row were errors, or look-ups that found nothing."""
         count = 0
         for _, result in reversed(self.calls):
             if result is None or not useless(result, self.pure):
@@ -37,31 +37,31 @@ class Turn:
         return count
 
     @property
-    def helped(self) -> bool:
-        """Whether the last result says anything. A tool that does something may well have nothing to say."""
+    def last_call_helped(self) -> bool:
+        """Return True if the last result was useful. The result of a tool with effects may be empty."""
         if not self.calls:
             return True
         _, result = self.calls[-1]
         return result is None or not useless(result, self.pure)
 
     @property
-    def unused(self) -> list[str]:
-        """The numbers of the question that no call that went well worked with. Nothing and one change no result."""
+    def unused_numbers(self) -> list[str]:
+        """Return the numbers of the question that no successful call worked with. 0 and 1 do not count."""
         well = [call for call, result in self.calls if result is not None and not useless(result, self.pure)]
-        given = {float(number) for call in well for number in reckoned_with(call.args)}
+        given = {float(number) for call in well for number in numbers_in_call(call.args)}
         return [number for number in numbers(self.question) if float(number) not in (0, 1) and not forms(number) & given]
 
 
 @record
 class Offer:
-    """What the model may choose from this time."""
+    """The tools that the model can choose from now, and whether it can answer."""
 
     tools: tuple[ToolSpec, ...]
     answer: bool
     name: str  # of the answer
 
 
-def turn_of(request: ModelRequest) -> Turn:
+def turn_of(request: ModelRequest) -> TurnSoFar:
     messages = request.messages
     asked = max(
         (place for place, message in enumerate(messages) if message.role == "user" and message.text != CUT_OFF), default=-1
@@ -72,11 +72,11 @@ def turn_of(request: ModelRequest) -> Turn:
     calls = [call for message in messages[asked + 1 :] if message.role == "assistant" for call in message.calls]
     question = messages[asked].text if asked >= 0 else ""
     pure = frozenset([tool.name for tool in request.tools if tool.effect == "pure"])
-    return Turn(question, tuple([(call, results.get(call.id)) for call in calls]), pure, asked + 1)
+    return TurnSoFar(question, tuple([(call, results.get(call.id)) for call in calls]), pure, asked + 1)
 
 
-def offer_for(turn: Turn, request: ModelRequest) -> Offer:
-    """What is left out, and whether there is an answer to choose. Whoever has no answer to choose has only `pure` tools."""
+def offer_for(turn: TurnSoFar, request: ModelRequest) -> Offer:
+    """Return the offer for the next reply. If the answer is left out, only `pure` tools are offered."""
     tools, name = request.tools, answer_name(request.tools)
     if request.last or turn.failures > _TRUSTED:
         return Offer((), answer=True, name=name)
@@ -89,8 +89,8 @@ def offer_for(turn: Turn, request: ModelRequest) -> Offer:
     return _after_failure(turn, everything) if turn.failures else everything
 
 
-def _after_failure(turn: Turn, everything: Offer) -> Offer:
-    """No answer at first, if what failed only looked, and so would all that could be tried in its place."""
+def _after_failure(turn: TurnSoFar, everything: Offer) -> Offer:
+    """Leave the answer out at first, if the failed tool was a look-up and only look-ups are left to try."""
     pure = tuple([tool for tool in everything.tools if tool.effect == "pure"])
     looked = turn.calls[-1][0].name in turn.pure
     to_try = untried_of(turn, pure) or all_pure(everything.tools)
@@ -101,7 +101,7 @@ def all_pure(tools: tuple[ToolSpec, ...]) -> bool:
     return all(tool.effect == "pure" for tool in tools)
 
 
-def untried_of(turn: Turn, tools: tuple[ToolSpec, ...]) -> list[str]:
+def untried_of(turn: TurnSoFar, tools: tuple[ToolSpec, ...]) -> list[str]:
     used = {call.name for call, _ in turn.calls}
     return [tool.name for tool in tools if tool.name not in used]
 
@@ -111,8 +111,8 @@ def useless(result: ToolResult, pure: frozenset[str]) -> bool:
     return result.is_error or found_nothing(result, pure)
 
 
-def same_call(call: ToolCall, turn: Turn) -> ToolResult | None:
-    """The result of the same call, if it was made before in this turn."""
+def same_call(call: ToolCall, turn: TurnSoFar) -> ToolResult | None:
+    """Return the result of the same call earlier in this turn, or None."""
     for earlier, result in turn.calls:
         if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
             return result

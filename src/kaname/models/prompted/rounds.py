@@ -1,4 +1,4 @@
-"""The rounds of one reply: what a small model is asked and may choose now, and what after a reply that cannot be taken."""
+"""Rounds of one reply: what a small model is asked now, and again after a reply that cannot be accepted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...core.messages import Message, ModelRequest, Part, Provided, Text, ToolCa
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from .answer_stream import Clears, HeldAnswer
-from .choice_prompt import told
+from .choice_prompt import build_messages
 from .choice_schema import digits_only, reckons
-from .doubt import Doubt, copied
+from .doubt import Doubt, copied_argument
 from .numbers import sum_with_words
-from .offer import Offer, Turn, offer_for, same_call, useless
+from .offer import Offer, TurnSoFar, offer_for, same_call, useless
 from .plan_first.way import PlanFirst, Way
 
 _ASKED_AGAIN = 2
@@ -30,9 +30,12 @@ class _Nothing:
 
 
 class Rounds:
-    """`messages` and `offer`: what it is asked now. `answered`: the last answer that it gave, with what was shown of it."""
+    """The rounds of one reply.
 
-    def __init__(self, request: ModelRequest, turn: Turn, plan: PlanFirst | None) -> None:
+    `messages` and `offer`: the current request. `answered`: the last answer, with the part of it that was shown.
+    """
+
+    def __init__(self, request: ModelRequest, turn: TurnSoFar, plan: PlanFirst | None) -> None:
         self._request, self._turn, self._plan = request, turn, plan
         way = None if plan is None else plan.way()
         self._planned = way is not None
@@ -41,7 +44,7 @@ class Rounds:
         self.marks: tuple[Provided, ...] = () if plan is None else (plan.mark(),)
         self.answered: tuple[Text, HeldAnswer] | None = None
         if way is None:
-            self.messages: tuple[Message, ...] = told(request, turn)
+            self.messages: tuple[Message, ...] = build_messages(request, turn)
             self.offer: Offer = offer_for(turn, request)
         else:
             self._follow(way)
@@ -50,7 +53,7 @@ class Rounds:
 
     @property
     def clears(self) -> Clears | None:
-        """What says how much of an answer can be shown while it is written: nothing of one that may repeat our remark."""
+        """Return the object that decides how much of an answer is shown. An answer that may repeat a remark is held back."""
         return _Nothing() if self._remarks else self.doubt
 
     @property
@@ -58,13 +61,13 @@ class Rounds:
         return bool(self._remarks)
 
     def asks_again(self, text: str, part: Part, problem: str, held: HeldAnswer) -> bool:
-        """Prepare the next round, if this reply is not to be taken; `problem` is what is wrong with its form."""
+        """Prepare the next round, and return True, if this reply is not accepted. `problem`: what is wrong with its form."""
         if not self._left:
             return False
         self._left -= 1
         if isinstance(part, Text) and part.text.strip() and not self.is_ours(part):
             self.answered = (part, held)
-        problem = problem or copied(part, self.offer.tools) or (_OWN_WORDS if self.is_ours(part) else "")
+        problem = problem or copied_argument(part, self.offer.tools) or (_OWN_WORDS if self.is_ours(part) else "")
         if problem:
             self._after_problem(text, part, problem)
             return True
@@ -81,7 +84,7 @@ class Rounds:
         return False
 
     def is_ours(self, part: Part) -> bool:
-        """Return True if an answer says no more than a remark of ours: it is not for the user."""
+        """Return True if an answer only repeats a remark of kaname. It is not for the user."""
         if not isinstance(part, Text) or not self._remarks:
             return False
         found = "\n".join([result_text(result) for _, result in self._turn.calls if result is not None])
@@ -98,7 +101,7 @@ class Rounds:
         self._remarks.append(remark)
 
     def _doubt_it(self, text: str, part: Part, remark: str, doubt: Doubt) -> None:
-        """Say what is wrong. With a plan what is doubted is not shown: it would be copied."""
+        """Tell the model what is wrong. With a plan, the doubted reply is not shown, because it would be copied."""
         if self._plan is None or not self._planned:
             self._say(text, remark)
             return
@@ -108,10 +111,10 @@ class Rounds:
             left_out = Text(f"\n{doubt.from_nowhere(part)} is not known: leave it out.")
             self.messages = (*self.messages[:-1], replace(last, parts=(*last.parts, left_out)))
         else:
-            self.messages = self._plan.more(doubt.missing())
+            self.messages = self._plan.more(doubt.ask_for_missing())
 
     def _only_calls(self, doubted: Part) -> None:
-        """After a doubt: a small model repeats what it said, or answers our remark, if it may answer. It may only look now."""
+        """Offer only look-ups after a doubt: if it could answer, a small model would repeat itself or answer the remark."""
         pure = tuple([tool for tool in self._request.tools if tool.effect == "pure"])
         if isinstance(doubted, ToolCall):
             if self.offer.answer:
@@ -135,7 +138,7 @@ class Rounds:
             self.offer = replace(self.offer, tools=others) if others else self.offer
 
     def _words_in_sum(self, call: ToolCall) -> str:
-        """The argument that reckons with names, although a look-up has found something: it has to be digits."""
+        """Return the argument that calculates with names although a look-up has found something. It must be digits."""
         return sum_with_words(call.args) if self._found_something and call.name in self._turn.pure else ""
 
     @property

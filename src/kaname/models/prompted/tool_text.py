@@ -1,4 +1,4 @@
-"""Describe tools in words, for models that are told of them in the instructions."""
+"""Describe tools in words, for models that find them in the instructions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MOST_CHOICES = 30
 _BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "more than", "exclusiveMaximum": "less than"}
 
 
-def described(tool: ToolSpec) -> str:
-    """One line for the tool, and one for each argument; what an argument consists of stands indented below it."""
+def describe_tool(tool: ToolSpec) -> str:
+    """Return one line for the tool, and one for each argument; the fields of an argument are indented below it."""
     lines = list(islice(_fields(_resolve(tool.parameters, tool.parameters), tool.parameters, 1), _MOST_FIELDS + 1))
     if len(lines) > _MOST_FIELDS:
         lines = [*lines[:_MOST_FIELDS], "  …"]
@@ -37,7 +37,7 @@ def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], level: int) -> I
 
 
 def _resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference stands for; what is said beside it goes over it. A lone `allOf` is the same as what it holds."""
+    """Return the target of a reference, with the keys next to it on top. A single `allOf` is replaced by its content."""
     for _ in range(8):  # a reference to a reference; one to itself ends here
         if not isinstance(schema, Mapping):
             return {}
@@ -64,7 +64,7 @@ def _at(target: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _inside(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The objects that a value is, holds a list of, or may be."""
+    """Yield the objects that a value is, is a list of, or may be."""
     if field.get("properties"):
         yield field
     for held in (field.get("items"), field.get("additionalProperties"), *_choices(field)):

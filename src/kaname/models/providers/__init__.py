@@ -1,1 +1,1 @@
-"""One file for each wire protocol."""
+"""Adapters: one file for each wire protocol."""

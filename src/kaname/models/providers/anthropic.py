@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and servers that speak it."""
+"""Adapter for Anthropic's Messages API, and servers that speak it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
-from ..http.errors import Who, failure, from_event, garbled
-from ..http.provider import Joiner, ServedModel, counted, listed, mapping, parsed_arguments, words
-from ..media import takeable
+from ..http.errors import Who, failure, from_event, garbled_reply
+from ..http.provider import Joiner, ServedModel, as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..media import as_takeable
 from ..prices import Price, price_of
-from .anthropic_settings import left_out, translated
+from .anthropic_settings import ignored_settings, translate_settings
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
@@ -57,12 +57,17 @@ _STOPS: dict[str, StopReason] = {
 
 
 class Anthropic(ServedModel):
-    """`base_url` and `api_key` come from `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY` where they are not given.
+    """A model behind Anthropic's Messages API. Prompt caching is on for instructions, tools and the end of the conversation.
 
-    `settings` (temperature, thinking, tool_choice, …) go into every request, in this API's names or in those of chat
-    completions; those that it does not take are left out. `max_tokens`, which the API wants, is 8192 unless they say otherwise.
-    If it is not larger than the budget for thinking, it counts as the room for the answer, and the budget is added to it.
-    Instructions, tools and the end of the conversation are marked for the provider's prompt cache.
+    Args:
+        model: The name of the model.
+        base_url: The address (default `ANTHROPIC_BASE_URL`, else Anthropic's own).
+        api_key: The key (default `ANTHROPIC_API_KEY`).
+        settings: Settings for every request, in this API's names or in those of chat completions. Unsupported ones are left
+            out. `max_tokens` is 8192 by default; if it is not larger than the thinking budget, the budget is added to it.
+        headers: HTTP headers for every request.
+        timeouts: Timeouts of the connection.
+        price: The price, instead of the table's.
     """
 
     provider = "anthropic"
@@ -93,10 +98,13 @@ class Anthropic(ServedModel):
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings of chat completions that this API does not take."""
-        return left_out({**self.settings, **settings})
+        return ignored_settings({**self.settings, **settings})
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """A long turn of the provider's own tools is paused now and then: what there is goes back, and it goes on."""
+        """Ask the model.
+
+        If the API pauses a long turn of its own tools, the reply so far is sent back and the turn continues.
+        """
         said = await super().reply(request, emit)
         for _ in range(_PAUSES):
             if said.stop_reason is not None:
@@ -107,17 +115,17 @@ class Anthropic(ServedModel):
         return said
 
     def body(self, request: ModelRequest) -> bytes:
-        settings = translated({**self.settings, **request.settings})
+        settings = translate_settings({**self.settings, **request.settings})
         head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **settings}
-        theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # tools of the provider, beside ours
+        theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
         if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
-            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # who thinks may not be forced
+            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # a thinking model cannot be forced
             head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": _ANSWER}
             form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
             tools = [dump(form).encode(), *theirs]
-        elif request.called:  # calls in the conversation are refused without their tools
-            tools = [self._encoded_tools(request.called), *theirs]
+        elif request.called_tools:  # calls in the conversation are refused without their tools
+            tools = [self._encoded_tools(request.called_tools), *theirs]
             head["tool_choice"] = {"type": "none"}
         self._make_room(head)
         if not tools:
@@ -125,14 +133,14 @@ class Anthropic(ServedModel):
         parts = [b'"tools":[' + b",".join(tools) + b"]"] if tools else []
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
-            parts.append(b'"system":[' + _marked(dump({"type": "text", "text": instructions}).encode()) + b"]")
+            parts.append(b'"system":[' + _mark_for_cache(dump({"type": "text", "text": instructions}).encode()) + b"]")
         turns = [message for message in request.messages if message.role != "system" and message.parts]
         parts.append(b'"messages":[' + b",".join(_turns(turns)) + b"]")
         return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
 
     def _make_room(self, head: dict[str, Any]) -> None:
-        """Raise `max_tokens` over the budget for thinking, which is a part of it. Interleaved thinking may exceed it."""
-        budget, most = mapping(head.get("thinking")).get("budget_tokens"), head["max_tokens"]
+        """Raise `max_tokens` above the thinking budget, which is a part of it. Interleaved thinking can exceed it."""
+        budget, most = as_mapping(head.get("thinking")).get("budget_tokens"), head["max_tokens"]
         whole = isinstance(budget, int) and isinstance(most, int)
         if whole and most <= budget and "interleaved-thinking" not in self._headers.get("anthropic-beta", ""):
             head["max_tokens"] = most + budget
@@ -142,32 +150,32 @@ class Anthropic(ServedModel):
             shapes = [
                 dump({"name": t.name, "description": t.description, "input_schema": t.parameters}).encode() for t in tools
             ]
-            self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1])]))
+            self._tools = (tools, b",".join([*shapes[:-1], _mark_for_cache(shapes[-1])]))
         return self._tools[1]
 
 
-def _marked(block: bytes) -> bytes:
+def _mark_for_cache(block: bytes) -> bytes:
     return block[:-1] + _CACHE
 
 
 def _turns(messages: list[Message]) -> list[bytes]:
-    """Results and what the user says after them are one turn of the user's: the API wants all results of a turn together."""
+    """Return the turns. Results and the user message after them form one turn, because the API requires it."""
     turns = []
     for role, group in groupby(messages, key=lambda message: "assistant" if message.role == "assistant" else "user"):
-        blocks = [blocks for message in group if (blocks := message.encoded("anthropic", encode))]
+        blocks = [blocks for message in group if (blocks := message.encode_as("anthropic", encode))]
         if blocks:
             turns.append((role, b",".join(blocks)))
-    said = [message for message in messages if message.encoded("anthropic", encode)]
+    said = [message for message in messages if message.encode_as("anthropic", encode)]
     open_thought = said and isinstance(said[-1].parts[-1], Thinking)  # which takes no mark
     last = -1 if open_thought else len(turns) - 1
     return [
-        b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks) if place == last else blocks) + b"]}"
+        b'{"role":"' + role.encode() + b'","content":[' + (_mark_for_cache(blocks) if place == last else blocks) + b"]}"
         for place, (role, blocks) in enumerate(turns)
     ]
 
 
 def encode(message: Message) -> bytes:
-    """The blocks of one message, joined; see `Message.encoded`. What belongs to a text (its citations) stands before it."""
+    """Return the blocks of one message, joined (see `Message.encode_as`). The citations of a text stand before it."""
     blocks, about = list[dict[str, Any]](), dict[str, Any]()
     for part in message.parts:
         if isinstance(part, Provided) and part.data.get("type") == _CITATIONS:
@@ -191,7 +199,7 @@ def _block(part: Part) -> dict[str, Any] | None:
         case ToolCall(id, name, args):
             return {"type": "tool_use", "id": id, "name": name, "input": args if isinstance(args, Mapping) else {"input": args}}
         case ToolResult():
-            shown = [takeable(media, _TAKEN) for media in part.media]
+            shown = [as_takeable(media, _TAKEN) for media in part.media]
             pieces = [_media(one) if isinstance(one, Media) else {"type": "text", "text": one.text} for one in shown]
             content = [{"type": "text", "text": result_text(part) or "(nothing)"}, *pieces]
             return {"type": "tool_result", "tool_use_id": part.call_id, "content": content, "is_error": part.is_error}
@@ -200,7 +208,7 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 def _media(part: Media) -> dict[str, Any]:
     if part.mime.startswith(("audio/", "video/")):
-        raise ConfigError(notice("model.media_kind", "the Messages API takes no {mime}", mime=part.mime))
+        raise ConfigError(notice("model.media_kind", "the Messages API does not accept {mime}", mime=part.mime))
     if part.mime == "text/plain" and part.data:
         text = b64decode(part.data).decode("utf-8", "replace")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
@@ -227,16 +235,16 @@ class _Blocks:
         kind = chunk.get("type")
         self._seen = self._seen or kind != "ping"
         if kind == "content_block_delta":
-            block = self._blocks.setdefault(counted(chunk.get("index")), {"type": "text"})
-            await self._delta(block, mapping(chunk.get("delta")), emit)
+            block = self._blocks.setdefault(as_count(chunk.get("index")), {"type": "text"})
+            await self._delta(block, as_mapping(chunk.get("delta")), emit)
         elif kind == "content_block_start":
-            block = self._blocks[counted(chunk.get("index"))] = dict(mapping(chunk.get("content_block")))
-            if text := words(block.get("text")):
+            block = self._blocks[as_count(chunk.get("index"))] = dict(as_mapping(chunk.get("content_block")))
+            if text := as_text(block.get("text")):
                 await emit(text)
         elif kind == "message_start":
-            self._count(mapping(chunk.get("message")).get("usage"))
+            self._count(as_mapping(chunk.get("message")).get("usage"))
         elif kind == "message_delta":
-            self._stop = words(mapping(chunk.get("delta")).get("stop_reason")) or self._stop
+            self._stop = as_text(as_mapping(chunk.get("delta")).get("stop_reason")) or self._stop
             self._count(chunk.get("usage"))
         elif kind == "error" or (kind is None and chunk.get("error")):
             raise from_event(chunk.get("error"), self._who)
@@ -245,106 +253,106 @@ class _Blocks:
         return kind == "message_stop"
 
     async def _delta(self, block: dict[str, Any], delta: Mapping[str, Any], emit: Emit) -> None:
-        """Pieces are kept in lists and joined at the end."""
+        """Collect a piece. Pieces are kept in lists and joined at the end."""
         kind = delta.get("type")
-        if kind == "text_delta" and (text := words(delta.get("text"))):
+        if kind == "text_delta" and (text := as_text(delta.get("text"))):
             block.setdefault("texts", []).append(text)
             await emit(text)
-        elif kind == "thinking_delta" and (text := words(delta.get("thinking"))):
+        elif kind == "thinking_delta" and (text := as_text(delta.get("thinking"))):
             block.setdefault("thoughts", []).append(text)
             await emit(text, "thinking")
         elif kind == "signature_delta":
-            block["signature"] = words(block.get("signature")) + words(delta.get("signature"))
-        elif kind == "input_json_delta" and (text := words(delta.get("partial_json"))):
+            block["signature"] = as_text(block.get("signature")) + as_text(delta.get("signature"))
+        elif kind == "input_json_delta" and (text := as_text(delta.get("partial_json"))):
             block.setdefault("json", []).append(text)
             if self._form and block.get("name") == _ANSWER:
                 await emit(text)
         elif kind == "citations_delta":
             block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
-        elif kind == "compaction_delta" and (text := words(delta.get("content"))):
-            block["content"] = words(block.get("content")) + text
+        elif kind == "compaction_delta" and (text := as_text(delta.get("content"))):
+            block["content"] = as_text(block.get("content")) + text
             await emit(text, "thinking")
 
     async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
         if message.get("type") == "error" or message.get("error"):
             raise from_event(message.get("error"), self._who)
         content = message.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else listed(content)
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_mappings(content)
         self._blocks = dict(enumerate([dict(block) for block in blocks]))
-        self._stop = words(message.get("stop_reason"))
+        self._stop = as_text(message.get("stop_reason"))
         self._count(message.get("usage"))
         for block in self._blocks.values():
             match block.get("type"):
                 case "text":
-                    await emit(words(block.get("text")))
+                    await emit(as_text(block.get("text")))
                 case "thinking" | "compaction":
-                    await emit(words(block.get("thinking")) or words(block.get("content")), "thinking")
+                    await emit(as_text(block.get("thinking")) or as_text(block.get("content")), "thinking")
 
     def _count(self, usage: Any) -> None:
-        usage = mapping(usage)
-        self._usage |= {name: counted(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        usage = as_mapping(usage)
+        self._usage |= {name: as_count(usage[name]) for name in _COUNTS if usage.get(name) is not None}
         if (made := usage.get(_MADE)) is not None:
             self._usage[_MADE] = made
-        self._rounds = listed(usage.get("iterations")) or self._rounds
-        self._tools_of_theirs = self._tools_of_theirs or any(mapping(usage.get("server_tool_use")).values())
+        self._rounds = as_mappings(usage.get("iterations")) or self._rounds
+        self._tools_of_theirs = self._tools_of_theirs or any(as_mapping(usage.get("server_tool_use")).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
         if not self._stop:
-            raise garbled(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
+            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
         blocks = [block for _, block in sorted(self._blocks.items())]
-        if self._form and any(_is_form(block) for block in blocks):  # what is said beside the form is not the answer
+        if self._form and any(_is_form(block) for block in blocks):  # text next to the form is not the answer
             blocks = [block for block in blocks if block.get("type") != "text"]
         parts = [part for block in blocks for part in self._parts(block)]
         if self._stop == "refusal":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
-        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._counted(), self._who.model)
+        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._count_usage(), self._who.model)
 
     def _stop_reason(self, parts: list[Part]) -> StopReason | None:
         answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
         return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
 
-    def _counted(self) -> Usage:
-        """The sum of all rounds. What the usage itself counts is the message's alone."""
+    def _count_usage(self) -> Usage:
+        """Return the sum of all rounds. The usage field itself only counts the message."""
         rounds = [self._counted_round(one) for one in self._rounds or [self._usage]]
         usage = sum(rounds[1:], rounds[0])
         return replace(usage, cost=None) if self._tools_of_theirs else usage  # searches and the like are charged by the piece
 
     def _counted_round(self, one: Mapping[str, Any]) -> Usage:
-        fresh, output, read, made = [counted(one.get(name)) for name in _COUNTS]
-        hour = counted(mapping(one.get(_MADE)).get("ephemeral_1h_input_tokens"))
+        fresh, output, read, made = [as_count(one.get(name)) for name in _COUNTS]
+        hour = as_count(as_mapping(one.get(_MADE)).get("ephemeral_1h_input_tokens"))
         usage = Usage(fresh + read + made, output, read, None)
-        kind, price = words(one.get("type")), self._price
+        kind, price = as_text(one.get("type")), self._price
         if kind == "advisor_message":  # by another model
-            price = price_of(f"anthropic/{words(one.get('model'))}")
+            price = price_of(f"anthropic/{as_text(one.get('model'))}")
         if price is None or kind not in ("", "message", "compaction", "advisor_message"):
             return usage
         return replace(usage, cost=price.of(usage, max(0, made - hour), hour))
 
     def _parts(self, block: dict[str, Any]) -> list[Part]:
-        """What the text rests on stands before it: both go back."""
-        part, cited = self._part(block), listed(block.get("citations"))
+        """Return the parts of a block, with the citations before their text. Both are sent back."""
+        part, cited = self._part(block), as_mappings(block.get("citations"))
         if part is None or not cited or not isinstance(part, Text):
             return [] if part is None else [part]
         return [Provided("anthropic", {"type": _CITATIONS, "citations": cited}), part]
 
     def _part(self, block: dict[str, Any]) -> Part | None:
-        """Calls that we must run are `tool_use`; whatever the provider did by itself goes back to it as it came."""
+        """Return the part of a block. kaname runs `tool_use`; everything the provider ran itself is sent back unchanged."""
         given, kind = "".join(block.pop("json", [])), block.get("type")
         text, thought = "".join(block.pop("texts", [])), "".join(block.pop("thoughts", []))
         if kind == "text":
-            text = words(block.get("text")) + text
+            text = as_text(block.get("text")) + text
             return Text(text) if text else None
         if kind == "thinking":
-            return Thinking(words(block.get("thinking")) + thought, words(block.get("signature")))
+            return Thinking(as_text(block.get("thinking")) + thought, as_text(block.get("signature")))
         if kind == "tool_use":
-            args = parsed_arguments(given) if given else block.get("input") or {}
+            args = parse_arguments(given) if given else block.get("input") or {}
             if self._form and block.get("name") == _ANSWER:
                 return Text(given or dump(args))
-            return ToolCall(words(block.get("id")), words(block.get("name")), args)
-        return Provided("anthropic", {**block, "input": parsed_arguments(given)} if given else dict(block))
+            return ToolCall(as_text(block.get("id")), as_text(block.get("name")), args)
+        return Provided("anthropic", {**block, "input": parse_arguments(given)} if given else dict(block))
 
 
 def _is_form(block: dict[str, Any]) -> bool:

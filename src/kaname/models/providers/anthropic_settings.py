@@ -1,4 +1,4 @@
-"""Settings of chat completions in the names of Anthropic's Messages API, and those that it does not take."""
+"""Settings of chat completions in the names of Anthropic's Messages API, and the unsupported ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _NOT_HERE = (
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 
-def left_out(given: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings that this API does not take, as far as they are set."""
+def ignored_settings(given: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that are set but that this API does not accept."""
     names = [name for name in _NOT_HERE if given.get(name) is not None]
     return names if all(one.strip() for one in _stops(given.get("stop"))) else ["stop", *names]
 
 
-def translated(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in this API's names, without those that it does not take."""
+def translate_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in this API's names, without unsupported ones."""
     made = {name: value for name, value in given.items() if name not in (*_NOT_HERE, "stream_options")}
     stops = [one for one in _stops(made.pop("stop", None)) if one.strip()]  # it refuses those that are only white space
     if stops:
@@ -40,7 +40,7 @@ def _stops(given: Any) -> list[str]:
 
 
 def _choice(given: Any) -> dict[str, Any] | None:
-    """Return a choice among the tools as this API has it."""
+    """Return a `tool_choice` in this API's form."""
     if isinstance(given, str):
         return {"type": _CHOICES.get(given, given)}
     if isinstance(given, Mapping) and isinstance(given.get("function"), Mapping):

@@ -1,8 +1,8 @@
-"""Every other provider, through LiteLLM: `PROVIDER/NAME`. It is an extra, and is loaded when the first reply is asked for.
+"""Adapter for every other provider, through LiteLLM: `PROVIDER/NAME`. An extra, loaded with the first reply.
 
-LiteLLM has habits of its own that are switched off here: retries, a price list, headers and tokenizers from the network, tokens
-that it counts where the provider reports none, a `.env` file that it reads, advice that it prints. What is left of it may still
-block (credentials of a cloud, a callback, a tokenizer), so all of it runs in a thread with an event loop of its own.
+Features of LiteLLM that are switched off here: retries; a price list, headers and tokenizers from the network; its own token
+counts where the provider reports none; reading a `.env` file; printed advice. The rest may still block (cloud credentials, a
+callback, a tokenizer), so all of it runs in a thread with its own event loop.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ from ...core.install import install_command
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, Usage
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
-from ..http.client import PATIENT, Timeouts, timed_out
+from ..http.client import PATIENT, Timeouts, timeout_error
 from ..http.connection import PUNCTUAL
-from ..http.errors import Who, failure, from_status, garbled, secrets_in
-from ..http.provider import mapping
+from ..http.errors import Who, failure, from_status, garbled_reply, secrets_in
+from ..http.provider import as_mapping
 from ..prices import Price, price_of
 from .loop_thread import Handover, LoopThread
-from .openai import response_format, shape, shown_after, tool_shapes, with_pictures
+from .openai import pictures_message, response_format, shape, tool_shapes, with_pictures
 from .openai_stream import Pieces
 
 _QUIET = {
@@ -70,10 +71,17 @@ _threads: list[LoopThread] = []  # the one in which all of LiteLLM runs; none be
 _starting = Lock()
 
 
-class LiteLLM:
-    """`model` is LiteLLM's name of it, `provider/name`; keys and addresses come from the environment as LiteLLM's docs say.
+class LiteLLM(ModelBase):
+    """A model behind LiteLLM. Keys and addresses come from the environment, as in LiteLLM's documentation.
 
-    `settings` go into every request (LiteLLM's own parameters too); an agent's settings go over them.
+    Args:
+        model: LiteLLM's name of the model, `provider/name`.
+        base_url: The address.
+        api_key: The key.
+        settings: Settings for every request, including LiteLLM's own parameters. An agent's settings override them.
+        headers: HTTP headers for every request.
+        timeouts: Timeouts of the connection.
+        price: The price, instead of the table's.
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class LiteLLM:
             raise ConfigError(
                 notice(
                     "model.litellm_missing",
-                    "{model} goes through LiteLLM, which is not installed: {how}",
+                    "{model} needs LiteLLM, which is not installed: {how}",
                     model=model,
                     how=install_command("litellm"),
                 )
@@ -108,10 +116,10 @@ class LiteLLM:
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         thread = _thread()
-        await thread.run(_loaded())
+        await thread.run(_load())
         _users.add(self)
         usual = "service_tier" not in {**self.settings, **request.settings}
-        pieces = _Pieces(
+        pieces = _LiteLLMPieces(
             self.who, self._price or (price_of(self.name) if usual else None), charged=usual or self._price is not None
         )
         received = Handover()
@@ -130,8 +138,8 @@ class LiteLLM:
 
     async def _receive(self, arguments: dict[str, Any], put: Callable[[Any], None]) -> None:
         """Read the stream, in LiteLLM's thread."""
-        litellm = await _loaded()
-        async with self._explained(litellm):
+        litellm = await _load()
+        async with self._explain_errors(litellm):
             stream = await litellm.acompletion(**arguments)
             put(_OPENED)
             async with aclosing(stream):
@@ -151,15 +159,17 @@ class LiteLLM:
                 yield
         except TimeoutError:
             late = now() - begun - seconds
-            raise timed_out(limit, seconds, late if late > PUNCTUAL else 0.0, self.who) from None
+            raise timeout_error(limit, seconds, late if late > PUNCTUAL else 0.0, self.who) from None
 
     def arguments(self, request: ModelRequest) -> dict[str, Any]:
         settings = {**self.settings, **request.settings}
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         tools = [*deepcopy(tool_shapes(request.tools)), *(settings.pop("tools", None) or [])]  # for Gemini they are changed
-        if request.called and (self.who.provider in _WANT_TOOLS or "claude" in self.model):  # Bedrock knows no choice of none
-            settings |= {"tools": deepcopy(tool_shapes(request.called)), "tool_choice": "none"}
+        if request.called_tools and (
+            self.who.provider in _WANT_TOOLS or "claude" in self.model
+        ):  # Bedrock knows no choice of none
+            settings |= {"tools": deepcopy(tool_shapes(request.called_tools)), "tool_choice": "none"}
             if self.who.provider == "bedrock":
                 del settings["tool_choice"]
         elif tools:
@@ -180,7 +190,10 @@ class LiteLLM:
         }
 
     async def close(self) -> None:
-        """LiteLLM keeps its connections for the whole process: they are closed with the last model that used them."""
+        """Release the connections.
+
+        LiteLLM keeps them for the whole process: they are closed with the last model that used them.
+        """
         if self not in _users:
             return
         _users.discard(self)
@@ -188,11 +201,11 @@ class LiteLLM:
             thread = _threads.pop()
             with suppress(TimeoutError):  # it is blocked: its connections end with it
                 async with asyncio.timeout(_CLOSING):
-                    await thread.run(_closed())
+                    await thread.run(_close_connections())
             await thread.stop()
 
     @asynccontextmanager
-    async def _explained(self, litellm: Any) -> AsyncIterator[None]:
+    async def _explain_errors(self, litellm: Any) -> AsyncIterator[None]:
         import httpx
         import openai
 
@@ -220,7 +233,7 @@ class LiteLLM:
             if isinstance(problem, kind):
                 return failure(ours, text, 0, who)
         if "LLM Provider NOT provided" in text:
-            unknown = notice("model.litellm_no_provider", "LiteLLM knows no provider {provider!r}", provider=who.provider)
+            unknown = notice("model.litellm_no_provider", "LiteLLM has no provider {provider!r}", provider=who.provider)
             return failure(ModelNotFound, unknown, 0, who)
         if _NO_KEY.search(text):
             return failure(ModelDenied, text, 0, who)
@@ -233,8 +246,8 @@ class LiteLLM:
         return from_status(status, getattr(problem, "litellm_response_headers", None) or {}, text.encode(), who)
 
 
-class _Pieces(Pieces):
-    """LiteLLM's stream is OpenAI's, with Anthropic's blocks of thought, and with calls that the provider has already run."""
+class _LiteLLMPieces(Pieces):
+    """The pieces of LiteLLM's stream: OpenAI's form, with Anthropic's thinking blocks and calls that the provider has run."""
 
     def __init__(self, who: Who, price: Price | None, *, charged: bool) -> None:
         super().__init__(who, price)
@@ -244,14 +257,14 @@ class _Pieces(Pieces):
         self._counted = False
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        self._counted = self._counted or any(mapping(chunk.get("usage")).values())
+        self._counted = self._counted or any(as_mapping(chunk.get("usage")).values())
         for choice in chunk["choices"]:
             for block in choice["delta"].get("thinking_blocks") or ():
                 self._think(block)
         return await super().take(chunk, emit)
 
     def _think(self, block: Mapping[str, Any]) -> None:
-        """A signature ends a block; what is withheld is one by itself."""
+        """Collect a thinking block. A signature ends it; a redacted block is complete by itself."""
         if block.get("type") == "redacted_thinking":
             self._blocks.append(Provided("litellm", {"thinking": dict(block)}))
             return
@@ -261,17 +274,17 @@ class _Pieces(Pieces):
             self._thought = []
 
     def count(self, usage: Mapping[str, Any]) -> Usage:
-        """Return the usage; unknown where LiteLLM has only zeros, because the provider reported nothing."""
+        """Return the usage; unknown if LiteLLM has only zeros, because the provider reported nothing."""
         if not usage.get("total_tokens"):
             return Usage(cost=None)
         seen = super().count(usage)
-        tools = mapping(usage.get("server_tool_use"))
+        tools = as_mapping(usage.get("server_tool_use"))
         return seen if self._charged and not any(tools.values()) else replace(seen, cost=None)
 
     def reply(self, *, ended: bool) -> ModelReply:
         said = super().reply(ended=ended)
         if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
-            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
         return said
 
     def thoughts(self) -> list[Part]:
@@ -297,12 +310,12 @@ def _shapes(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     for message, pictures in with_pictures(messages):
         shapes.append(_shape(message))
         if pictures:
-            shapes.append(shown_after(pictures))
+            shapes.append(pictures_message(pictures))
     return shapes
 
 
 def _as_json(chunk: Any) -> dict[str, Any]:
-    """As a server would have sent it. Picked by hand: pydantic's own way takes a millisecond a chunk."""
+    """Return a chunk in the form of the wire. Written out, because pydantic's own conversion takes a millisecond per chunk."""
     choices = []
     for choice in chunk.choices:
         delta = choice.delta
@@ -312,7 +325,7 @@ def _as_json(chunk: Any) -> dict[str, Any]:
                 "id": call.id,
                 "type": getattr(call, "type", None),
                 "function": {"name": call.function.name, "arguments": call.function.arguments},
-                "extra_content": _signed(call) or _signed(call.function),
+                "extra_content": _thought_signature(call) or _thought_signature(call.function),
             }
             for call in delta.tool_calls or ()
         ]
@@ -327,9 +340,9 @@ def _as_json(chunk: Any) -> dict[str, Any]:
     return {"choices": choices, "usage": usage.model_dump() if usage is not None else None}
 
 
-def _signed(held: Any) -> dict[str, Any] | None:
-    """Gemini's signature of the thought that led to a call: it refuses the call's result without it."""
-    fields = mapping(getattr(held, "provider_specific_fields", None))
+def _thought_signature(held: Any) -> dict[str, Any] | None:
+    """Return Gemini's signature of the thought that led to a call. Gemini refuses the call's result without it."""
+    fields = as_mapping(getattr(held, "provider_specific_fields", None))
     return {"thought_signature": fields["thought_signature"]} if fields.get("thought_signature") else None
 
 
@@ -340,8 +353,8 @@ def _thread() -> LoopThread:
         return _threads[0]
 
 
-async def _loaded() -> Any:
-    """LiteLLM, with its habits switched off. The first time takes four seconds, in which nothing else goes on in its thread."""
+async def _load() -> Any:
+    """Import LiteLLM and switch those features off. The first time takes four seconds and blocks its thread."""
     if (known := sys.modules.get("litellm")) is not None and vars(known).get("kaname_loaded"):
         return known
     for name, value in _QUIET.items():
@@ -352,9 +365,9 @@ async def _loaded() -> Any:
     return litellm
 
 
-async def _closed() -> None:
-    """Close LiteLLM's connections, in its thread, after what was cancelled has ended."""
-    litellm = await _loaded()
+async def _close_connections() -> None:
+    """Close LiteLLM's connections, in its thread, after cancelled work has ended."""
+    litellm = await _load()
     own = {task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__name__", "") == LiteLLM._receive.__name__}
     if own:
         await asyncio.wait(own, timeout=_CLOSING)
@@ -366,7 +379,7 @@ async def _closed() -> None:
 
 
 def _provider_message(problem: Any) -> str:
-    """Return what the provider said, without LiteLLM's own words around it."""
+    """Return the provider's message, without LiteLLM's text around it."""
     text = str(problem).partition(" Original exception:")[0].partition(" Handle with `litellm.")[0]
     text = re.sub(r"^(litellm\.)?(\w+: )?(litellm\.)?(\w+: )*(\w+Exception - )?", "", text).strip()
     return re.sub(r"^b(['\"])(.*)\1$", r"\2", text, flags=re.S)  # some providers' bodies are shown as Python shows bytes

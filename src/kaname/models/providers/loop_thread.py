@@ -1,4 +1,4 @@
-"""Run a library that may block in a thread with an event loop of its own, so that it cannot hold up the caller's loop."""
+"""Run a library that may block in a thread with its own event loop, so that it cannot block the caller's loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAVING = 5.0  # seconds for what is still going on in the thread
 
 
 class LoopThread:
-    """A daemon thread with an event loop. Cancelling what `run` or `start` handed to it reaches it, but is not waited for."""
+    """A daemon thread with an event loop. Cancelling `run` or `start` reaches the work there, but does not wait for it."""
 
     def __init__(self, name: str) -> None:
         self._started = Event()
@@ -24,7 +24,7 @@ class LoopThread:
 
     @property
     def alive(self) -> bool:
-        """False after `stop`, and in a forked child."""
+        """Return False after `stop`, and in a forked child."""
         return self._thread.is_alive() and not self._stopped.is_set()
 
     async def _serve(self) -> None:
@@ -40,13 +40,13 @@ class LoopThread:
         return await asyncio.wrap_future(self.start(work))
 
     async def stop(self) -> None:
-        """End the loop and its thread. A thread that is blocked is left behind: it ends with the program at the latest."""
+        """End the loop and its thread. A blocked thread is left behind; it ends with the program at the latest."""
         self._loop.call_soon_threadsafe(self._stopped.set)
         await asyncio.to_thread(self._thread.join, _LEAVING)
 
 
 class Handover:
-    """Items that another thread `put`s, in order, for one reader on the loop that made it; `put` never waits."""
+    """A queue from another thread to one reader on the loop that created it. `put` never waits."""
 
     def __init__(self) -> None:
         self._loop, self._there = asyncio.get_running_loop(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions: OpenAI itself, vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, …"""
+"""Adapter for servers that speak OpenAI's chat completions: OpenAI itself, vLLM, Ollama, llama.cpp, LM Studio, OpenRouter, …"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ...core.codec import dump
 from ...core.errors import ConfigError, ModelNotFound, ModelUnavailable, RequestRefused
-from ...core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, ToolResult, ToolSpec
+from ...core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, ToolResult, ToolSpec, encode_all
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
@@ -17,10 +17,10 @@ from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import takeable
+from ..media import as_takeable
 from ..prices import Price
-from ..prompted.inline_calls import Held, written_call
-from ..prompted.modes import Shown, in_words, left_out, refuses
+from ..prompted.inline_calls import CallFilter, written_call
+from ..prompted.modes import WatchedEmit, ignored_settings, refuses, with_schema_in_words
 from .openai_stream import Pieces
 from .quirks import NONE, Quirks
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..prompted.react.model import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
+_MODES = get_args(ToolMode)[1:]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 _BETWEEN = dump({"role": "assistant", "content": "OK"}).encode()  # a result and what the user says next
@@ -35,13 +36,20 @@ OPENAI = "https://api.openai.com/v1"
 
 
 class OpenAI(ServedModel):
-    """`base_url` and `api_key` come from `OPENAI_BASE_URL` and `OPENAI_API_KEY` where they are not given.
+    """A model behind OpenAI's chat completions.
 
-    `settings` (temperature, max_tokens, tool_choice, …) go into every request; an agent's own settings go over them.
-    `tool_mode`: `native`, or for models that cannot call tools `constrained` (JSON that the server holds to a schema) or `text`
-    (the ReAct protocol). `auto` begins with the first, and goes on with the next when the server says that it cannot.
-    `plan_first`: in the mode `constrained` the model writes a short plan before its first call (default), if it has two tools
-    that only look (`effect="pure"`) or more.
+    Args:
+        model: The name of the model.
+        base_url: The address (default `OPENAI_BASE_URL`, else OpenAI's own).
+        api_key: The key (default `OPENAI_API_KEY`).
+        settings: Settings for every request, such as `temperature`. An agent's settings override them.
+        headers: HTTP headers for every request.
+        timeouts: Timeouts of the connection.
+        price: The price, instead of the table's.
+        tool_mode: `native`; for models without tool calls `constrained` (JSON that the server constrains to a schema) or
+            `text` (the ReAct protocol). `auto` starts with the first and changes to the next when the server refuses it.
+        plan_first: In the mode `constrained`, write a short plan before the first call (default), if there are at least two
+            tools with `effect="pure"`.
     """
 
     provider = "openai"
@@ -63,10 +71,7 @@ class OpenAI(ServedModel):
             modes = ", ".join(get_args(ToolMode))
             raise ConfigError(
                 notice(
-                    "model.tool_mode",
-                    "tool_mode is one of {modes}, not {tool_mode!r}",
-                    modes=modes,
-                    tool_mode=tool_mode,
+                    "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
                 )
             )
         self.tool_mode: ToolMode = tool_mode
@@ -82,11 +87,11 @@ class OpenAI(ServedModel):
         self._stops: Stops | None = None  # of the ReAct protocol
 
     def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-        """Return the address, the key, and if it is missing the sentence that says so."""
+        """Return the address, the key, and, if the key is missing, the sentence that says so."""
         return openai_key(model, base_url, api_key)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
-        """Make the request. If the server refuses a field or a form that it can do without, make it once more without."""
+        """Send the request. If the server refuses a field or a form that is optional, send it again without it."""
         while True:
             try:
                 return await super().exchange(request, emit)
@@ -95,13 +100,13 @@ class OpenAI(ServedModel):
                     raise
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """A refusal comes before anything was shown, so the next way can be tried at once, and is kept."""
+        """Ask the model. A refusal comes before anything is shown, so the next mode is tried at once, and kept."""
         if not request.tools and self.tool_mode == "text":
             return await self._reply_in("text", request, emit)
         if not request.tools:
             return await self._answer(request, emit)
-        modes = get_args(ToolMode)[1:] if self.tool_mode == "auto" else (self.tool_mode,)
-        shown = Shown(emit)
+        modes = _MODES if self.tool_mode == "auto" else (self.tool_mode,)
+        shown = WatchedEmit(emit)
         for mode in modes:
             try:
                 said = await self._reply_in(mode, request, emit if modes == ("native",) else shown)
@@ -116,16 +121,16 @@ class OpenAI(ServedModel):
         raise AssertionError("the last mode returns or raises")
 
     async def _answer(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """Without tools. A server that takes no schema is told of it in words, once it has said so."""
+        """Ask without tools. If the server refuses a schema, it is put into the instructions from then on."""
         if request.schema is None or not self._schemas:
-            return await super().reply(in_words(request), emit)
-        shown = Shown(emit)
+            return await super().reply(with_schema_in_words(request), emit)
+        shown = WatchedEmit(emit)
         try:
             return await super().reply(request, shown)
         except (RequestRefused, ModelNotFound, ModelUnavailable) as problem:
             if shown.anything or not refuses("constrained", problem):
                 raise
-        said = await super().reply(in_words(request), emit)
+        said = await super().reply(with_schema_in_words(request), emit)
         self._schemas = False
         return said
 
@@ -139,13 +144,16 @@ class OpenAI(ServedModel):
         from ..prompted.react.model import Stops, reply_by_text
 
         self._stops = self._stops or Stops()
-        own = {key: value for key, value in self.settings.items() if key == "stop"}  # ours go beside them, not over them
+        own = {key: value for key, value in self.settings.items() if key == "stop"}  # kaname adds its own to them
         request = replace(request, settings={**own, **request.settings})
         return await reply_by_text(self._answer, request, emit, stops=self._stops)
 
     async def _natively(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """A model that writes its call as text is understood, and from then on asked in the way that is made for it."""
-        held = Held(emit)
+        """Ask with native tools.
+
+        If the model writes its call as text, the call is run, and the mode changes for the next requests.
+        """
+        held = CallFilter(emit)
         said = await super().reply(request, held)
         call = written_call(said, request.tools)
         if call is None:
@@ -157,20 +165,20 @@ class OpenAI(ServedModel):
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""
-        return left_out({**self.settings, **settings}, self.tool_mode)
+        return ignored_settings({**self.settings, **settings}, self.tool_mode)
 
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))
 
     def body(self, request: ModelRequest) -> bytes:
-        messages = b",".join(_encoded(request.messages, self.quirks))
-        settings = self.quirks.named({**self.settings, **request.settings})
-        theirs = settings.pop("tools", None) or []  # tools of the provider, beside ours
+        messages = b",".join(_encode_messages(request.messages, self.quirks))
+        settings = self.quirks.rename_settings({**self.settings, **request.settings})
+        theirs = settings.pop("tools", None) or []  # the provider's own tools, in addition
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         ours = request.tools
-        if request.called and "tools" in self.quirks:
-            ours, settings["tool_choice"] = request.called, "none"
+        if request.called_tools and "tools" in self.quirks:
+            ours, settings["tool_choice"] = request.called_tools, "none"
         if not ours and not theirs:
             settings.pop("tool_choice", None)
             settings.pop("parallel_tool_calls", None)
@@ -191,7 +199,7 @@ class OpenAI(ServedModel):
 
 
 def openai_key(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
-    """Return the address and the key, from the environment where they are not given, and what to say if it is missing."""
+    """Return the address and the key, by default from the environment, and the sentence to show if the key is missing."""
     url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
     key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
     missing = notice(
@@ -214,7 +222,7 @@ def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_strict(schema: Any) -> bool:
-    """Strict mode wants every object closed and every property required; anything else is refused by the provider."""
+    """Return True if strict mode accepts the schema: every object is closed and every property required."""
     if isinstance(schema, list):
         return all(is_strict(item) for item in schema)
     if not isinstance(schema, Mapping):
@@ -226,22 +234,36 @@ def is_strict(schema: Any) -> bool:
     return "default" not in schema and all(is_strict(value) for value in schema.values())
 
 
-def _encoded(messages: tuple[Message, ...], quirks: Quirks) -> list[bytes]:
-    encoded: list[bytes] = []
+def _encode_messages(messages: tuple[Message, ...], quirks: Quirks) -> list[bytes]:
     form, as_bytes, before = quirks.form, partial(encode, quirks=quirks), ""
+    if "order" not in quirks and not _has_pictures(messages):
+        return encode_all(messages, form, as_bytes)
+    encoded: list[bytes] = []
     for message, pictures in with_pictures(messages):
         if before == "tool" and message.role == "user" and "order" in quirks:
             encoded.append(_BETWEEN)
-        encoded.append(message.encoded(form, as_bytes))
+        encoded.append(message.encode_as(form, as_bytes))
         before = message.role
         if pictures:
-            encoded += [*([_BETWEEN] if "order" in quirks else []), dump(shown_after(pictures)).encode()]
+            encoded += [*([_BETWEEN] if "order" in quirks else []), dump(pictures_message(pictures)).encode()]
             before = "user"
     return encoded
 
 
+def _has_pictures(messages: tuple[Message, ...]) -> bool:
+    for message in messages:
+        if message.role == "tool":
+            for part in message.parts:
+                if type(part) is ToolResult and part.media:
+                    return True
+    return False
+
+
 def with_pictures(messages: tuple[Message, ...]) -> Iterator[tuple[Message, list[Media]]]:
-    """The protocol takes no pictures in a tool's result: they follow in the user's name, after all the results of a turn."""
+    """Yield each message with the pictures to send after it.
+
+    The protocol allows no pictures in a tool's result: they follow in a user message, after all results of a turn.
+    """
     pictures: list[Media] = []
     for place, message in enumerate(messages):
         if message.role != "tool":
@@ -253,13 +275,13 @@ def with_pictures(messages: tuple[Message, ...]) -> Iterator[tuple[Message, list
         pictures = [] if last else pictures
 
 
-def shown_after(pictures: list[Media]) -> dict[str, Any]:
+def pictures_message(pictures: list[Media]) -> dict[str, Any]:
     text = {"type": "text", "text": "What the tools gave back:"}
-    return {"role": "user", "content": [text, *[_content(takeable(media, _TAKEN)) for media in pictures]]}
+    return {"role": "user", "content": [text, *[_content(as_takeable(media, _TAKEN)) for media in pictures]]}
 
 
 def encode(message: Message, quirks: Quirks = NONE) -> bytes:
-    """One message, made once; see `Message.encoded`."""
+    """Encode one message (see `Message.encode_as`)."""
     return dump(shape(message, quirks)).encode()
 
 
@@ -286,7 +308,7 @@ def shape(message: Message, quirks: Quirks = NONE) -> dict[str, Any]:
 
 
 def _give_back(message: Message, made: dict[str, Any]) -> None:
-    """Reasoning that belongs to calls goes back under the name that it came with: some servers refuse results without it."""
+    """Send reasoning that belongs to calls back under the name with which it came: some servers refuse results without it."""
     for part in message.parts:
         if isinstance(part, Provided) and part.provider == "openai":
             made |= {part.data["echo"]: message.thinking} if part.data.get("echo") else {}

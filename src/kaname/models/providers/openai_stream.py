@@ -1,4 +1,4 @@
-"""One reply from the pieces of OpenAI's stream, however a server cuts them and whatever it puts in their place."""
+"""Build one reply from the pieces of OpenAI's stream, however a server cuts them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Te
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.errors import Who, failure, from_event, garbled
-from ..http.provider import counted, listed, mapping, parsed_arguments, words
+from ..http.errors import Who, failure, from_event, garbled_reply
+from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..prices import Price
 
 _STOPS: dict[str, StopReason] = {
@@ -40,6 +40,7 @@ class Pieces:
         self._details: list[Any] = []
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, dict[str, Any]] = {}
+        self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
         self._finish = ""
         self._usage = Usage(cost=None)
         self._seen = self._echoed = False
@@ -48,70 +49,94 @@ class Pieces:
         return answer  # its `message` is read as one large delta
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        choices = listed(chunk.get("choices"))
+        choices = as_mappings(chunk.get("choices"))
+        if "error" in chunk or not choices:
+            self._raise_error(chunk, choices)
+        usage = chunk.get("usage")
+        if usage is None and ("x_groq" in chunk or (choices and "usage" in choices[0])):
+            usage = as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")  # Groq, Moonshot
+        if usage and type(usage) is dict:
+            self._usage = self.count(usage)
+        for choice in choices:
+            self._seen = True
+            if choice.get("index"):  # of several answers, the first
+                continue
+            if choice.get("finish_reason") is not None or "error" in choice:
+                self._end_choice(choice)
+            delta: Any = choice.get("delta") or choice.get("message")
+            for name, value in delta.items() if type(delta) is dict else ():
+                if not value or name == "role":
+                    continue
+                if name == "content" and type(value) is str:
+                    self._text.append(value)
+                    await emit(value)
+                elif name == "tool_calls":
+                    for fragment in as_mappings(value):
+                        self._join(fragment)
+                else:
+                    await self._take(name, value, delta, emit)
+        return False
+
+    def _raise_error(self, chunk: Mapping[str, Any], choices: list[Mapping[str, Any]]) -> None:
+        """Raise the error that a chunk reports, if it does."""
         if chunk.get("error") or (
             not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
         ):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
-        last = choices[0] if choices else {}
-        if (
-            usage := mapping(chunk.get("usage"))
-            or mapping(mapping(chunk.get("x_groq")).get("usage"))
-            or mapping(last.get("usage"))
-        ):
-            self._usage = self.count(usage)
-        for choice in choices:
-            self._seen = True
-            if not choice.get("index"):  # of several answers, the first
-                if choice.get("error") or choice.get("finish_reason") == "error":
-                    raise from_event(choice.get("error") or notice("model.server_gave_up", "the server gave up"), self._who)
-                await self._take(mapping(choice.get("delta") or choice.get("message")), emit)
-                self._finish = words(choice.get("finish_reason")) or self._finish
-        return False
 
-    async def _take(self, delta: Mapping[str, Any], emit: Emit) -> None:
-        for name, value in delta.items():
-            if not value or name == "role":
-                continue
-            if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
-                await self._parts(listed(value), emit)
-            elif name in ("content", "refusal") and type(value) is str:
-                self._text.append(value)
-                await emit(value)
-            elif name in ("reasoning_content", "reasoning") and type(value) is str:
-                if name == "reasoning" and delta.get("reasoning_content"):
-                    continue  # both names, the same words
-                self._echoed = self._echoed or name == "reasoning_content"
-                self._thinking.append(value)
-                await emit(value, "thinking")
-            elif name == "reasoning_details":
-                self._details += listed(value)
-            elif name == "tool_calls":
-                for fragment in listed(value):
-                    self._join(fragment)
+    def _end_choice(self, choice: Mapping[str, Any]) -> None:
+        if choice.get("error") or choice.get("finish_reason") == "error":
+            raise from_event(
+                choice.get("error") or notice("model.server_gave_up", "the server reported an error without a reason"),
+                self._who,
+            )
+        self._finish = as_text(choice.get("finish_reason")) or self._finish
+
+    async def _take(self, name: str, value: Any, delta: Mapping[str, Any], emit: Emit) -> None:
+        """Take a field of a delta other than plain text and calls."""
+        if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
+            await self._parts(as_mappings(value), emit)
+        elif name == "refusal" and type(value) is str:
+            self._text.append(value)
+            await emit(value)
+        elif name in ("reasoning_content", "reasoning") and type(value) is str:
+            if name == "reasoning" and delta.get("reasoning_content"):
+                return  # both names, the same words
+            self._echoed = self._echoed or name == "reasoning_content"
+            self._thinking.append(value)
+            await emit(value, "thinking")
+        elif name == "reasoning_details":
+            self._details += as_mappings(value)
 
     async def _parts(self, parts: list[Mapping[str, Any]], emit: Emit) -> None:
         for part in parts:
-            if text := words(part.get("text")):
+            if text := as_text(part.get("text")):
                 self._text.append(text)
                 await emit(text)
-            for thought in listed(part.get("thinking")):
-                self._thinking.append(words(thought.get("text")))
-                await emit(words(thought.get("text")), "thinking")
+            for thought in as_mappings(part.get("thinking")):
+                self._thinking.append(as_text(thought.get("text")))
+                await emit(as_text(thought.get("text")), "thinking")
 
     def _join(self, fragment: Mapping[str, Any]) -> None:
-        function, id = mapping(fragment.get("function")), words(fragment.get("id"))
-        call = self._belongs_to(fragment.get("index"), id, function)
-        call["name"] = call["name"] or words(function.get("name"))
+        index, function = fragment.get("index"), as_mapping(fragment.get("function"))
+        if len(fragment) == 2 and len(function) == 1 and index is not None and index == self._joined[0]:
+            more = function.get("arguments")  # nothing but the next piece of the same arguments
+            if type(more) is str:
+                self._joined[1]["arguments"].append(more)
+                return
+        id = as_text(fragment.get("id"))
+        call = self._belongs_to(index, id, function)
+        self._joined = (index, call)
+        call["name"] = call["name"] or as_text(function.get("name"))
         call["id"] = call["id"] or id
         call["extra"] = fragment.get("extra_content") or call["extra"]
-        call["type"] = words(fragment.get("type")) or call["type"]
+        call["type"] = as_text(fragment.get("type")) or call["type"]
         arguments = function.get("arguments")
         if arguments is not None and arguments != "":
             call["arguments"].append(arguments if isinstance(arguments, str) else dump(arguments))
 
     def _belongs_to(self, index: Any, id: str, function: Mapping[str, Any]) -> dict[str, Any]:
-        """To the call of that index, else of that id, else to the last; unless a name shows that another one begins."""
+        """Return the call of that index, else of that id, else the last; a new one, if a name shows that one begins."""
         known = self._by_index.get(str(index)) if index is not None else None
         if index is None and self._calls:
             known = next((one for one in reversed(self._calls) if one["id"] == id), None) if id else self._calls[-1]
@@ -125,15 +150,15 @@ class Pieces:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
         if not ended and not self._finish:
             broken = notice("model.cut_off", "the connection ended in the middle of the answer")
-            raise garbled(broken, self._who)
+            raise garbled_reply(broken, self._who)
         if self._finish.lower() in _FILTERED and not self._calls:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
-            raise garbled(notice("model.malformed_call", "the model wrote a call that cannot be read"), self._who)
+            raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
         parts = self.thoughts()
         if self._text:
             parts.append(Text("".join(self._text)))
@@ -147,10 +172,10 @@ class Pieces:
         return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self._who.model)
 
     def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
-        """What belongs to the calls of a turn, and is wanted back with them, under the names that it came with."""
+        """Return the data that belongs to the calls of a turn and must be sent back, under its original names."""
         back: dict[str, Any] = {"echo": "reasoning_content"} if self._echoed else {}
         if self._details:
-            back["reasoning_details"] = _merged(self._details)
+            back["reasoning_details"] = _merge_details(self._details)
         if any(call["extra"] for call in calls):
             back["extra_content"] = [call["extra"] for call in calls]
         return back
@@ -159,47 +184,50 @@ class Pieces:
         return [Thinking("".join(self._thinking))] if self._thinking else []
 
     def count(self, usage: Mapping[str, Any]) -> Usage:
-        """Return the tokens and what they cost: by a price of ours, or as the server says (OpenRouter, Perplexity, xAI)."""
-        read, made = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
+        """Return the tokens and their cost: by the known price, or as the server reports it (OpenRouter, Perplexity, xAI)."""
+        read, made = as_mapping(usage.get("prompt_tokens_details")), as_mapping(usage.get("completion_tokens_details"))
         given, written, thought = [
-            counted(one) for one in (usage.get("prompt_tokens"), usage.get("completion_tokens"), made.get("reasoning_tokens"))
+            as_count(one) for one in (usage.get("prompt_tokens"), usage.get("completion_tokens"), made.get("reasoning_tokens"))
         ]
-        if thought and counted(usage.get("total_tokens")) == given + written + thought:  # xAI does not count it as written
+        if thought and as_count(usage.get("total_tokens")) == given + written + thought:  # xAI does not count it as written
             written += thought
         cached = read.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
-        seen = Usage(given, written, counted(cached), _charged(usage), thought)
-        if any(mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
+        seen = Usage(given, written, as_count(cached), _reported_cost(usage), thought)
+        if any(as_mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
             return replace(seen, cost=None)
         if self._price is None:
             return seen
-        written = counted(read.get("cache_write_tokens"))
-        hour = counted(mapping(read.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens"))  # by LiteLLM
+        written = as_count(read.get("cache_write_tokens"))
+        hour = as_count(as_mapping(read.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens"))  # by LiteLLM
         return replace(seen, cost=self._price.of(seen, max(0, written - hour), hour))
 
 
 def _is_theirs(call: Mapping[str, Any]) -> bool:
-    """Whether the provider has run it itself: it says so by another type than `function`, Anthropic's by its id."""
+    """Return True if the provider has run the call itself: its type is not `function`, or its id is Anthropic's for that."""
     return call["type"] not in ("", "function") or call["id"].startswith("srvtoolu_")
 
 
 def _call(call: Mapping[str, Any]) -> Part:
-    arguments = parsed_arguments("".join(call["arguments"]))
+    arguments = parse_arguments("".join(call["arguments"]))
     if _is_theirs(call):
         return Provided("server_tool", {"id": call["id"], "name": call["name"], "input": arguments})
     return ToolCall(call["id"], call["name"], arguments)
 
 
 def _begins(function: Mapping[str, Any], known: dict[str, Any]) -> bool:
-    """Servers give all calls one index, or repeat the name with every piece: a call with complete arguments takes no more."""
-    name = words(function.get("name"))
+    """Return True if another call begins: servers give all calls one index, or repeat the name with every piece.
+
+    A call with complete arguments accepts no more.
+    """
+    name = as_text(function.get("name"))
     if not name or not known["name"]:
         return False
-    complete = known["arguments"] and isinstance(parsed_arguments("".join(known["arguments"])), dict)
+    complete = known["arguments"] and isinstance(parse_arguments("".join(known["arguments"])), dict)
     return name != known["name"] or bool(complete and function.get("arguments"))
 
 
-def _merged(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The pieces of a block of reasoning have its type and index."""
+def _merge_details(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Join the pieces of each reasoning block. Pieces of one block have the same type and index."""
     blocks: dict[Any, dict[str, Any]] = {}
     for place, piece in enumerate(details):
         index = piece.get("index")
@@ -211,12 +239,12 @@ def _merged(details: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(blocks.values())
 
 
-def _charged(usage: Mapping[str, Any]) -> float | None:
-    """Return what the server says that the reply cost, in dollars."""
+def _reported_cost(usage: Mapping[str, Any]) -> float | None:
+    """Return the cost of the reply in dollars, as the server reports it."""
     cost = usage.get("cost")
     if (ticks := _money(usage.get("cost_in_usd_ticks"))) is not None:
         return ticks / 1e10
-    return _money(mapping(cost).get("total_cost") if isinstance(cost, dict) else cost)
+    return _money(as_mapping(cost).get("total_cost") if isinstance(cost, dict) else cost)
 
 
 def _money(told: Any) -> float | None:

@@ -1,10 +1,9 @@
-"""What a server that speaks OpenAI's protocol does not take: known before, or learnt from its refusal and remembered."""
+"""Features that an OpenAI-compatible server does not support: known in advance, or learnt from its refusal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from hashlib import blake2s
 from typing import Any
 
 from ...core.errors import RequestRefused
@@ -44,29 +43,39 @@ class Quirks:
     def __init__(self, known: Iterable[str] = (), renamed: Mapping[str, str] | None = None) -> None:
         self._known = set(known)
         self._renamed = dict(renamed or {})
+        self.form = self._name_form()
 
     def __contains__(self, quirk: str) -> bool:
         return quirk in self._known
 
     def learns(self, problem: RequestRefused) -> bool:
-        """Return True if the refusal names a quirk that was not known: then the request can be made in another way."""
+        """Return True if the refusal names a new quirk, so that the request can be made in another way."""
         if _RETURN_IT.search(problem.said):
             return False
         new = [name for name, said in QUIRKS.items() if name not in self._known and said.search(problem.said)]
         self._known.update(new)
+        self.form = self._name_form()
         return bool(new)
 
-    @property
-    def form(self) -> str:
-        """The name of the form that messages take: it is a part of what `Message.encoded` keeps them under."""
+    def _name_form(self) -> str:
+        """Return the name of the form that messages take.
+
+        It is a part of the key under which `Message.encode_as` caches them.
+        """
         return "openai" + "".join([f"-{name}" for name in ("echo", "ids") if name in self._known])
 
     def call_id(self, call_id: str) -> str:
-        """Return the id as the server takes it, the same one each time."""
-        return blake2s(call_id.encode(), digest_size=8).hexdigest()[:9] if "ids" in self._known else call_id
+        """Return the id in the form that the server accepts, always the same for the same call."""
+        if "ids" not in self._known:
+            return call_id
+        from hashlib import blake2s  # slow to load, and rarely needed
 
-    def named(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return blake2s(call_id.encode(), digest_size=8).hexdigest()[:9]
+
+    def rename_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings under the names that the server knows."""
+        if not self._renamed and not self._known:
+            return dict(settings)
         names = {**self._renamed, **{old: new for old, new in _TOKENS.items() if old in self}}
         made = {names.get(name, name): value for name, value in settings.items()}
         if "choice" in self and made.get("tool_choice") == "required":

@@ -1,4 +1,4 @@
-"""A model that gives a recorded run's replies again, in their order, without a provider."""
+"""A model that repeats the replies of a recorded run, in their order, without a provider."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ...core.events import Event, ModelReplied, Opened
 from ...core.messages import ModelReply, ModelRequest, Text
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 
 
 def record_line(event: Event) -> str:
-    """Return a fact as a line of a recording. Where the agent was made stays out of it: folders and files of that machine."""
+    """Return a fact as a line of a recording. Folders and files of this machine are left out."""
     body = event.body
     if isinstance(body, Opened) and body.recipe:
         kept = {name: held for name, held in body.recipe.items() if name != "origin"}
@@ -25,7 +26,7 @@ def record_line(event: Event) -> str:
 
 
 def without_folder(model: Any) -> str:
-    """Return a model's name. Of one that is a file (`local//models/small.gguf`) the folder is left out."""
+    """Return a model's name. For a file (`local//models/small.gguf`) the folder is left out."""
     provider, slash, rest = str(model).partition("/")
     return f"{provider}/{Path(rest).name}" if slash and Path(rest).is_absolute() else str(model)
 
@@ -37,7 +38,7 @@ def read_recording(path: str | Path) -> list[Event]:
         raise ConfigError(
             notice(
                 "replay.unreadable",
-                "the recording {path} cannot be read: {problem}; make one with save_run(journal, run, path)",
+                "the recording {path} cannot be read: {problem}. Create one with save_run(journal, run, path)",
                 path=path,
                 problem=problem,
             )
@@ -45,7 +46,7 @@ def read_recording(path: str | Path) -> list[Event]:
     return [decode(line) for line in lines if line.strip()]
 
 
-class ReplayModel:
+class ReplayModel(ModelBase):
     def __init__(self, events: Iterable[Event], *, name: str = "replay") -> None:
         self.name = name
         self._replies = [event.body.reply for event in events if isinstance(event.body, ModelReplied)]
@@ -53,7 +54,7 @@ class ReplayModel:
 
     @classmethod
     def from_file(cls, path: str) -> ReplayModel:
-        """From a recording: a file with one fact a line, as `save_run` writes it."""
+        """Build the model from a recording: a file with one fact per line, as `save_run` writes it."""
         return cls(read_recording(path), name=f"replay/{path}")
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -61,7 +62,7 @@ class ReplayModel:
             raise ReplayDiverged(
                 notice(
                     "replay.no_more_replies",
-                    "the model is asked once more than in the record, which has {count} replies",
+                    "the model was called more often than in the record, which has {count} replies",
                     count=len(self._replies),
                 )
             )

@@ -1,4 +1,7 @@
-"""OpenAI's Responses API, and servers that speak it. Nothing is kept there: the whole conversation goes with every request."""
+"""Adapter for OpenAI's Responses API, and servers that speak it.
+
+Nothing is stored there: every request has the whole conversation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import takeable
+from ..media import as_takeable
 from ..prices import Price
 from .openai import OPENAI, OpenAI, is_strict, openai_key
 from .responses_stream import BETWEEN, MINE, Items
@@ -32,7 +35,7 @@ _ENCRYPTED = "reasoning.encrypted_content"
 
 
 def openai(model: str, *, base_url: str | None = None, **given: Any) -> Model:
-    """`openai/NAME`: by Responses what reasons and is at OpenAI's own address, by chat completions all else."""
+    """Return the model for `openai/NAME`: Responses for reasoning models at OpenAI's own address, else chat completions."""
     host = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).hostname or ""
     if (
         (host == "api.openai.com" or host.endswith(".api.openai.com"))
@@ -44,10 +47,18 @@ def openai(model: str, *, base_url: str | None = None, **given: Any) -> Model:
 
 
 class OpenAIResponses(ServedModel):
-    """`base_url` and `api_key` come from `OPENAI_BASE_URL` and `OPENAI_API_KEY` where they are not given.
+    """A model behind OpenAI's Responses API.
 
-    `settings` go into every request, in this API's names (`max_output_tokens`, `reasoning`, `text`, …) or in those of chat
-    completions. With `tools` among them the provider's own tools are used beside ours: what they did goes back as it came.
+    Args:
+        model: The name of the model.
+        base_url: The address (default `OPENAI_BASE_URL`, else OpenAI's own).
+        api_key: The key (default `OPENAI_API_KEY`).
+        settings: Settings for every request, in this API's names (`max_output_tokens`, `reasoning`, …) or in those of chat
+            completions. `tools` among them are the provider's own tools, used in addition; their results are sent back
+            unchanged.
+        headers: HTTP headers for every request.
+        timeouts: Timeouts of the connection.
+        price: The price, instead of the table's.
     """
 
     provider = "openai"
@@ -70,7 +81,7 @@ class OpenAIResponses(ServedModel):
         self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        """A model that does not reason refuses to seal its reasoning: it is asked again without that, and so from then on."""
+        """Ask the model. If it does not reason, it refuses to encrypt its reasoning: it is asked without that from then on."""
         try:
             return await super().reply(request, emit)
         except RequestRefused as problem:
@@ -100,7 +111,7 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        items = [items for m in request.messages if m.role != "system" and (items := m.encoded("responses", encode))]
+        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", encode))]
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
         return dump(head).encode()[:-1] + b',"input":[' + b",".join(items) + b"]" + listed + b"}"
@@ -116,7 +127,7 @@ class OpenAIResponses(ServedModel):
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """In this API's names."""
+    """Return the settings in this API's names."""
     made = {_RENAMED.get(name, name): value for name, value in given.items()}
     for name in (*_NOT_HERE, "stream_options"):  # usage is always reported here
         made.pop(name, None)
@@ -133,17 +144,17 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a `response_format` of chat completions as this API spells it: without the nested object."""
+    """Return a `response_format` of chat completions in this API's form: without the nested object."""
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
 
 
 def encode(message: Message) -> bytes:
-    """The items of one message, joined; see `Message.encoded`."""
-    items = _said(message) if message.role == "assistant" else _given(message)
+    """Return the items of one message, joined (see `Message.encode_as`)."""
+    items = _assistant_items(message) if message.role == "assistant" else _input_items(message)
     return b",".join([dump(item).encode() for item in items])
 
 
-def _given(message: Message) -> list[dict[str, Any]]:
+def _input_items(message: Message) -> list[dict[str, Any]]:
     if message.role != "tool":
         return [{"role": message.role, "content": [_content(part) for part in message.parts]}]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -152,17 +163,17 @@ def _given(message: Message) -> list[dict[str, Any]]:
 
 def _output(result: ToolResult) -> Any:
     text = result_text(result)
-    return [_content(Text(text)), *[_content(takeable(media, TAKEN)) for media in result.media]] if result.media else text
+    return [_content(Text(text)), *[_content(as_takeable(media, TAKEN)) for media in result.media]] if result.media else text
 
 
-def _said(message: Message) -> list[dict[str, Any]]:
-    """Return what the model said, in its order. What belongs to a text (phase) or a call (namespace) stands before it."""
+def _assistant_items(message: Message) -> list[dict[str, Any]]:
+    """Return the items of a reply, in order. The phase of a text or the namespace of a call stands before it."""
     items: list[dict[str, Any]] = []
     about: Mapping[str, Any] = {}
     for part in message.parts:
         match part:
             case Provided(provider, data) if provider == MINE and data.get("type") == "message" and "text" in data:
-                items.append(_message(data["text"], data))  # what was said beside the answer
+                items.append(_message(data["text"], data))  # commentary in addition to the answer
             case Provided(provider, data) if provider == MINE and data.get("type") in ("message", "function_call"):
                 about = data
             case Provided(provider, data) if provider == MINE:
@@ -189,7 +200,7 @@ def _content(part: Part) -> dict[str, Any]:
         return {"type": "input_text", "text": part.text}
     if not isinstance(part, Media) or part.mime.startswith(("audio/", "video/")):
         kind = part.mime if isinstance(part, Media) else type(part).__name__
-        raise ConfigError(notice("model.responses_media", "the Responses API takes no {kind}", kind=kind))
+        raise ConfigError(notice("model.responses_media", "the Responses API does not accept {kind}", kind=kind))
     address = part.url or f"data:{part.mime};base64,{part.data}"
     if part.mime.startswith("image/"):
         return {"type": "input_image", "image_url": address}

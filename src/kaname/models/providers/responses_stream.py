@@ -1,4 +1,4 @@
-"""One reply from the events of OpenAI's Responses stream: items by their place, deltas as they come."""
+"""Build one reply from the events of OpenAI's Responses stream: items by their place, deltas as they come."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Te
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.errors import Who, failure, from_event, garbled
-from ..http.provider import counted, listed, mapping, parsed_arguments, words
+from ..http.errors import Who, failure, from_event, garbled_reply
+from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..prices import Price
 
 MINE = "openai-responses"  # whose pieces are handed back as they came
@@ -24,9 +24,9 @@ _BY_THE_PIECE = ("web_search_call", "file_search_call", "code_interpreter_call",
 
 
 class Items:
-    """The items of a reply. What is said and called becomes ours; all else is the provider's, and wanted back.
+    """The items of a reply. Texts and calls become parts of the message; all others are kept for the provider.
 
-    Commentary on the way to the answer is shown as thinking: the answer is the text. Several messages are paragraphs of it.
+    Commentary before the answer is shown as thinking. Several messages become paragraphs of the answer.
     """
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
@@ -42,24 +42,24 @@ class Items:
         return {"type": "response.completed", "response": answer} if "output" in answer else answer
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        kind = words(chunk.get("type"))
-        place = counted(chunk.get("output_index"))
+        kind = as_text(chunk.get("type"))
+        place = as_count(chunk.get("output_index"))
         self._seen = self._seen or kind.startswith("response.")
-        if kind in _TEXT and (text := words(chunk.get("delta"))):
+        if kind in _TEXT and (text := as_text(chunk.get("delta"))):
             self._texts.setdefault(place, []).append(text)
             await self._show(text, place, "thinking" if place in self._asides else "text", emit)
-        elif kind in _THOUGHT and (text := words(chunk.get("delta"))):
+        elif kind in _THOUGHT and (text := as_text(chunk.get("delta"))):
             await self._show(text, place, "thinking", emit)
-        elif kind == "response.output_item.added" and mapping(chunk.get("item")).get("phase") == _ASIDE:
+        elif kind == "response.output_item.added" and as_mapping(chunk.get("item")).get("phase") == _ASIDE:
             self._asides.add(place)
-        elif kind == "response.reasoning_summary_part.added" and counted(chunk.get("summary_index")):
+        elif kind == "response.reasoning_summary_part.added" and as_count(chunk.get("summary_index")):
             await emit("\n\n", "thinking")
         elif kind == "response.output_item.done":
-            item = self._items[place] = mapping(chunk.get("item"))
+            item = self._items[place] = as_mapping(chunk.get("item"))
             if item.get("phase") == _ASIDE and place not in self._texts:
                 self._asides.add(place)
         elif kind in _ENDS:
-            await self._end(mapping(chunk.get("response")), emit)
+            await self._end(as_mapping(chunk.get("response")), emit)
             return True
         elif kind == "error" or (not kind and (chunk.get("error") or chunk.get("message") or chunk.get("detail"))):
             raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
@@ -75,8 +75,11 @@ class Items:
     async def _end(self, response: Mapping[str, Any], emit: Emit) -> None:
         self._response = response
         if response.get("status") == "failed" or response.get("error"):
-            raise from_event(response.get("error") or notice("model.server_gave_up", "the server gave up"), self._who)
-        for place, item in enumerate(listed(response.get("output"))):
+            raise from_event(
+                response.get("error") or notice("model.server_gave_up", "the server reported an error without a reason"),
+                self._who,
+            )
+        for place, item in enumerate(as_mappings(response.get("output"))):
             if place not in self._items and item.get("phase") == _ASIDE and place not in self._texts:
                 self._asides.add(place)
             self._items.setdefault(place, item)
@@ -87,10 +90,10 @@ class Items:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled(notice("model.empty_answer", "an empty answer"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
         if not self._response:
-            raise garbled(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
-        why = words(mapping(self._response.get("incomplete_details")).get("reason"))
+            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
+        why = as_text(as_mapping(self._response.get("incomplete_details")).get("reason"))
         if why == "content_filter":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
             raise failure(ContentFiltered, withheld, 0, self._who)
@@ -118,45 +121,45 @@ class Items:
         return parts
 
     def _usage(self) -> Usage:
-        usage = mapping(self._response.get("usage"))
-        read, made = mapping(usage.get("input_tokens_details")), mapping(usage.get("output_tokens_details"))
+        usage = as_mapping(self._response.get("usage"))
+        read, made = as_mapping(usage.get("input_tokens_details")), as_mapping(usage.get("output_tokens_details"))
         seen = Usage(
-            counted(usage.get("input_tokens")),
-            counted(usage.get("output_tokens")),
-            counted(read.get("cached_tokens")),
+            as_count(usage.get("input_tokens")),
+            as_count(usage.get("output_tokens")),
+            as_count(read.get("cached_tokens")),
             None,
-            counted(made.get("reasoning_tokens")),
+            as_count(made.get("reasoning_tokens")),
         )
         if self._price is None or any(item.get("type") in _BY_THE_PIECE for item in self._items.values()):
             return seen
-        return replace(seen, cost=self._price.of(seen, counted(read.get("cache_write_tokens"))))
+        return replace(seen, cost=self._price.of(seen, as_count(read.get("cache_write_tokens"))))
 
 
 def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
     kind = item.get("type")
     if kind == "message" and aside:
-        said = [words(one.get("text")) for one in listed(item.get("content"))]
+        said = [as_text(one.get("text")) for one in as_mappings(item.get("content"))]
         held = [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}) for text in said if text]
         return [part for one in held for part in (one, Thinking(one.data["text"]))]
     if kind == "message":
-        return [part for one in listed(item.get("content")) for part in _said(one, item.get("phase"))]
+        return [part for one in as_mappings(item.get("content")) for part in _text_parts(one, item.get("phase"))]
     if kind == "function_call":
-        called = words(item.get("call_id")) or words(item.get("id"))
-        call = ToolCall(called, words(item.get("name")), parsed_arguments(words(item.get("arguments"))))
-        space = words(item.get("namespace"))
+        called = as_text(item.get("call_id")) or as_text(item.get("id"))
+        call = ToolCall(called, as_text(item.get("name")), parse_arguments(as_text(item.get("arguments"))))
+        space = as_text(item.get("namespace"))
         return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []
     back.pop("status", None)  # which is not taken back
-    pieces = listed(item.get("summary")) or listed(item.get("content"))
-    thought = "\n\n".join([words(one.get("text")) for one in pieces])
+    pieces = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
+    thought = "\n\n".join([as_text(one.get("text")) for one in pieces])
     return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]
 
 
-def _said(content: Mapping[str, Any], phase: Any) -> list[Part]:
-    """A text, and before it what belongs to it and goes back with it: its phase, what it rests on."""
-    text = words(content.get("text")) or words(content.get("refusal"))
-    about = {"phase": phase, "citations": listed(content.get("annotations"))}
+def _text_parts(content: Mapping[str, Any], phase: Any) -> list[Part]:
+    """Return a text, and before it the data that is sent back with it: its phase and its citations."""
+    text = as_text(content.get("text")) or as_text(content.get("refusal"))
+    about = {"phase": phase, "citations": as_mappings(content.get("annotations"))}
     about = {name: value for name, value in about.items() if value}
     return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []

@@ -1,9 +1,9 @@
-"""A model that follows a script: for tests, demonstrations and dry runs. It is an adapter like any other.
+"""A model that follows a script, for tests, demonstrations and dry runs. It is an adapter like any other.
 
     ScriptedModel([call("weather", city="Kyoto"), "It is sunny in Kyoto."])
 
-What it answers depends only on what it is sent (how many replies the conversation already has), so a run that was killed
-and resumed gets the same replies.
+Its replies depend only on the request (the number of replies in the conversation), so that a run that was killed and resumed
+gets the same replies.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
+from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 
 Reply = str | ToolCall | Sequence[ToolCall] | ModelReply | Exception
@@ -26,14 +27,24 @@ A_LITTLE = Usage(10, 5)  # what a reply costs where nothing is said of it
 
 
 def call(tool: str, /, **args: Any) -> ToolCall:
-    """A tool call for a script."""
+    """Return a tool call for a script.
+
+    Args:
+        tool: The name of the tool.
+        args: Its arguments.
+    """
     return ToolCall("", tool, args)
 
 
-class ScriptedModel:
-    """`script`: the replies in order, or a function from the request to a reply. An exception in it is raised.
+class ScriptedModel(ModelBase):
+    """A model that replies by a script.
 
-    `pace`: seconds between two pieces of streamed text. `usage`: what each reply costs where it does not say itself.
+    Args:
+        script: The replies in order (texts, calls, lists of both, `ModelReply`), or a function from the request to a reply. An
+            exception in it is raised.
+        name: The name of the model.
+        pace: Seconds between two pieces of streamed text (default 0).
+        usage: The usage of each reply that does not have its own.
     """
 
     def __init__(
@@ -48,7 +59,7 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:
-        """Replies from a JSON file: a list of texts and of objects with `text`, `thinking` and `calls`."""
+        """Read the replies from a JSON file: a list of texts and of objects with `text`, `thinking` and `calls`."""
         try:
             entries = json.loads(Path(path).read_text(encoding="utf-8"))
             return cls([_from_entry(entry) for entry in entries], name=f"scripted/{path}")
@@ -64,7 +75,7 @@ class ScriptedModel:
             ) from problem
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        reply = self._complete(self._scripted(request))
+        reply = self._complete(self._next_entry(request))
         for part in reply.message.parts:
             if isinstance(part, Text | Thinking):
                 kind = "text" if isinstance(part, Text) else "thinking"
@@ -74,7 +85,7 @@ class ScriptedModel:
                     await emit(part.text[start : start + _PIECE], kind)
         return reply
 
-    def _scripted(self, request: ModelRequest) -> Any:
+    def _next_entry(self, request: ModelRequest) -> Any:
         if callable(self._script):
             return self._script(request)
         turn = sum([message.role == "assistant" for message in request.messages])
@@ -82,7 +93,7 @@ class ScriptedModel:
             raise ModelError(
                 notice(
                     "scripted.no_more_replies",
-                    "the script of {name!r} has {count} replies and was asked for one more",
+                    "the script of {name!r} has only {count} replies, and one more was requested",
                     name=self.name,
                     count=len(self._script),
                 )
@@ -107,7 +118,7 @@ class ScriptedModel:
                 raise ConfigError(
                     notice(
                         "scripted.entry",
-                        "a script holds texts, tool calls, lists of both, replies and exceptions, not {entry!r}",
+                        "a script entry must be a text, a tool call, a list of both, a reply or an exception, not {entry!r}",
                         entry=entry,
                     )
                 )

@@ -35,7 +35,7 @@ class Spelt:
             self._read += 1
             if self._escape:
                 self._escape += char
-                said.append(self._unescaped())
+                said.append(self._unescape())
             elif char == "\\":
                 self._escape = char
             else:
@@ -43,21 +43,21 @@ class Spelt:
                 self._said += 1
         return "".join(said)
 
-    def _unescaped(self) -> str:
+    def _unescape(self) -> str:
         escape = self._escape
         if _BEGUN.fullmatch(escape) or _HALF_BEGUN.fullmatch(escape):
             return ""
         if whole := _WHOLE.fullmatch(escape):
-            return self._meant(_character(whole), 0)
+            return self._accept(_character(whole), 0)
         if pair := _PAIR.fullmatch(escape):
             first, second = int(pair[1][2:], 16), int(pair[2][2:], 16)
-            return self._meant(chr(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)), 0)
+            return self._accept(chr(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00)), 0)
         if _HALF.match(escape):
-            return self._meant("\ufffd", len(escape) - 6) + self.feed(escape[6:])
+            return self._accept("\ufffd", len(escape) - 6) + self.feed(escape[6:])
         self._escape, self._said, self._read = "", self._said + 1, self._read - len(escape) + 1
         return "\\" + self.feed(escape[1:])
 
-    def _meant(self, text: str, unread: int) -> str:
+    def _accept(self, text: str, unread: int) -> str:
         self._escape, self._said, self._read = "", self._said + len(text), self._read - unread
         self._after[0].append(self._said)
         self._after[1].append(self._read)
@@ -71,7 +71,7 @@ class Spelt:
 
 
 def spelt_out(text: str) -> str:
-    """What a text says if it is JSON, or JSON in a JSON text."""
+    """Return what a text says if it is JSON, or JSON in a JSON text."""
     for _ in range(2):
         if "\\" not in text:
             break

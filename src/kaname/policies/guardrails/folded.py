@@ -31,19 +31,19 @@ _MEMBER = regex.compile(  # of a class: an escape or a range, which mean what th
 Fold = Callable[[str], str]
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return `text` in NFKC, without characters that are not shown: `ＰＡＳＳ\u200bＷＯＲＤ` is `PASSWORD`."""
     return text if is_plain(text) else normalize("NFKC", _HIDDEN.sub("", text))
 
 
-def shown(text: str) -> str:
+def strip_hidden(text: str) -> str:
     """Return `text` without characters that are not shown, and otherwise as it is."""
     return text if is_plain(text) else _HIDDEN.sub("", text)
 
 
 def as_seen(text: str) -> list[str]:
     """Return `text` in every form in which patterns look at it, the text itself first, each form once."""
-    return [text] if is_plain(text) else list(dict.fromkeys([text, shown(text), folded(text)]))
+    return [text] if is_plain(text) else list(dict.fromkeys([text, strip_hidden(text), fold_text(text)]))
 
 
 def is_plain(text: str) -> bool:
@@ -62,30 +62,30 @@ def folded_source(pattern: str) -> str:
 def _folded_part(found: regex.Match[str]) -> str:
     if found["set"]:
         return str(_MEMBER.sub(_folded_member, found["set"]))
-    said = folded(found["literal"] or "")
+    said = fold_text(found["literal"] or "")
     if not said or said == found["literal"]:
         return str(found[0])
     return _literal(said) if len(said) == 1 else f"(?:{_literal(said)})"
 
 
 def _folded_member(found: regex.Match[str]) -> str:
-    said = folded(found["literal"] or "")
+    said = fold_text(found["literal"] or "")
     return _literal(said) if len(said) == 1 else str(found[0])
 
 
 def _literal(text: str) -> str:
-    """As the source of a pattern: by number where a character could be taken for a sign."""
+    """Return a character as the source of a pattern, by number if it could be taken for a sign."""
     return "".join([f"\\x{ord(char):02x}" if char.isascii() else char for char in text])
 
 
 class Folded:
     """`feed` pieces of a text, and get what it says folded; `place` is where a character of that begins in the text.
 
-    `fold` is `folded` or `shown`. The last character is kept until the next one shows that it is complete: a mark that follows
-    may become a part of it. `end` returns the rest.
+    `fold` is `fold_text` or `strip_hidden`. The last character is kept until the next one shows that it is complete: a mark
+    that follows may become a part of it. `end` returns the rest.
     """
 
-    def __init__(self, begins: int = 0, fold: Fold = folded) -> None:
+    def __init__(self, begins: int = 0, fold: Fold = fold_text) -> None:
         self._fold = fold
         self._said = self._read = begins  # how much was said, and of how much of the text
         self._kept = ""
@@ -140,7 +140,7 @@ class Folded:
 @lru_cache(maxsize=4_096)
 def _belongs(char: str) -> bool:
     """True if a character is part of the one before it: a mark, one that is not shown, the next sign of a Korean syllable."""
-    first = folded(char)[:1]
+    first = fold_text(char)[:1]
     return not first or bool(combining(first)) or category(first).startswith("M") or ord(first) in _INNER_JAMO
 
 

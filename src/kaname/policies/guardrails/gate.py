@@ -14,10 +14,21 @@ from typing import TYPE_CHECKING, Protocol
 from ...core.messages import NOTHING, ModelReply
 from ...core.notices import notice
 from .escapes import Spelt, spelt_out
-from .folded import Fold, Folded, as_seen, folded, is_plain, shown
+from .folded import Fold, Folded, as_seen, fold_text, is_plain, strip_hidden
 from .patterns import Match, Pattern, Scan
 from .texts import as_meant, in_calls, of_provider
-from .verdicts import AT_ONCE, Check, GuardrailAction, GuardrailResult, Withheld, blocking, cost_of, over_limit, too_long
+from .verdicts import (
+    AT_ONCE,
+    Check,
+    GuardrailAction,
+    GuardrailResult,
+    Withheld,
+    cost_of,
+    estimated_tokens,
+    first_block,
+    over_limit,
+    too_long,
+)
 
 if TYPE_CHECKING:
     from ...kernel.ports import Emit
@@ -29,7 +40,7 @@ _DEEPEST = 2  # JSON in a JSON text
 
 
 class Rails(Protocol):
-    """What the gate asks the policy for."""
+    """The part of the policy that the gate uses."""
 
     blocked: tuple[Pattern, ...]
     warned: tuple[Pattern, ...]
@@ -43,6 +54,8 @@ class Rails(Protocol):
     def all_warnings(self, text: str) -> list[GuardrailResult]: ...
     async def matched(self, text: str) -> list[GuardrailResult]: ...
     async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]: ...
+    def check_output(self, text: str) -> GuardrailResult: ...
+    def check_thought(self, text: str) -> GuardrailResult: ...
 
 
 class _Channel:
@@ -70,7 +83,7 @@ class _Channel:
 
     @property
     def open(self) -> int:
-        """From where on it may still turn out to be forbidden."""
+        """Return the place from which the text may still turn out to be forbidden."""
         spelt = [self._place(scan.pending, level) for level, (_, scan) in enumerate(self._meant, 1)]
         said = [self._place(view.place(scan.pending), level) for (level, _), (view, scan) in self._folded.items()]
         return min([self.blocked.pending, *spelt, *said])
@@ -83,7 +96,7 @@ class _Channel:
                 self._meant.append((Spelt(scan.length), scan.copy()))
                 same = [(fold, *one) for (at, fold), one in self._folded.items() if at == level]
                 self._folded |= {(level + 1, fold): (view.copy(), looks.copy()) for fold, view, looks in same}
-            for fold in (folded, shown) if self._folded or not is_plain(text) else ():
+            for fold in (fold_text, strip_hidden) if self._folded or not is_plain(text) else ():
                 if (found := self._match_folded(scan, text, level, fold)) is not None:
                     hits.append(found)
             if (found := scan.feed(text)) is not None:
@@ -96,7 +109,7 @@ class _Channel:
     def _match_folded(self, before: Scan, text: str, level: int, fold: Fold) -> Match | None:
         """The same in a folded form. `before`: what was looked at up to here."""
         if (level, fold) not in self._folded:
-            if is_plain(text) or (fold is shown and shown(text) == text):
+            if is_plain(text) or (fold is strip_hidden and strip_hidden(text) == text):
                 return None
             scan = before.copy()
             last = scan.step_back()  # a mark may follow it
@@ -153,14 +166,14 @@ class Held:
         self._count(text)
         for verdict in self._rails.warnings(channel.warned, text) if self._rails.warned else ():
             await self._report(verdict)
-        held = self._undecided(channel)
+        held = self._undecided_from(channel)
         if channel.length - held > self._rails.longest_match:
             raise Withheld(_endless(self._rails.longest_match))
         if self._rails.output_checks:
             held = min(held, await self._looked_at(channel))
         await self._release(channel, held, kind, call_id)
 
-    def _undecided(self, channel: _Channel) -> int:
+    def _undecided_from(self, channel: _Channel) -> int:
         return channel.open if self._rails.blocked else channel.length
 
     async def _let_go(self, kind: str) -> None:
@@ -168,7 +181,7 @@ class Held:
         channel = self._channels.get(kind)
         if channel is not None and self._rails.output_checks and channel.judged < channel.length:
             await self._judge(channel)
-            await self._release(channel, self._undecided(channel), kind, "")
+            await self._release(channel, self._undecided_from(channel), kind, "")
 
     async def finish(self, reply: ModelReply) -> None:
         """The whole is judged once more, with what never streamed (calls, or all of it); then the rest goes out."""
@@ -186,13 +199,13 @@ class Held:
         meant = [*as_meant(message.text), *as_meant(message.thinking)]
         unseen = [part for part in (message.text, message.thinking) if part and not self._has_seen(part)]
         for part in _spelt_and_said(*unseen, *inside, *meant, *of_provider(reply)):
-            verdicts += await rails.matched(part) if blocking(verdicts) is None else []
+            verdicts += await rails.matched(part) if first_block(verdicts) is None else []
         for part in _spelt_and_said(*parts, "\n".join(meant)) if rails.output_checks else ():
-            if blocking(verdicts) is None:
+            if first_block(verdicts) is None:
                 judged = await rails.checked(part, rails.output_checks)
                 self.usage = self.usage + cost_of(judged)
                 verdicts += judged
-        if (no := blocking(verdicts)) is not None:
+        if (no := first_block(verdicts)) is not None:
             raise Withheld(no, reply)
         for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
             await self._report(verdict)
@@ -200,7 +213,7 @@ class Held:
             await self._release(channel, channel.length, kind, "")
 
     def _has_seen(self, text: str) -> bool:
-        """Whether the patterns have seen exactly this while it streamed, and its warnings have been told."""
+        """Return True if the patterns have seen exactly this text while it streamed, and its warnings were reported."""
         return any(channel.is_all_of(text) for channel in self._channels.values())
 
     def _channel(self, kind: str) -> _Channel:
@@ -237,9 +250,9 @@ class Held:
         text = channel.part(channel.judged - self._rails.window, channel.length)
         verdicts: list[GuardrailResult] = []
         for one in dict.fromkeys([text, spelt_out(text)]):
-            verdicts += await self._rails.checked(one, self._rails.output_checks) if blocking(verdicts) is None else []
+            verdicts += await self._rails.checked(one, self._rails.output_checks) if first_block(verdicts) is None else []
         self.usage = self.usage + cost_of(verdicts)
-        if (no := blocking(verdicts)) is not None:
+        if (no := first_block(verdicts)) is not None:
             raise Withheld(no)
         for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
             await self._report(verdict)
@@ -252,6 +265,37 @@ class Held:
             channel.forget(min(until, channel.judged - self._rails.window) if self._rails.output_checks else until)
 
 
+class HeldWhole:
+    """The gate for a `check_output` of one's own: it is asked about the whole text of a reply, and then all is released."""
+
+    def __init__(self, rails: Rails, emit: Emit, view: RunView) -> None:
+        self._rails, self._emit, self._view = rails, emit, view
+        self._pieces: list[tuple[str, str, str]] = []
+        self.tokens, self.usage = 0, NOTHING
+
+    async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
+        if kind == "progress":
+            await self._emit(text, kind, call_id)
+        else:
+            self._pieces.append((text, kind, call_id))
+            self.tokens += estimated_tokens(text)
+
+    async def finish(self, reply: ModelReply) -> None:
+        streamed = {kind: "".join([text for text, what, _ in self._pieces if what == kind]) for _, kind, _ in self._pieces}
+        called = "\n".join(in_calls(reply, self._view.agent.tools))
+        said = dict.fromkeys([reply.message.text, streamed.pop("text", "")], self._rails.check_output)
+        thought = dict.fromkeys([reply.message.thinking, called, *streamed.values()], self._rails.check_thought)
+        for part, check in {**thought, **said}.items():
+            verdicts = await self._rails.checked(part, (check,)) if part else []
+            self.usage = self.usage + cost_of(verdicts)
+            if (no := first_block(verdicts)) is not None:
+                raise Withheld(no, reply)
+            for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
+                await self._view.warn("guardrails", verdict.reason)
+        for piece in self._pieces:
+            await self._emit(*piece)
+
+
 def _spelt_and_said(*texts: str) -> list[str]:
     """Each as it is written, and without its escapes where it has some."""
     return [text for text in dict.fromkeys([one for text in texts for one in (text, spelt_out(text))]) if text]
@@ -260,7 +304,7 @@ def _spelt_and_said(*texts: str) -> list[str]:
 def _endless(limit: int) -> GuardrailResult:
     reason = notice(
         "guardrail.match_too_long",
-        "a possible match of a blocked pattern has grown longer than {limit:,} characters",
+        "a possible match of a blocked pattern is longer than {limit:,} characters",
         limit=limit,
     )
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"longest_match": limit})

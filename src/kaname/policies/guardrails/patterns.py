@@ -38,16 +38,17 @@ class Pattern:
 
     def __init__(self, pattern: str, *, whole: bool = False, source: str | None = None) -> None:
         if not isinstance(pattern, str):
-            raise ConfigError(notice("guardrail.pattern_kind", "a pattern is a text, not {pattern!r}", pattern=pattern))
+            raise ConfigError(notice("guardrail.pattern_kind", "a pattern must be a string, not {pattern!r}", pattern=pattern))
         self.pattern, self._whole = pattern, whole
         self.source = pattern if source is None else source
-        self.compiled = _compiled(self.source)
-        if not whole and any((found := self._found(text)) and found.end() == found.start() for text in _SAMPLES):
-            raise _refused(pattern, notice("guardrail.pattern_matches_all", "it matches the empty text, so everything"))
+        self.compiled = _compile(self.source)
+        if not whole and any((found := self._find(text)) and found.end() == found.start() for text in _SAMPLES):
+            matches_all = notice("guardrail.pattern_matches_all", "it matches an empty text, so it would match every text")
+            raise _pattern_error(pattern, matches_all)
 
     @property
     def ahead(self) -> int:
-        """How many characters after a match may still undo it."""
+        """Return how many characters after a match can still undo it."""
         if "(?=" in self.source or "(?!" in self.source:
             return _AHEAD
         return 2 if "$" in self.source or "\\" in self.source else 0  # `$` before the last line's end, `\b`, `\Z`
@@ -55,12 +56,12 @@ class Pattern:
     def search(self, text: str) -> Match | None:
         """The first match. Too slow to tell: a match, but no fit for the whole."""
         try:
-            found = self._found(text)
+            found = self._find(text)
         except TimeoutError:
             return None if self._whole else Match(0, len(text), self.pattern)
         return None if found is None else Match(found.start(), found.end(), self.pattern)
 
-    def _found(self, text: str) -> Any:
+    def _find(self, text: str) -> Any:
         find = self.compiled.fullmatch if self._whole else self.compiled.search
         return find(text, timeout=_SECONDS)
 
@@ -79,7 +80,7 @@ class Scan:
 
     def __init__(self, patterns: Iterable[Pattern]) -> None:
         self._patterns = tuple(patterns)
-        self._groups = _grouped(self._patterns)
+        self._groups = _group_patterns(self._patterns)
         self._text, self._begins = "", 0  # the end of what has come, and its first character's place
         self.length = self.pending = 0
 
@@ -107,7 +108,7 @@ class Scan:
     def drop(self, pattern: str) -> None:
         """Look for it no more."""
         self._patterns = tuple([one for one in self._patterns if one.pattern != pattern])
-        self._groups = _grouped(self._patterns)
+        self._groups = _group_patterns(self._patterns)
 
     def _look(self, *, last: bool) -> Match | None:
         matches, pending = list[Match](), self.length
@@ -124,7 +125,7 @@ class Scan:
         return None
 
     def _search(self, group: _Group, last: bool) -> tuple[int, Match | None]:
-        """From where on a match of it may be open, and a match that is certain."""
+        """Return the place from which a match may be open, and a match that is certain."""
         start = max(0, self.pending - self._begins)
         try:
             found = group.compiled.search(self._text, start, partial=not last, timeout=_SECONDS)
@@ -149,7 +150,7 @@ class _Group(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _grouped(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
+def _group_patterns(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
     words = tuple([one for one in patterns if not set(one.source) & set("\\()[]{}^$")])
     others = [_Group(one.compiled, (one,), one.ahead) for one in patterns if one not in words]
     if not words:
@@ -158,16 +159,16 @@ def _grouped(patterns: tuple[Pattern, ...]) -> tuple[_Group, ...]:
     return (_Group(joined, words, 0), *others)
 
 
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     if len(pattern) > _LONGEST:
-        raise _refused(pattern, notice("guardrail.pattern_too_large", "it is too large"))
+        raise _pattern_error(pattern, notice("guardrail.pattern_too_large", "it is too long"))
     try:
         return regex.compile(pattern)
     except (regex.error, OverflowError, RecursionError, MemoryError) as problem:
-        raise _refused(pattern, str(problem) or type(problem).__name__) from problem
+        raise _pattern_error(pattern, str(problem) or type(problem).__name__) from problem
 
 
-def _refused(pattern: str, why: str) -> ConfigError:
+def _pattern_error(pattern: str, why: str) -> ConfigError:
     return ConfigError(
         notice("guardrail.bad_pattern", "the pattern {pattern!r} cannot be used: {why}", pattern=pattern[:100], why=why)
     )

@@ -27,11 +27,13 @@ from ...core.messages import (
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
+from ...kernel.chain import overrides
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
+from ...kernel.threads import runs_on_loop
 from ..names import known_tools
 from .escapes import spelt_out
 from .folded import as_seen
-from .gate import Held
+from .gate import Held, HeldWhole
 from .patterns import Match, Pattern, Scan, in_both_forms
 from .texts import as_meant, texts
 from .tool_rules import ToolRule, check_names, check_rules, refusal
@@ -42,12 +44,12 @@ from .verdicts import (
     GuardrailAction,
     GuardrailResult,
     Withheld,
-    asked,
-    blocking,
     by_pattern,
+    check_name,
     cost_of,
-    named,
+    first_block,
     over_limit,
+    run_check,
     understood,
     worse,
 )
@@ -66,6 +68,10 @@ class Guardrails(Policy):
     `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
     `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
     `check_seconds`: how long a check may take; one that takes longer blocks.
+
+    A subclass that overrides `check_input` or `check_output` decides in a run too. Its `check_input` is called once a run, with
+    the question. Its `check_output` gets the text of a reply as a whole before any of it is shown: such a reply does not
+    stream. Thoughts and the arguments of calls are judged by `check_thought`: by default with the patterns and checks.
     """
 
     def __init__(
@@ -88,7 +94,7 @@ class Guardrails(Policy):
                 raise ConfigError(
                     notice(
                         "guardrail.limit",
-                        "{name} is a whole number from 1 up, or None for no limit, not {limit!r}",
+                        "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
                         name=name,
                         limit=limit,
                     )
@@ -96,27 +102,48 @@ class Guardrails(Policy):
         for name, size in (("window", window), ("longest_match", longest_match)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise ConfigError(
-                    notice("guardrail.size", "{name} is a number of characters from 1 up, not {size!r}", name=name, size=size)
+                    notice(
+                        "guardrail.size",
+                        "{name} must be a number of characters of at least 1, not {size!r}",
+                        name=name,
+                        size=size,
+                    )
                 )
         if not isinstance(check_seconds, int | float) or check_seconds <= 0:
             raise ConfigError(
                 notice(
                     "guardrail.check_seconds",
-                    "check_seconds is a number above 0, not {check_seconds!r}",
+                    "check_seconds must be a number above 0, not {check_seconds!r}",
                     check_seconds=check_seconds,
                 )
             )
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
-        blocks, warns = _listed("blocked_patterns", blocked_patterns), _listed("warn_patterns", warn_patterns)
+        blocks, warns = _pattern_list("blocked_patterns", blocked_patterns), _pattern_list("warn_patterns", warn_patterns)
         self.blocked = tuple([form for one in blocks for form in in_both_forms(one)])
         self.warned = tuple([form for one in warns for form in in_both_forms(one)])
         self._numbers = {one: number for number, one in enumerate(blocks, 1)}
         self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
         self.result_checks = _checks("result_checks", result_checks)
+        self._refuse_async("check_input", self.input_checks)
+        self._refuse_async("check_output", self.output_checks)
         self.check_seconds = check_seconds
         self._rules = check_rules(tools)
         self.window, self.longest_match = window, longest_match
         self._verdicts: dict[bytes, list[GuardrailResult]] = {}
+
+    def _refuse_async(self, method: str, checks: Sequence[Check]) -> None:
+        """A method of a subclass decides in the place of the checks, and cannot wait for one that is async."""
+        late = [check_name(check) for check in checks if runs_on_loop(check)]
+        if late and overrides(self, method, Guardrails):
+            raise ConfigError(
+                notice(
+                    "guardrail.async_and_own",
+                    "{kind} overrides {method}, which cannot wait for the async check {check}; use one of the two",
+                    kind=type(self).__name__,
+                    method=method,
+                    check=late[0],
+                )
+            )
 
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
@@ -124,13 +151,18 @@ class Guardrails(Policy):
         return over_limit(text, self.max_input_tokens, "input") or self._judge_now(text, self.input_checks)
 
     def check_output(self, text: str) -> GuardrailResult:
-        worst = over_limit(text, self.max_output_tokens, "output") or self._judge_now(text, self.output_checks)
+        worst = over_limit(text, self.max_output_tokens, "output") or ALLOWED
+        return worse(worst, Guardrails.check_thought(self, text))
+
+    def check_thought(self, text: str) -> GuardrailResult:
+        """Judge a thought, or the arguments of calls, where a subclass has a `check_output` of its own for the answer."""
+        worst = self._judge_now(text, self.output_checks)
         for meant in dict.fromkeys([spelt_out(text), "\n".join(as_meant(text))]):
             worst = worse(worst, self._judge_now(meant, self.output_checks)) if meant not in ("", text) else worst
         return worst
 
     def _judge_now(self, text: str, checks: Sequence[Check]) -> GuardrailResult:
-        found = self._matched(self.blocked, text) or self._matched(self.warned, text)
+        found = self._first_match(self.blocked, text) or self._first_match(self.warned, text)
         worst = found[0] if found else ALLOWED
         for check in checks:
             said = check(text)
@@ -139,14 +171,14 @@ class Guardrails(Policy):
                 raise ConfigError(
                     notice(
                         "guardrail.check_async",
-                        "{check} is async: it is asked inside a run; check_input and check_output cannot wait for it",
-                        check=named(check),
+                        "{check} is async and is called only inside a run; check_input and check_output cannot wait for it",
+                        check=check_name(check),
                     )
                 )
             worst = worse(worst, understood(said, check))
         return worst
 
-    def _matched(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
+    def _first_match(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
         """The first match, in the text or in one of its folded forms (see `as_seen`)."""
         for one in as_seen(text):
             scan = Scan(patterns)
@@ -163,14 +195,14 @@ class Guardrails(Policy):
         return by_pattern(found.pattern, GuardrailAction.BLOCK, number if secret else 0)
 
     async def matched(self, text: str) -> list[GuardrailResult]:
-        """What the patterns say of a text and of its folded forms: one that blocks, or all that warn."""
+        """Return the verdicts of the patterns on a text and its folded forms: one that blocks, or all that warn."""
         verdicts = list[GuardrailResult]()
         for form in as_seen(text):
-            verdicts += await self._matched_as_it_is(form) if blocking(verdicts) is None else []
+            verdicts += await self._matched_as_it_is(form) if first_block(verdicts) is None else []
         return list({verdict.reason: verdict for verdict in verdicts}.values())
 
     async def _matched_as_it_is(self, text: str) -> list[GuardrailResult]:
-        """In slices, so that nobody waits for a long text."""
+        """Match in slices, so that a long text does not block the event loop."""
         blocked, warned, verdicts = Scan(self.blocked), Scan(self.warned), list[GuardrailResult]()
         for start in range(0, len(text), AT_ONCE):
             if start:
@@ -197,10 +229,10 @@ class Guardrails(Policy):
         return [*self.warnings(scan, text), *self.warnings(scan, None)]
 
     async def checked(self, text: str, checks: Sequence[Check]) -> list[GuardrailResult]:
-        """What the checks say, as far as it is not `allow` or has cost something; one that blocks is the last."""
+        """Return the verdicts of the checks that are not `allow` or have cost something. One that blocks is the last."""
         verdicts = []
         for check in checks:
-            verdict = await asked(check, text, self.check_seconds)
+            verdict = await run_check(check, text, self.check_seconds)
             if verdict.action is not GuardrailAction.ALLOW or verdict.usage != NOTHING:
                 verdicts.append(verdict)
             if verdict.action is GuardrailAction.BLOCK:
@@ -217,8 +249,8 @@ class Guardrails(Policy):
         """End the run if the question is blocked. What was said before it, here or elsewhere, and is blocked is taken out of
         the conversation. What follows the question in its own turn are kaname's notes, and not judged."""
         state = view.state
-        verdicts, usage = await self._judge_input(question)
-        if (no := blocking(verdicts)) is not None:
+        verdicts, usage = await self._judge_input(question, view.run_id)
+        if (no := first_block(verdicts)) is not None:
             masked = ModelReply(placeholder(role="assistant"), "end_turn", usage) if usage != NOTHING else None
             raise Halt(Stop("blocked", no.reason, withheld="input"), masked)
         for verdict in verdicts if not state.replies else ():  # once a turn
@@ -227,7 +259,7 @@ class Guardrails(Policy):
         refused: list[str] = []
         for text, message in {one.text: one for one in earlier if one.text != question.text}.items():
             verdicts, cost = await self._judge_input(message)
-            usage, no = usage + cost, blocking(verdicts)
+            usage, no = usage + cost, first_block(verdicts)
             if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
                 raise Halt(Stop("blocked", no.reason, withheld="nothing"))
             refused += [] if no is None else [text]
@@ -236,7 +268,8 @@ class Guardrails(Policy):
         return usage + await next(question)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        held = Held(self, request.emit or view.emit, view)
+        gate = HeldWhole if overrides(self, "check_output", Guardrails) else Held
+        held = gate(self, request.emit or view.emit, view)
         try:
             reply = await next(replace(request, emit=held.take))
             await held.finish(reply)
@@ -247,24 +280,27 @@ class Guardrails(Policy):
             raise Halt(Stop("blocked", stopped.why.reason, withheld="output"), masked) from None
         return reply if held.usage == NOTHING else replace(reply, usage=reply.usage + held.usage)
 
-    async def _judge_input(self, message: Message) -> tuple[list[GuardrailResult], Usage]:
-        """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives."""
+    async def _judge_input(self, message: Message, run_id: str = "") -> tuple[list[GuardrailResult], Usage]:
+        """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives; by a
+        subclass's `check_input` once in each run (`run_id`) that asks it."""
         if is_withheld(message):  # a question of which only the reason has been written down
             return [GuardrailResult(GuardrailAction.BLOCK, reason_of(message))], NOTHING
         text = message.text
+        own = overrides(self, "check_input", Guardrails)
         known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
-        if known in self._verdicts:
-            return self._verdicts[known], NOTHING
-        limit = over_limit(text, self.max_input_tokens, "input")
-        verdicts = [limit] if limit is not None else await self.matched(text)
-        if blocking(verdicts) is None:
-            verdicts += await self.checked(text, self.input_checks)
+        asked_in = known + run_id.encode() if own else known
+        if asked_in in self._verdicts:
+            return self._verdicts[asked_in], NOTHING
+        limit = None if own else over_limit(text, self.max_input_tokens, "input")
+        verdicts = [limit] if limit is not None else [] if own else await self.matched(text)
+        if first_block(verdicts) is None:
+            verdicts += await self.checked(text, (self.check_input,) if own else self.input_checks)
         usage = cost_of(verdicts)
         objections = [verdict for verdict in verdicts if verdict.action is not GuardrailAction.ALLOW]
         if not any(verdict.failed for verdict in objections):  # it may be well again the next time
             if len(self._verdicts) >= _REMEMBERED:
                 self._verdicts.clear()
-            self._verdicts[known] = objections
+            self._verdicts[known] = self._verdicts[asked_in] = objections
         return objections, usage
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
@@ -282,7 +318,7 @@ class Guardrails(Policy):
         given = [result.error if result.is_error else result.output, *[(one.name, one.url) for one in result.media]]
         verdicts = await self.checked("\n".join([text for text in texts(given) if text]), self.result_checks)
         result = replace(result, usage=result.usage + cost_of(verdicts))
-        if (no := blocking(verdicts)) is None:
+        if (no := first_block(verdicts)) is None:
             for verdict in [one for one in verdicts if one.action is GuardrailAction.WARN]:
                 await view.warn("guardrails", verdict.reason)
             return result
@@ -290,8 +326,9 @@ class Guardrails(Policy):
         return ToolResult(error=withheld, usage=result.usage, retryable=False)
 
     def received(self, message: Message) -> Message:
-        """A question that matches a blocked pattern is written down as why, and not as it came."""
-        found = self._matched(self.blocked, message.text)
+        """A question that matches a blocked pattern is written down as why, and not as it came; where a subclass decides on
+        what goes in, only `admit` can tell."""
+        found = [] if overrides(self, "check_input", Guardrails) else self._first_match(self.blocked, message.text)
         return placeholder(found[0].reason, message.role) if found else message
 
 
@@ -305,9 +342,11 @@ def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
     return made
 
 
-def _listed(name: str, given: Iterable[str] | None) -> list[str]:
+def _pattern_list(name: str, given: Iterable[str] | None) -> list[str]:
     if isinstance(given, str):
         raise ConfigError(
-            notice("guardrail.pattern_list", "{name} is a list of patterns: write {name}=[{given!r}]", name=name, given=given)
+            notice(
+                "guardrail.pattern_list", "{name} must be a list of patterns: write {name}=[{given!r}]", name=name, given=given
+            )
         )
     return list(given or ())

@@ -21,7 +21,7 @@ def in_calls(reply: ModelReply, known: Container[str]) -> list[str]:
 
 
 def of_provider(reply: ModelReply) -> list[str]:
-    """What only its provider understands, and the addresses of media."""
+    """Return the values that only the provider understands, and the addresses of media."""
     held: list[Any] = []
     for part in reply.message.parts:
         if isinstance(part, Provided):
@@ -34,7 +34,7 @@ def of_provider(reply: ModelReply) -> list[str]:
 
 
 def as_meant(text: str) -> list[str]:
-    """What a JSON text says, as the decoder would read it, also from a fence; nothing, where it is none."""
+    """Return what a JSON text says, as the decoder would read it, also from a fence; nothing if it is not JSON."""
     return list(texts(text))[1:] or [one for block in fenced_blocks(text) for one in texts(block)]
 
 

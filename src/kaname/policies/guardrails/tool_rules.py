@@ -26,7 +26,7 @@ Wanted = str | Callable[[Any], bool]
 
 @record
 class ToolRule:
-    """For one tool, or with `"*"` for all that have no rule of their own.
+    """A rule for one tool, or with `"*"` for all tools that have no rule of their own.
 
     `arguments`: by name, a pattern that the whole value has to fit, or a function that says whether it may be. `max_calls`: in
     a turn. `allowed=False`: not at all.
@@ -45,11 +45,11 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
     if rule is None:
         return ""
     if not rule.allowed:
-        return notice("rule.not_allowed", "{name} may not be used here", name=call.name)
+        return notice("rule.not_allowed", "{name} is not allowed here", name=call.name)
     if rule.max_calls is not None and _number(call, view) > rule.max_calls:
         return notice(
             "rule.max_calls",
-            "{name} may be called {max_calls} times; go on without it",
+            "the limit of calls to {name} is reached ({max_calls}); continue without it",
             name=call.name,
             max_calls=rule.max_calls,
         )
@@ -59,7 +59,7 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
             told = f" ({wanted})" if isinstance(wanted, str) else ""
             return notice(
                 "rule.argument_refused",
-                "{name} may not be called with this {name2}{told}",
+                "{name} cannot be called with this {name2}{told}",
                 name=call.name,
                 name2=name,
                 told=told,
@@ -109,17 +109,17 @@ def _whole(wanted: str) -> Pattern:
 
 
 def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
-    """Before anything runs: are these rules, and can their patterns be used?"""
+    """Check that these are rules with usable patterns. Raises `ConfigError`."""
     made = tuple(rules)
     for rule in made:
         if not isinstance(rule, ToolRule):
-            raise ConfigError(notice("rule.kind", "tools takes ToolRule(…), not {rule!r}", rule=rule))
+            raise ConfigError(notice("rule.kind", "tools must be a list of ToolRule(…), not {rule!r}", rule=rule))
         most = rule.max_calls
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
             raise ConfigError(
                 notice(
                     "rule.calls_kind",
-                    "ToolRule({tool!r}): max_calls is a whole number from 0 up, not {most!r}",
+                    "ToolRule({tool!r}): max_calls must be an integer of at least 0, not {most!r}",
                     tool=rule.tool,
                     most=most,
                 )
@@ -128,7 +128,7 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
             raise ConfigError(
                 notice(
                     "rule.arguments_kind",
-                    "ToolRule({tool!r}): arguments is a mapping of names to patterns, not {arguments!r}",
+                    "ToolRule({tool!r}): arguments must be a mapping of names to patterns, not {arguments!r}",
                     tool=rule.tool,
                     arguments=rule.arguments,
                 )
@@ -137,18 +137,18 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
             _check_argument(f"{rule.tool}.{name}", wanted)
     twice = [name for name, count in Counter([rule.tool for rule in made]).items() if count > 1]
     if twice:
-        raise ConfigError(notice("rule.twice", "there are two rules for {tool!r}: put them into one", tool=twice[0]))
+        raise ConfigError(notice("rule.twice", "there are two rules for {tool!r}: combine them into one", tool=twice[0]))
     return made
 
 
 def _check_argument(where: str, wanted: Any) -> None:
     if callable(wanted) and runs_on_loop(wanted):
-        raise ConfigError(notice("rule.async_", "{where}: a rule's function is not async", where=where))
+        raise ConfigError(notice("rule.async_", "{where}: the function of a rule must not be async", where=where))
     if isinstance(wanted, str):
         _whole(wanted)
     elif not callable(wanted):
         raise ConfigError(
-            notice("rule.argument_kind", "{where} is a pattern or a function, not {wanted!r}", where=where, wanted=wanted)
+            notice("rule.argument_kind", "{where} must be a pattern or a function, not {wanted!r}", where=where, wanted=wanted)
         )
 
 

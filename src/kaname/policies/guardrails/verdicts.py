@@ -28,17 +28,19 @@ class GuardrailAction(StrEnum):
 
 @record
 class GuardrailResult:
-    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost."""
+    """`details`: the pattern, the limit or the check that objected. Never the text itself. `usage`: what a judge has cost.
+
+    A check of your own can put anything in `details`, also `None`."""
 
     action: GuardrailAction = GuardrailAction.ALLOW
     reason: str = ""
-    details: dict[str, Any] = field(factory=dict)
+    details: Any = field(factory=dict)
     usage: Usage = NOTHING
 
     @property
     def failed(self) -> bool:
-        """Whether this is no judgement, but a check that did not come to one."""
-        return "failed" in self.details
+        """Return True if the check did not come to a judgement."""
+        return isinstance(self.details, dict) and self.details.get("failed") is True
 
 
 class Withheld(Signal):
@@ -55,6 +57,7 @@ Check = Callable[[str], Any]
 
 The reason is kept and shown: it must not repeat the text."""
 _ANYTHING = (Exception, SystemExit, BaseExceptionGroup)
+_METHODS = ("check_input", "check_output", "check_tool")  # of a guardrail: True says that it has passed
 _ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
 
 
@@ -78,11 +81,11 @@ def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
 def by_pattern(pattern: str, action: GuardrailAction, number: int = 0) -> GuardrailResult:
     """`number`: tell that and not the pattern, which would say what is blocked."""
     shown = notice("guardrail.number", "no. {number}", number=number) if number else repr(pattern)
-    reason = notice("guardrail.matched", "it matches the pattern {shown}", shown=shown)
+    reason = notice("guardrail.matched", "the text matches the pattern {shown}", shown=shown)
     return GuardrailResult(action, reason, {"pattern": pattern})
 
 
-async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
+async def run_check(check: Check, text: str, seconds: float) -> GuardrailResult:
     """One that fails or takes too long blocks, because nobody knows what it would have said. A plain function gets a thread."""
     try:
         async with asyncio.timeout(seconds):
@@ -91,10 +94,10 @@ async def asked(check: Check, text: str, seconds: float) -> GuardrailResult:
             )
     except TimeoutError:
         why = notice("guardrail.check_timeout", "took longer than {seconds:g} s", seconds=seconds)
-        return _broken(check, why)
+        return _failed_verdict(check, why)
     if isinstance(said, Failure):  # not its message: it may hold the very text; and where it is, is the owner's business
-        getLogger("kaname").warning("the check %s failed: %s", named(check), said.kind)
-        return _broken(check, notice("guardrail.check_failed", "failed: {kind}", kind=type(said.error).__name__))
+        getLogger("kaname").warning("the check %s failed: %s", check_name(check), said.kind)
+        return _failed_verdict(check, notice("guardrail.check_failed", "failed: {kind}", kind=type(said.error).__name__))
     return understood(said, check)
 
 
@@ -103,29 +106,34 @@ async def _in_thread(check: Check, text: str) -> Any:
     return await said if isawaitable(said) else said
 
 
-def _broken(check: Check, why: str) -> GuardrailResult:
-    reason = notice("guardrail.check_broken", "the check {named} {why}", named=named(check), why=why)
-    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
+def _failed_verdict(check: Check, why: str) -> GuardrailResult:
+    reason = notice("guardrail.check_broken", "the check {named} {why}", named=check_name(check), why=why)
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": check_name(check), "failed": True})
 
 
 def understood(said: Any, check: Check) -> GuardrailResult:
     if isinstance(said, GuardrailResult):
         known = said.action in _ORDER
         return replace(said, action=GuardrailAction(said.action) if known else GuardrailAction.BLOCK)
+    if hasattr(said, "action") and hasattr(said, "reason"):  # a class of one's own with the same fields
+        action = GuardrailAction(said.action) if said.action in _ORDER else GuardrailAction.BLOCK
+        return GuardrailResult(action, str(said.reason), getattr(said, "details", None))
+    if isinstance(said, bool) and check_name(check) in _METHODS:
+        said = None if said else ""
     if said is None:
         return ALLOWED
     if isinstance(said, GuardrailAction) or (isinstance(said, str) and not said):
         action = said if isinstance(said, GuardrailAction) else GuardrailAction.BLOCK
-        no = notice("guardrail.not_allowed", "{named} does not allow it", named=named(check))
-        return GuardrailResult(action, no, {"check": named(check)})
+        no = notice("guardrail.not_allowed", "the text did not pass the check {named}", named=check_name(check))
+        return GuardrailResult(action, no, {"check": check_name(check)})
     if isinstance(said, str):
-        return GuardrailResult(GuardrailAction.BLOCK, said, {"check": named(check)})
-    kind = type(said).__name__  # not the value: it may hold the very text. And who knows what True would mean
-    reason = f"{named(check)} returned a {kind}; expected None to allow it, the reason to block it, or a GuardrailResult"
-    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": named(check), "failed": True})
+        return GuardrailResult(GuardrailAction.BLOCK, said, {"check": check_name(check)})
+    kind = type(said).__name__  # not the value: it may hold the very text. And who knows what True of a function would mean
+    reason = f"{check_name(check)} returned a {kind}; expected None to allow it, the reason to block it, or a GuardrailResult"
+    return GuardrailResult(GuardrailAction.BLOCK, reason, {"check": check_name(check), "failed": True})
 
 
-def blocking(verdicts: Iterable[GuardrailResult]) -> GuardrailResult | None:
+def first_block(verdicts: Iterable[GuardrailResult]) -> GuardrailResult | None:
     return next((verdict for verdict in verdicts if verdict.action is GuardrailAction.BLOCK), None)
 
 
@@ -142,10 +150,10 @@ def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:
 
 
 def estimated_tokens(text: str) -> int:
-    """From the characters alone: four to a token where they are ASCII, one to a token in Japanese and the like."""
+    """Estimate the tokens: four ASCII characters, or one Japanese or other character, are one token."""
     plain = len(text.encode("ascii", "ignore"))
     return (plain + 3) // 4 + (len(text) - plain)
 
 
-def named(check: Any) -> str:
+def check_name(check: Any) -> str:
     return str(getattr(check, "__name__", type(check).__name__))

@@ -1,1 +1,1 @@
-"""Other protocols, one file each: read its requests, write a run's chunks in its form."""
+"""Other protocols, one file each: read their requests, and write the chunks of a run in their form."""

@@ -1,5 +1,7 @@
-"""A2A 1.0: an agent's runs as tasks, on the protocol's own SDK (JSON-RPC and REST). A task is a run, a context is a session;
-the journal is the only store."""
+"""A2A 1.0: the runs of an agent as tasks, on the SDK of the protocol (JSON-RPC and REST).
+
+A task is a run, and a context is a session. The journal is the only store.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ... import __version__
-from ...api.agent import Agent
-from ...api.attach import batches, batches_of
-from ...api.open_run import new_run_id
-from ...api.result import Result
-from ...api.run import Run
+from ...agent.agent import Agent
+from ...agent.attach import batches, batches_of
+from ...agent.opening.request import new_run_id
+from ...agent.result import Result
+from ...agent.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
@@ -44,7 +46,8 @@ from ..admin_only import HIDDEN, stop_for, words_for
 from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller
-from .conversation import Words, is_own, last_words, wording
+from .conversation import is_own
+from .transcript import TextTranscript, question_text
 
 _STATES = {
     "completed": "COMPLETED",
@@ -58,7 +61,10 @@ _PAGE = 50
 
 
 def routes(service: Service) -> list[BaseRoute]:
-    """For each agent its card and both bindings; the first agent's card also at the well-known place."""
+    """Return the routes of each agent: its card and both bindings.
+
+    The card of the first agent is also at the well-known address.
+    """
     found: list[BaseRoute] = [Route("/.well-known/agent-card.json", _card_of(service, ""))]
     for name, agent in service.agents.items():
         base, handler = f"/a2a/{name}", Tasks(service, agent)
@@ -66,7 +72,9 @@ def routes(service: Service) -> list[BaseRoute]:
         for place in (f"{base}/", base):
             found += create_jsonrpc_routes(handler, place, context_builder=Builder())
         rest = create_rest_routes(handler, context_builder=Builder(), path_prefix=base)
-        found += [route for route in rest if isinstance(route, Route)]  # and not those of tenants, which would match anything
+        found += [
+            route for route in rest if isinstance(route, Route)
+        ]  # without the routes of tenants, which would match anything
     return found
 
 
@@ -104,23 +112,23 @@ def _skill(agent: Agent[Any]) -> Any:
 
 
 class Tasks(RequestHandler):
-    """The protocol's methods for one agent."""
+    """The methods of the protocol, for one agent."""
 
     def __init__(self, service: Service, agent: Agent[Any]) -> None:
         self._service, self._agent = service, agent
 
-    # Ask
+    # Start and stream
 
     async def on_message_send(self, params: Any, context: ServerCallContext) -> Any:
-        run, _ = await self._begun(params, context)
+        run, _ = await self._begin(params, context)
         if not params.configuration.return_immediately:
             await run.wait()
         return await self._task(run.run_id, _caller(context, "talk"))
 
     async def on_message_send_stream(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
-        run, after = await self._begun(params, context)
+        run, after = await self._begin(params, context)
         stretches = batches_of(run.subscribe(after, wait_for_me=True))
-        async for one in self._told(run.run_id, stretches, _caller(context, "talk")):
+        async for one in self._stream_task(run.run_id, stretches, _caller(context, "talk")):
             yield one
 
     async def on_subscribe_to_task(self, params: Any, context: ServerCallContext) -> AsyncGenerator[Any, None]:
@@ -128,10 +136,10 @@ class Tasks(RequestHandler):
         if card.status not in UNDER_WAY:
             raise UnsupportedOperationError(message=f"task {card.run_id} is over: {card.status}")
         stretches = batches(self._service.journal, card.run_id, card.seq)
-        async for one in self._told(card.run_id, stretches, _caller(context, "read")):
+        async for one in self._stream_task(card.run_id, stretches, _caller(context, "read")):
             yield one
 
-    async def _begun(self, params: Any, context: ServerCallContext) -> tuple[Run[Any], int]:
+    async def _begin(self, params: Any, context: ServerCallContext) -> tuple[Run[Any], int]:
         caller, message = _caller(context, "talk"), params.message
         text = "\n".join([_text(part) for part in message.parts])
         after = 0
@@ -150,28 +158,28 @@ class Tasks(RequestHandler):
             begun = await attempt(self._service.begin, run, passing=(AgentError,))
         except AgentError as problem:
             raise InvalidParamsError(message=words_for(problem, caller)) from None
-        if isinstance(begun, Failure):  # the SDK would tell all of it
+        if isinstance(begun, Failure):  # the SDK would show the whole exception
             log.warning("a run of %s did not begin: %s", self._agent.name, begun)
             raise InternalError(message=HIDDEN)
         return run, after
 
-    async def _told(
+    async def _stream_task(
         self, run_id: str, stretches: AsyncGenerator[list[Chunk], None], caller: Caller
     ) -> AsyncGenerator[Any, None]:
-        """The task, then its words as one artifact, then how it ended or what it asks."""
+        """Yield the task, its text as one artifact, and its status: how it ended or what it asks."""
         yield await self._task(run_id, caller, brief=True)
         (card,) = await self._service.journal.runs(run_id=run_id, limit=1)
-        words, begun = Words(), False
+        spoken, begun = TextTranscript(run_id), False
         async for chunks in stretches:
             for chunk in [one for one in chunks if is_own(one, run_id)]:
-                if text := _said(chunk, words):
-                    artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=_whole(text))])
+                if text := spoken.take(chunk).decode():
+                    artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=text)])
                     yield pb.TaskArtifactUpdateEvent(task_id=run_id, context_id=card.session, artifact=artifact, append=begun)
                     begun = True
         task = await self._task(run_id, caller)
         yield pb.TaskStatusUpdateEvent(task_id=run_id, context_id=card.session, status=task.status)
 
-    # Look
+    # Read and list
 
     async def on_get_task(self, params: Any, context: ServerCallContext) -> Any:
         card = await self._card(params.id, context)
@@ -184,21 +192,23 @@ class Tasks(RequestHandler):
 
     async def on_list_tasks(self, params: Any, context: ServerCallContext) -> Any:
         caller = _caller(context, "read")
-        user = None if caller.is_admin else caller.name
+        user = caller.list_of()
         wanted: dict[str, Any] = {"agent": self._agent.name, "session": params.context_id, "user": user}
         size, before = params.page_size or _PAGE, int(params.page_token[:15]) if params.page_token.isdecimal() else 0
         tallies = await self._service.journal.count(**wanted)
         fitting = [one for one in tallies if not params.status or _state(one.status) == params.status]
         statuses = {one.status for one in fitting} if params.status else {""}
-        found = [card for status in statuses for card in await self._listed({**wanted, "status": status}, before, size + 1)]
+        found = [
+            card for status in statuses for card in await self._list_outer_runs({**wanted, "status": status}, before, size + 1)
+        ]
         found.sort(key=lambda card: -card.place)
         shown, following = found[:size], str(found[size - 1].place) if len(found) > size else ""
         total = sum([one.runs for one in fitting])
         tasks = [await self._task(card.run_id, caller, brief=not params.history_length) for card in shown]
         return pb.ListTasksResponse(tasks=tasks, next_page_token=following, page_size=size, total_size=total)
 
-    async def _listed(self, wanted: dict[str, Any], before: int, limit: int) -> list[RunInfo]:
-        """The next runs that are in no other run."""
+    async def _list_outer_runs(self, wanted: dict[str, Any], before: int, limit: int) -> list[RunInfo]:
+        """Return the next runs that are not inside another run."""
         found: list[RunInfo] = []
         while len(found) < limit and (cards := await self._service.journal.runs(**wanted, before=before, limit=limit)):
             before = cards[-1].place
@@ -231,7 +241,7 @@ class Tasks(RequestHandler):
         status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
         told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
         if result.stop.kind == "waiting":
-            told = "\n".join([wording(asked.prompt, asked.options) for asked in result.questions.values()])
+            told = "\n".join([question_text(asked) for asked in result.questions.values()])
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         if result.stop.error:
@@ -243,7 +253,7 @@ class Tasks(RequestHandler):
                 task.artifacts.append(_artifact(run_id, result))
         return task
 
-    # What there is not
+    # Not supported
 
     async def on_create_task_push_notification_config(self, params: Any, context: ServerCallContext) -> Any:
         raise PushNotificationNotSupportedError
@@ -259,20 +269,12 @@ class Tasks(RequestHandler):
 def _caller(context: ServerCallContext, role: str) -> Caller:
     caller: Caller = context.state["caller"]
     if not caller.may(role):
-        raise InvalidParamsError(message=f"this needs the role {role!r}")
+        raise InvalidParamsError(message=f"this request needs the role {role!r}")
     return caller
 
 
 def _state(kind: str) -> Any:
     return pb.TaskState.Value(f"TASK_STATE_{_STATES.get(kind, 'FAILED')}")
-
-
-def _said(chunk: Chunk, words: Words) -> str:
-    if chunk.type == "delta":
-        return words.delta(chunk.data["content"])
-    if chunk.type == "message":
-        return words.rest(chunk.data["content"])
-    return last_words(chunk, words) if chunk.data.get("status") == "stopped" else ""
 
 
 def _text(part: Any) -> str:
@@ -287,13 +289,13 @@ def _text(part: Any) -> str:
 
 
 def _answer(message: Any, text: str) -> Any:
-    """What was sent for a question: a data part alone is an object, such as `{"args": …}`; anything else is a text."""
+    """Return the answer in a message: an object if it is a single data part, such as `{"args": …}`, otherwise the text."""
     (part, *more) = message.parts
     return json.loads(text) if part.WhichOneof("content") == "data" and not more else text
 
 
 def _whole(text: str) -> str:
-    """Half a surrogate pair is no text for protobuf."""
+    """Replace half a surrogate pair, which protobuf does not accept."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""AG-UI 1.0: runs as its events; what a run asks is an interrupt, and the next request resumes it."""
+"""AG-UI 1.0: a run as a stream of events. A question is an interrupt, and the next request resumes the run."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...api.agent import Agent
-from ...api.run import Run
-from ...core.chunks import Chunk
+from ...agent.agent import Agent
+from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
-from ...core.messages import Usage
 from ...core.notices import notice
 from ...core.values import plain_text
-from ..forms import caller_of, fitting, read
+from ..forms import caller_of, read_body, refuse_malformed
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
-from .chat import unsupported
-from .conversation import INTERRUPTED, SEPARATOR, Conversation, Words, answer_for, asked_by, last_words, wording
+from .chat import unsupported_error
+from .conversation import ServedRun, answer_for, find_question
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
 
 VERSION = "1.0"
 
@@ -32,41 +31,44 @@ class AgUi:
         self._service, self._streams = service, streams
 
     async def run(self, request: Request) -> Response:
-        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
+        caller, asked = caller_of(request, "talk"), await read_body(request, dict[str, Any])
         agent = self._service.agent(request.path_params.get("agent", ""))
         if asked.get("tools"):
-            raise unsupported("tools")
-        with fitting():
+            raise unsupported_error("tools")
+        with refuse_malformed():
             run, after = await self._run(request, agent, asked)
-        conversation = Conversation(self._service, self._streams, caller, run)
+        conversation = ServedRun(self._service, self._streams, caller, run)
         await conversation.begin(after)
         return await conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
 
     async def _run(self, request: Request, agent: Agent[Any], asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
-        """A new run, or the one that an answer was sent for; of that one, the number of its last fact."""
+        """Return a new run, or the run that was answered and the number of its last fact."""
         caller = caller_of(request)
         if resumed := asked.get("resume"):
             run_id, answers = await self._answers(request, resumed)
             card = await self._service.card(run_id, caller)
             return self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
         messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
-        return agent.run(user_input(_paired(messages)), user_id=user_of(caller, None)), None
+        return agent.run(user_input(_without_open_calls(messages)), user_id=user_of(caller, None)), None
 
     async def _answers(self, request: Request, resumed: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         answers: dict[str, Any] = {}
         run_id = ""
         for one in resumed:
-            named, key, question = await asked_by(self._service, request, str(one.get("interruptId", "")))
+            named, key, question = await find_question(self._service, request, str(one.get("interruptId", "")))
             run_id = run_id or named
             if question is not None and named == run_id:
                 answers[key] = _answer(question, one)
         if not answers:
-            raise ConfigError(notice("serve.no_question", "none of these questions is open any more"))
+            raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
         return run_id, answers
 
 
 def _answer(question: Asked, given: dict[str, Any]) -> Any:
-    """What was sent for an interrupt. One that was not resolved is a no; whether a payload is clear, its reader decides."""
+    """Return the answer to an interrupt.
+
+    An interrupt that was not resolved is a no. The kernel checks if a payload is clear.
+    """
     if given.get("status") != "resolved":
         return answer_for(question, False)
     payload = given.get("payload")
@@ -76,7 +78,7 @@ def _answer(question: Asked, given: dict[str, Any]) -> Any:
 
 
 def _message(given: Any) -> dict[str, Any] | None:
-    """A message of theirs in the OpenAI shape; activities and reasoning are the page's own."""
+    """Return a message in the OpenAI shape; None for activities and reasoning, which belong to the client."""
     role = given.get("role") if isinstance(given, dict) else None
     if role in ("activity", "reasoning"):
         return None
@@ -99,8 +101,8 @@ def _part(part: Any) -> Any:
     return part
 
 
-def _paired(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Calls without a result are left out: a run that was cut off has them."""
+def _without_open_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out calls without a result. A run that was interrupted has them."""
     answered = {one["tool_call_id"] for one in messages if one["role"] == "tool"}
     kept = []
     for one in messages:
@@ -109,126 +111,92 @@ def _paired(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-class AgUiWriter:
-    """A message is opened with its first word and closed with its fact; a tool call's arguments come at once."""
+class AgUiWriter(Transcript):
+    """Write AG-UI events.
+
+    A message is opened with its first word and closed with its fact; arguments of a call come at once.
+    """
 
     def __init__(self, run_id: str, thread: str, named: str) -> None:
-        self._run_id, self._thread, self._named = run_id, thread, named or run_id
-        self._words, self._message, self._thinking, self._count = Words(), "", "", 0
+        super().__init__(run_id)
+        self._thread, self._named, self._count = thread, named or run_id, 0
         self._parent = ""  # the message that calls the tools
-        self._used = Usage(cost=None)
         self._interrupts: list[dict[str, Any]] = []
-        self._outcome: dict[str, Any] | None = None
-        self._result: Any = None
-        self._problem: dict[str, Any] | None = None
 
     def begin(self) -> bytes:
         return _event("RUN_STARTED", threadId=self._thread, runId=self._named, protocolVersion=VERSION)
 
-    def take(self, chunk: Chunk) -> bytes:
-        data = chunk.data
-        match chunk.type:
-            case "delta":
-                return self._no_thinking() + self._text(self._words.delta(data["content"]))
-            case "thinking":
-                return self._think(data["content"])
-            case "message":
-                return self._no_thinking() + self._text(self._words.rest(data["content"])) + self._no_message()
-            case "tool_call":
-                call, parent = self._call_id(data["id"]), {"parentMessageId": self._parent} if self._parent else {}
-                start = _event("TOOL_CALL_START", toolCallId=call, toolCallName=data["name"], **parent)
-                args = _event("TOOL_CALL_ARGS", toolCallId=call, delta=data["function"]["arguments"])
-                return self._no_thinking() + start + args + _event("TOOL_CALL_END", toolCallId=call)
-            case "tool_response":
-                told = plain_text(data["content"])
-                call = self._call_id(data["tool_call_id"])
-                return _event("TOOL_CALL_RESULT", messageId=f"{call}-result", toolCallId=call, content=told, role="tool")
-            case "usage":
-                self._parent = ""
-                self._used += Usage(data["prompt_tokens"], data["completion_tokens"], data["cached_tokens"])
-            case "error":
-                self._problem = {"message": data["message"], "code": data["type"]}
-            case "status":
-                return self._status(chunk)
+    @property
+    def _message(self) -> str:
+        """Return the id of the open message."""
+        return f"{self.run_id}-{self._count}"
+
+    def open_part(self, kind: Kind) -> bytes:
+        self._count += 1
+        if kind == "text":
+            return _event("TEXT_MESSAGE_START", messageId=self._message, role="assistant")
+        begun = _event("REASONING_START", messageId=self._message)
+        return begun + _event("REASONING_MESSAGE_START", messageId=self._message, role="reasoning")
+
+    def write(self, kind: Kind, text: str) -> bytes:
+        named = "TEXT_MESSAGE_CONTENT" if kind == "text" else "REASONING_MESSAGE_CONTENT"
+        return _event(named, messageId=self._message, delta=text)
+
+    def close_part(self, kind: Kind) -> bytes:
+        if kind == "text":
+            self._parent = self._message
+            return _event("TEXT_MESSAGE_END", messageId=self._message)
+        return _event("REASONING_MESSAGE_END", messageId=self._message) + _event("REASONING_END", messageId=self._message)
+
+    def call(self, data: dict[str, Any]) -> bytes:
+        call, parent = self._call_id(data["id"]), {"parentMessageId": self._parent} if self._parent else {}
+        start = _event("TOOL_CALL_START", toolCallId=call, toolCallName=data["name"], **parent)
+        args = _event("TOOL_CALL_ARGS", toolCallId=call, delta=data["function"]["arguments"])
+        return start + args + _event("TOOL_CALL_END", toolCallId=call)
+
+    def write_result(self, data: dict[str, Any]) -> bytes:
+        call, told = self._call_id(data["tool_call_id"]), plain_text(data["content"])
+        return _event("TOOL_CALL_RESULT", messageId=f"{call}-result", toolCallId=call, content=told, role="tool")
+
+    def end_reply(self) -> bytes:
+        self._parent = ""
         return b""
 
-    def _status(self, chunk: Chunk) -> bytes:
-        data = chunk.data
-        match data["status"]:
-            case "waiting":
-                self._interrupts.append(
-                    {
-                        "id": f"{self._run_id}{SEPARATOR}{data['key']}",
-                        "reason": _reason(data),
-                        "message": wording(data["content"], data["options"]),
-                        **({"toolCallId": self._call_id(data["tool_call_id"])} if data["tool_call_id"] else {}),
-                        "responseSchema": _schema(data["options"]),
-                    }
-                )
-            case "stopped":
-                self._outcome = {"type": "cancelled" if data["kind"] == "cancelled" else "success"}
-                self._result = data["output"]
-                said = last_words(chunk, self._words)
-                return self._text(said) + self._no_message() if said else b""
+    def ask(self, question: Asked) -> bytes:
+        self._interrupts.append(
+            {
+                "id": f"{self.run_id}{SEPARATOR}{question.key}",
+                "reason": _reason(question),
+                "message": question_text(question),
+                **({"toolCallId": self._call_id(question.call_id)} if question.call_id else {}),
+                "responseSchema": {"type": "string", **({"enum": list(question.options)} if question.options else {})},
+            }
+        )
         return b""
 
     def end(self) -> bytes:
-        closed = self._no_thinking() + self._no_message()
+        closed = self.close_open()
         ids = {"threadId": self._thread, "runId": self._named}
-        used = {"inputTokens": self._used.input, "outputTokens": self._used.output, "totalTokens": self._used.total}
-        if self._interrupts and self._problem is None:
+        used = {"inputTokens": self.used.input, "outputTokens": self.used.output, "totalTokens": self.used.total}
+        if not self.ended or self.ended == "failed":
+            problem = {"message": self.detail or INTERRUPTED, "code": self.error or "interrupted"}
+            return closed + _event("RUN_ERROR", **problem, usage=[used])
+        if self._interrupts:
             outcome = {"type": "interrupt", "interrupts": self._interrupts}
             return closed + _event("RUN_FINISHED", **ids, outcome=outcome, usage=[used])
-        if self._outcome is None or self._problem is not None:
-            problem = self._problem or {"message": INTERRUPTED, "code": "interrupted"}
-            return closed + _event("RUN_ERROR", **problem, usage=[used])
-        return closed + _event("RUN_FINISHED", **ids, result=self._result, outcome=self._outcome, usage=[used])
+        outcome = {"type": "cancelled" if self.ended == "cancelled" else "success"}
+        return closed + _event("RUN_FINISHED", **ids, result=self.output, outcome=outcome, usage=[used])
 
     def _call_id(self, call: str) -> str:
-        """A page knows a call by its id in the whole thread; a model's may be the same in every run."""
-        return f"{self._run_id}-{call}"
-
-    def _text(self, text: str) -> bytes:
-        if not text:
-            return b""
-        opened = b""
-        if not self._message:
-            self._count += 1
-            self._message = f"{self._run_id}-{self._count}"
-            opened = _event("TEXT_MESSAGE_START", messageId=self._message, role="assistant")
-        return opened + _event("TEXT_MESSAGE_CONTENT", messageId=self._message, delta=text)
-
-    def _no_message(self) -> bytes:
-        closed, self._message = self._message, ""
-        self._parent = closed or self._parent
-        return _event("TEXT_MESSAGE_END", messageId=closed) if closed else b""
-
-    def _think(self, text: str) -> bytes:
-        opened = b""
-        if not self._thinking:
-            self._count += 1
-            self._thinking = f"{self._run_id}-{self._count}"
-            opened = _event("REASONING_START", messageId=self._thinking) + _event(
-                "REASONING_MESSAGE_START", messageId=self._thinking, role="reasoning"
-            )
-        return opened + (_event("REASONING_MESSAGE_CONTENT", messageId=self._thinking, delta=text) if text else b"")
-
-    def _no_thinking(self) -> bytes:
-        closed, self._thinking = self._thinking, ""
-        if not closed:
-            return b""
-        return _event("REASONING_MESSAGE_END", messageId=closed) + _event("REASONING_END", messageId=closed)
+        """Return an id of the call that is unique in the thread. A model may use the same id in every run."""
+        return f"{self.run_id}-{call}"
 
 
-def _reason(data: dict[str, Any]) -> str:
-    """Why a run waits. A call that may have happened is not an approval: a client must not offer yes and no for it."""
-    if data.get("in_doubt"):
+def _reason(question: Asked) -> str:
+    """Return the reason of an interrupt. A call in doubt is not an approval: a client must not offer yes and no for it."""
+    if question.in_doubt:
         return "tool_in_doubt"
-    return "tool_approval" if data["options"] else "input_required"
-
-
-def _schema(options: list[str]) -> dict[str, Any]:
-    return {"type": "string", "enum": options} if options else {"type": "string"}
+    return "tool_approval" if question.options else "input_required"
 
 
 def _event(kind: str, **fields: Any) -> bytes:

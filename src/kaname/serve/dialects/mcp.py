@@ -1,7 +1,8 @@
-"""An MCP server whose tools are the agents. A question of a run goes back as `InputRequiredResult`, with the run as its state:
-nothing is held open. Clients of older protocols are asked by elicitation. A client that cancels its call stops the run.
+"""An MCP server whose tools are the agents.
 
-The package takes a second to load, so that happens with the first request.
+A question of a run is returned as `InputRequiredResult`, with the run as its state, so that no connection stays open. Clients
+of older protocols are asked by elicitation. If a client cancels its call, the run is stopped. The package takes a second to
+load, so that happens with the first request.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...api.agent import Agent
-from ...api.result import Result
-from ...api.run import Run
+from ...agent.agent import Agent
+from ...agent.result import Result
+from ...agent.run import Run
 from ...core.errors import AgentError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
@@ -23,7 +24,7 @@ from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ..admin_only import stop_for, words_for
 from ..forms import require
-from ..problems import Refused
+from ..problems import HttpRefused
 from ..service import Service, not_waiting
 from ..users import Caller
 from ..workers import is_one_of_several
@@ -31,13 +32,13 @@ from .conversation import answer_for
 from .mcp_key import server_key
 
 _ENDED = ("completed", "degraded")
-_TRIES = 3  # to get a clear answer
-_ANSWERABLE = 30 * 86_400.0  # seconds for which a question's state is taken
-_GONE = "kaname.gone"  # in the ASGI scope: holds something once the client has closed the connection
+_TRIES = 3  # questions, until the answer is clear
+_ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
+_GONE = "kaname.gone"  # in the ASGI scope: a list that is not empty once the client has closed the connection
 
 
 class Lazy:
-    """The server as an ASGI application that is made when it is first used; `living` ends it."""
+    """The server as an ASGI application. It is made on first use, and ends with `lifespan`."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -50,30 +51,30 @@ class Lazy:
         async with self._making:
             if self._app is None:
                 self._task = asyncio.create_task(
-                    self._live(server(self._service).http_app(path="/", stateless_http=is_one_of_several()))
+                    self._run_app(server(self._service).http_app(path="/", stateless_http=is_one_of_several()))
                 )
                 await self._ready.wait()
         assert self._app is not None
         scope = {**scope, _GONE: (gone := [])}
 
-        async def noticing() -> Message:
+        async def receive_noticing() -> Message:
             message = await receive()
             gone.extend([True] if message["type"] == "http.disconnect" else [])
             return message
 
         if not scope["path"].endswith("/"):  # `/mcp` is `/mcp/`: a redirect would lose the body
             scope = {**scope, "root_path": scope["path"], "path": f"{scope['path']}/"}
-        await self._app(scope, noticing, send)
+        await self._app(scope, receive_noticing, send)
 
-    async def _live(self, made: Any) -> None:
-        """Its lifespan begins and ends in one task."""
+    async def _run_app(self, made: Any) -> None:
+        """Run the lifespan of the application: it must begin and end in the same task."""
         async with made.lifespan(made):
             self._app = made
             self._ready.set()
             await self._over.wait()
 
     @asynccontextmanager
-    async def living(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         try:
             yield
         finally:
@@ -83,31 +84,31 @@ class Lazy:
 
 
 def server(service: Service) -> Any:
-    """A FastMCP server with a tool for each agent."""
+    """Return a FastMCP server with a tool for each agent."""
     from fastmcp import FastMCP
     from fastmcp.tools import Tool
     from mcp.server.request_state import RequestStateSecurity
 
     sealing = RequestStateSecurity(keys=[server_key(service.journal)], ttl=_ANSWERABLE)
-    # what is for the client is said by a ToolError
+    # a ToolError carries what the client is allowed to see
     made = FastMCP("kaname", mask_error_details=True, request_state_security=sealing)
     for agent in service.agents.values():
         told = f"Ask the agent {agent.name!r}. It works with: {', '.join(sorted(agent.tools)) or 'no tools'}."
-        made.add_tool(Tool.from_function(_asking(service, agent), name=agent.name, description=told, output_schema=None))
+        made.add_tool(Tool.from_function(_ask_tool(service, agent), name=agent.name, description=told, output_schema=None))
     return made
 
 
-def _asking(service: Service, agent: Agent[Any]) -> Any:
+def _ask_tool(service: Service, agent: Agent[Any]) -> Any:
     from fastmcp import Context
     from fastmcp.exceptions import ToolError
 
     async def ask(task: str, session_id: str = "", ctx: Context = None) -> Any:  # type: ignore[assignment]
-        """`task`: what is to be done. `session_id`: the conversation that it belongs to."""
+        """Run a task. `session_id`: the session that it belongs to."""
         who, run = _caller(), None
         try:
             require(who, "talk")
             if ctx.request_state:
-                run = await _resumed(service, ctx, who)
+                run = await _resume_with_responses(service, ctx, who)
             else:
                 run = agent.run(task, session_id=session_id or None, user_id=who.name)
             return await _result(service, run, ctx, who)
@@ -115,7 +116,7 @@ def _asking(service: Service, agent: Agent[Any]) -> Any:
             raise ToolError(words_for(problem, who)) from None
         except asyncio.CancelledError:
             if run is not None and _is_cancelled_by_client(ctx):
-                service.left(run.run_id, waiting=True)
+                service.handle_departure(run.run_id, waiting=True)
             raise
 
     ask.__annotations__ = {"task": str, "session_id": str, "ctx": Context, "return": Any}
@@ -133,8 +134,8 @@ def _scope() -> MutableMapping[str, Any]:
     return get_http_request().scope
 
 
-async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
-    """The client has answered, and calls again. The state is only a run's name: whose it is, is looked up."""
+async def _resume_with_responses(service: Service, ctx: Any, who: Caller) -> Run[Any]:
+    """Resume the run that the client has answered. The state only names the run; its owner is looked up."""
     require(who, "approve")
     card = await service.card(str(ctx.request_state), who)
     result = await service.agent_result(card.run_id)
@@ -146,7 +147,7 @@ async def _resumed(service: Service, ctx: Any, who: Caller) -> Run[Any]:
 
 
 def _answer(asked: Asked, response: Any) -> Any:
-    """What the client sent: the answer under its name in the form; a form that was declined or closed is a no."""
+    """Return the answer in the response of the client. A form that was declined or closed is a no."""
     if getattr(response, "action", "") != "accept":
         return answer_for(asked, False)
     content = getattr(response, "content", None)
@@ -163,28 +164,28 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
-    result = await service.finished(run)
+    result = await service.wait_for_result(run)
     while result.questions:
         _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
             return _input_required(result)
         require(who, "approve")
-        result = await service.finished(await _answered(service, result, ctx, who))
+        result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
-        raise Refused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
+        raise HttpRefused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
     return plain_text(result.recorded).encode("utf-8", "replace").decode()
 
 
-async def _answered(service: Service, result: Result[Any], ctx: Any, who: Caller) -> Run[Any]:
-    """Ask the client while the call waits, and resume the run with the answers. An unclear one is asked for once more."""
+async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, who: Caller) -> Run[Any]:
+    """Ask the client while the call waits, and resume the run with the answers. Ask once more if one is unclear."""
     card, problem = await service.card(result.run_id, who), ""
     for _ in range(_TRIES):
-        answers = await _elicited(ctx, result, problem)
+        answers = await _elicit(ctx, result, problem)
         try:
             return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))
         except InvalidState as unclear:
             problem = f"{unclear}\n"
-    raise Refused(409, problem.strip())
+    raise HttpRefused(409, problem.strip())
 
 
 def _asks_by_result(ctx: Any) -> bool:
@@ -211,22 +212,22 @@ def _require_elicitation(ctx: Any, result: Result[Any]) -> None:
         MissingRequiredClientCapabilityErrorData,
     )
 
-    if not _asks_by_result(ctx) and not ctx.session.can_send_request:  # several workers: what it declared is not known here
-        raise _unasked(result)
+    if not _asks_by_result(ctx) and not ctx.session.can_send_request:  # several workers: its capabilities are not known
+        raise _cannot_ask(result)
     declared = getattr(ctx.session.client_capabilities, "elicitation", None)
     if declared is not None and (declared.form is not None or declared.url is None):
         return
     wanted = ClientCapabilities(elicitation=ElicitationCapability(form=FormElicitationCapability()))
     data = MissingRequiredClientCapabilityErrorData(required_capabilities=wanted)
     told = data.model_dump(by_alias=True, mode="json", exclude_none=True)
-    raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(_unasked(result)), {**told, "runId": result.run_id})
+    raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, str(_cannot_ask(result)), {**told, "runId": result.run_id})
 
 
-def _unasked(result: Result[Any]) -> Refused:
+def _cannot_ask(result: Result[Any]) -> HttpRefused:
     asked = "\n".join([one.prompt for one in result.questions.values()])
     told = notice("serve.asks", "run {run_id} asks: {prompt} Answer at /api/runs/{run_id}/answers",
                   run_id=result.run_id, prompt=asked)  # fmt: skip
-    return Refused(409, told)
+    return HttpRefused(409, told)
 
 
 def _schema(asked: Asked) -> dict[str, Any]:
@@ -244,12 +245,12 @@ def _input_required(result: Result[Any], problem: str = "") -> Any:
     return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
 
 
-async def _elicited(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]:
-    """Asked while the call waits, in the older way."""
+async def _elicit(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]:
+    """Ask the client while the call waits, as in older versions of the protocol."""
     answers = {}
     for key, asked in result.questions.items():
         given = await attempt(ctx.elicit, problem + asked.prompt, list(asked.options) if asked.options else str, passing=())
         if isinstance(given, Failure):  # the client did not understand, or has gone
-            raise _unasked(result)
+            raise _cannot_ask(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
     return answers

@@ -17,10 +17,10 @@ log = getLogger("kaname.serve")
 
 
 def server_key(journal: object) -> bytes:
-    """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, else `server.key` next to the journal's file.
+    """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, or `server.key` next to the file of the journal.
 
-    The file is made on first use, readable by its owner only. A journal without a file dies with the process, and so does its
-    key. If the file cannot be used, the log says so and the key is the process' own.
+    The file is made on first use, readable by its owner only. A journal without a file ends with the process, and so does its
+    key. If the file cannot be used, a warning is logged and the process uses its own key.
     """
     if given := os.environ.get(ENVIRONMENT, ""):
         return _long_enough(given.encode("utf-8", "surrogateescape"), ENVIRONMENT)
@@ -37,7 +37,7 @@ def server_key(journal: object) -> bytes:
 
 
 def _read_or_make(path: Path) -> bytes:
-    """Read the key, or make it. Of several workers that make one at the same time the first wins, and all read that one."""
+    """Read the key, or make it. If several workers make one at the same time, the first wins and all read that one."""
     if not path.exists():
         new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -54,6 +54,11 @@ def _read_or_make(path: Path) -> bytes:
 def _long_enough(key: bytes, place: str) -> bytes:
     if len(key) < _LEAST:
         raise ConfigError(
-            notice("serve.short_key", "the key in {place} has less than {least} bytes", place=place, least=_LEAST)
+            notice(
+                "serve.short_key",
+                "the key in {place} has fewer than {least} bytes; set a longer one",
+                place=place,
+                least=_LEAST,
+            )
         )
     return key

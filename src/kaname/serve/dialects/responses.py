@@ -1,9 +1,8 @@
-"""OpenAI Responses: an agent's run as a response. Its tools are `mcp_call` items, which no client runs; what it asks is an
-`mcp_approval_request`.
+"""OpenAI Responses: the run of an agent as a response.
 
-A response is named after its run (`resp_RUN`, or `resp_RUN.FACT` where the run went on after an answer), so that every
-response can be fetched again, and `previous_response_id` goes on from its run. With `store: false` neither is possible: the
-run is deleted when it is over.
+Tools of the agent are `mcp_call` items, which no client runs. A question is an `mcp_approval_request`. A response is named
+after its run (`resp_RUN`, or `resp_RUN.FACT` after an answer), so that every response can be fetched again, and
+`previous_response_id` continues from its run. With `store: false` neither is possible: the run is deleted when it has ended.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...api.open_run import new_run_id
-from ...api.run import Run
+from ...agent.opening.request import new_run_id
+from ...agent.run import Run
 from ...core.chunks import chunks_of
 from ...core.errors import ConfigError, RateLimited, RunNotFound
 from ...core.events import Answered, Event
@@ -24,14 +23,14 @@ from ...core.runs import RunInfo
 from ...core.values import plain_text
 from ..admin_only import chunks_for
 from ..encoding import Json
-from ..forms import caller_of, fitting, read
-from ..problems import Refused, status_of
+from ..forms import caller_of, read_body, refuse_malformed
+from ..problems import HttpRefused, status_of
 from ..runs import user_input, user_of
 from ..service import CONTINUE, UNSTORED, Service, is_unstored
 from ..stream import Streams
 from ..users import Caller
-from .chat import model_of, unsupported
-from .conversation import Conversation, answer_for, asked_by, called_and_asked, headers_of_failure, is_own, is_question
+from .chat import model_of, unsupported_error
+from .conversation import ServedRun, answer_for, called_and_asked, find_question, headers_of_failure, is_own, is_question
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
 
 
@@ -42,12 +41,12 @@ class Responses:
         self._service, self._streams = service, streams
 
     async def create(self, request: Request) -> Response:
-        caller, asked = caller_of(request, "talk"), await read(request, dict[str, Any])
-        with fitting():
+        caller, asked = caller_of(request, "talk"), await read_body(request, dict[str, Any])
+        with refuse_malformed():
             _check(asked)
             run, after = await self._run(request, asked)
-        on_its_own = CONTINUE if asked.get("background") else None  # a client fetches it later
-        conversation = Conversation(self._service, self._streams, caller, run, on_its_own)
+        on_its_own = CONTINUE if asked.get("background") else None  # the client fetches the response later
+        conversation = ServedRun(self._service, self._streams, caller, run, on_its_own)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ResponsesWriter(run.run_id, after, asked, conversation.before)
         if asked.get("stream"):
@@ -55,26 +54,28 @@ class Responses:
         if asked.get("background"):
             await asyncio.sleep(0)
             return Json(writer.response())
-        await conversation.whole(request, writer)
+        await conversation.write_all(request, writer)
         failure = await conversation.failure()
-        if isinstance(failure, RateLimited):  # the run is told as a failed response otherwise
-            harmless = not writer.acted and not asked.get("conversation")  # a session holds what was said already
+        if isinstance(failure, RateLimited):  # other failures are a response with the status "failed"
+            harmless = not writer.acted and not asked.get("conversation")  # the session already holds the message
             return Json(writer.response(), status_of(failure), headers_of_failure(failure, harmless=harmless))
         return Json(writer.response())
 
     async def _run(self, request: Request, asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
-        """The run that answers: a new one, one that goes on from another, or one that waited for this. Of the last, the number
-        of the fact before."""
+        """Return the run of the response: a new one, one that continues another, or one that waited for this request.
+
+        For the last kind, also return the number of the fact before.
+        """
         caller = caller_of(request, "talk")
         items, before = _items(asked.get("input")), asked.get("previous_response_id")
         unstored = f"{UNSTORED}{new_run_id()}" if asked.get("store") is False else None
         if approvals := [one for one in items if one.get("type") == "mcp_approval_response"]:
-            return _as_stored(await self._answered(request, approvals), unstored)
+            return _as_stored(await self._resume_with_approvals(request, approvals), unstored)
         user = asked.get("user") or asked.get("safety_identifier") if caller.is_admin else None
         if before:
-            card, _ = await self._found(request, str(before))
+            card, _ = await self._find_response(request, str(before))
             if card.status == "waiting":
-                return _as_stored(await self._told(request, card, items), unstored)
+                return _as_stored(await self._resume_with_text(request, card, items), unstored)
             said = user_input(_messages(asked, items))
             return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored), None
         agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
@@ -82,40 +83,40 @@ class Responses:
         said = user_input(_messages(asked, items))
         return agent.run(said, session_id=session or None, user_id=user_of(caller, user), run_id=unstored), None
 
-    async def _answered(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
+    async def _resume_with_approvals(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         run_id, answers = "", {}
         for one in approvals:
             named = str(one.get("approval_request_id", "")).removeprefix(APPROVAL)
-            found, key, question = await asked_by(self._service, request, named)
+            found, key, question = await find_question(self._service, request, named)
             run_id = run_id or found
             if question is None or found != run_id:
-                raise ConfigError(notice("serve.no_question", "none of these questions is open any more"))
+                raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
             answers[key] = answer_for(question, one.get("approve") is True, str(one.get("reason") or ""))
         card = await self._service.card(run_id, caller_of(request))
-        return self._resumed(request, card, answers), card.seq
+        return self._resume(request, card, answers), card.seq
 
-    async def _told(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
-        """A question without options is answered by what the user says next; an approval is not."""
+    async def _resume_with_text(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
+        """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this."""
         result = await self._service.agent_result(card.run_id)
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
-            raise Refused(409, told)
+            raise HttpRefused(409, told)
         caller_of(request, "approve")
         text = "\n".join([_text(one.get("content")) for one in items])
-        return self._resumed(request, card, {open_ones[0]: text}), card.seq
+        return self._resume(request, card, {open_ones[0]: text}), card.seq
 
-    def _resumed(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
+    def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
         return self._service.agent_of(card).resume(card.run_id, answers, by=caller_of(request).name)
 
     async def get(self, request: Request) -> Response:
         if request.query_params.get("stream") in ("true", "1"):
-            raise unsupported("stream")
-        card, after = await self._found(request, request.path_params["response_id"])
-        return Json((await self._recorded(caller_of(request), card, after)).response())
+            raise unsupported_error("stream")
+        card, after = await self._find_response(request, request.path_params["response_id"])
+        return Json((await self._rebuild(caller_of(request), card, after)).response())
 
-    async def _recorded(self, caller: Caller, card: RunInfo, after: int | None) -> ResponsesWriter:
-        """A response made again from the run's facts."""
+    async def _rebuild(self, caller: Caller, card: RunInfo, after: int | None) -> ResponsesWriter:
+        """Make a response again from the facts of its run."""
         before = [] if after is None else await called_and_asked(self._service, card.run_id, after)
         facts, followed = await self._facts(card.run_id, after)
         asked = {"model": card.agent, "conversation": card.session or None}
@@ -130,12 +131,14 @@ class Responses:
             for chunk in before:
                 if is_question(chunk) and chunk.data["key"] not in answered:
                     writer.take(chunk)
-        if writer.over:
+        if writer.ended:
             writer.end()
         return writer
 
     async def _facts(self, run_id: str, after: int | None) -> tuple[list[Event], bool]:
-        """The facts of one response, and whether another follows: one begins with each answer, or with several at once."""
+        """Return the facts of one response, and True if another follows: a response begins with one answer, or several at
+        once.
+        """
         facts: list[Event] = []
         begun = 0 if after is None else -1
         async for fact in self._service.journal.read(run_id, after or 0):
@@ -148,18 +151,18 @@ class Responses:
 
     async def cancel(self, request: Request) -> Response:
         caller_of(request, "talk")
-        card, after = await self._found(request, request.path_params["response_id"])
+        card, after = await self._find_response(request, request.path_params["response_id"])
         stopping = await self._service.stop(card)
-        recorded = (await self._recorded(caller_of(request), card, after)).response()
+        recorded = (await self._rebuild(caller_of(request), card, after)).response()
         return Json({**recorded, "status": "cancelled"} if stopping else recorded)
 
     async def delete(self, request: Request) -> Response:
         caller_of(request, "talk")
-        card, _ = await self._found(request, request.path_params["response_id"])
+        card, _ = await self._find_response(request, request.path_params["response_id"])
         await self._service.journal.delete(card.run_id)
         return Json({"id": request.path_params["response_id"], "object": "response", "deleted": True})
 
-    async def _found(self, request: Request, response_id: str) -> tuple[RunInfo, int | None]:
+    async def _find_response(self, request: Request, response_id: str) -> tuple[RunInfo, int | None]:
         run_id, dot, fact = response_id.removeprefix(PREFIX).rpartition(".")
         if not dot or not fact.isdecimal() or len(fact) > 9:
             run_id, fact = response_id.removeprefix(PREFIX), ""
@@ -169,43 +172,43 @@ class Responses:
 
 
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
-    """Return the run that an answer resumes. `store: false` comes too late if the run is stored already."""
+    """Return the run that an answer resumes. Raise `HttpRefused` for `store: false` if the run is already stored."""
     if unstored and not is_unstored(answered[0].run_id):
         told = notice(
             "serve.stored",
-            "run {run_id} is stored: answer it without store: false, or begin it with store: false",
+            "run {run_id} is already stored. Answer it without store: false, or start the run with store: false",
             run_id=answered[0].run_id,
         )
-        raise Refused(409, told)
+        raise HttpRefused(409, told)
     return answered
 
 
 def _check(asked: dict[str, Any]) -> None:
     for name in ("tools", "prompt", "include", "max_tool_calls"):
         if asked.get(name):
-            raise unsupported(name)
+            raise unsupported_error(name)
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
-        raise unsupported("text.format")
+        raise unsupported_error("text.format")
     if not isinstance(asked.get("store"), bool | None):
-        raise ConfigError(notice("serve.store", "store is true or false"))
+        raise ConfigError(notice("serve.store", "store must be true or false"))
     if asked.get("background") and asked.get("store") is False:
         told = notice(
             "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
         )
         raise ConfigError(told)
     if asked.get("conversation") and asked.get("previous_response_id"):
-        raise ConfigError(notice("serve.one_of", "give either conversation or previous_response_id"))
+        raise ConfigError(notice("serve.one_of", "send either conversation or previous_response_id, not both"))
 
 
 def _items(given: Any) -> list[dict[str, Any]]:
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(one, dict) for one in items):
-        raise ConfigError(notice("serve.input", "input is a text, or a list of items"))
+        raise ConfigError(notice("serve.input", "input must be a string or a list of items"))
     return items
 
 
 def _messages(asked: dict[str, Any], items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items in the shapes of chat completions."""
+    """Return the items in the shapes of chat completions."""
     instructions = asked.get("instructions")
     said: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if isinstance(instructions, str) else []
     for one in items:
@@ -221,7 +224,7 @@ def _messages(asked: dict[str, Any], items: list[dict[str, Any]]) -> list[dict[s
             case "reasoning" | "mcp_approval_request":
                 pass
             case other:
-                raise unsupported(notice("serve.input_type", "input of type {other}", other=other))
+                raise unsupported_error(notice("serve.input_type", "input of type {other}", other=other))
     return said
 
 
@@ -238,7 +241,7 @@ def _content(content: Any) -> Any:
         elif kind == "refusal":
             parts.append({"type": "text", "text": part.get("refusal", "")})
         else:
-            raise unsupported(notice("serve.content_type", "content of type {kind}", kind=kind))
+            raise unsupported_error(notice("serve.content_type", "content of type {kind}", kind=kind))
     return parts
 
 

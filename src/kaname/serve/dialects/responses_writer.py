@@ -1,4 +1,4 @@
-"""A run's chunks as a response: its items, and the events in which they come."""
+"""The chunks of a run as a response: its items, and the events that announce them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from time import time
 from typing import Any
 
 from ...core.chunks import Chunk
+from ...core.events import Asked
 from ...core.people.answers import is_yes_or_no
+from ...core.record import record
 from ...core.values import plain_text
 from ..problems import RATE_LIMITED
 from ..service import is_unstored
 from ..stream import event
-from .conversation import INTERRUPTED, SEPARATOR, Words, is_question, last_words, wording
+from .conversation import is_question
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}
-_ENDED = ("completed", "degraded")
+_ENDED = ("completed", "degraded", "waiting")
 _ECHOED: dict[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -36,9 +39,53 @@ _ECHOED: dict[str, Any] = {
 _NEVER = ("prompt", "moderation", "prompt_cache_options", "prompt_cache_retention")
 
 
-class ResponsesWriter:
-    """`after`: the fact after which it begins, for a run that went on; `before`: what that run had called and asked by then.
-    `asked`: the request, of which some is told again."""
+@record
+class ItemForm:
+    """The form of a text or thinking item: its names, and the names of its events."""
+
+    prefix: str
+    item: str
+    more: dict[str, Any]
+    parts: str
+    part: dict[str, Any]
+    index: str
+    events: str
+    text_events: str
+    beside_text: dict[str, Any]
+
+
+_FORMS = {
+    "text": ItemForm(
+        "msg",
+        "message",
+        {"role": "assistant"},
+        "content",
+        {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+        "content_index",
+        "response.content",
+        "response.output_text",
+        {"logprobs": []},
+    ),
+    "thinking": ItemForm(
+        "rs",
+        "reasoning",
+        {},
+        "summary",
+        {"type": "summary_text", "text": ""},
+        "summary_index",
+        "response.reasoning_summary",
+        "response.reasoning_summary_text",
+        {},
+    ),
+}
+
+
+class ResponsesWriter(Transcript):
+    """Write the events of a response, and the response itself.
+
+    `after`: the fact after which the response begins, for a run that was resumed. `before`: what that run had called and asked
+    by then. `asked`: the request, of which some fields are repeated.
+    """
 
     def __init__(
         self,
@@ -48,74 +95,27 @@ class ResponsesWriter:
         before: Iterable[Chunk] = (),
         created: float | None = None,
     ) -> None:
-        self._run_id, self._asked = run_id, asked
-        self._id = f"{PREFIX}{run_id}" if after is None else f"{PREFIX}{run_id}.{after}"
+        super().__init__(run_id)
+        self._asked, self._id = asked, f"{PREFIX}{run_id}" if after is None else f"{PREFIX}{run_id}.{after}"
         self._created, self._number, self._count = int(created or time()), 0, 0
         self._output: list[dict[str, Any]] = []
-        self._words, self._message, self._thought = Words(), -1, -1  # where the open ones are in the output
+        self._at = -1  # the index of the open text or thinking item in the output
         self._calls: dict[str, dict[str, Any]] = {one.data["id"]: one.data for one in before if one.type == "tool_call"}
         self._requests = {one.data["tool_call_id"]: self._request_id(one.data["key"]) for one in before if is_question(one)}
-        self._places: dict[str, int] = {}  # of calls that are being made
-        self._input = self._produced = self._cached = self._reasoned = 0
-        self._kind, self._detail, self._error = "", "", ""
-        self._completed: int | None = None
-        self.over = False
-
-    # Events
+        self._places: dict[str, int] = {}  # index in the output, by call
+        self.acted = bool(self._calls)
 
     def begin(self) -> bytes:
         return self._event("response.created", response=self.response()) + self._event(
             "response.in_progress", response=self.response()
         )
 
-    def take(self, chunk: Chunk) -> bytes:
-        data = chunk.data
-        match chunk.type:
-            case "delta":
-                return self._thought_over() + self._speak(self._words.delta(data["content"]))
-            case "thinking":
-                return self._think(data["content"])
-            case "message":
-                return self._thought_over() + self._speak(self._words.rest(data["content"])) + self._said()
-            case "tool_call":
-                self._calls[data["id"]] = data
-            case "tool_response":
-                return self._call_over(data)
-            case "usage":
-                self._input += data["prompt_tokens"]
-                self._produced += data["completion_tokens"]
-                self._cached += data["cached_tokens"]
-                self._reasoned += data["reasoning_tokens"]
-                return self._thought_over()
-            case "error":
-                self.over, self._kind, self._detail, self._error = True, "failed", data["message"], data["type"]
-                self._completed = int(chunk.stamp)
-            case "status":
-                return self._status(chunk)
-        return b""
-
-    def _status(self, chunk: Chunk) -> bytes:
-        data = chunk.data
-        match data["status"]:
-            case "tool_started":
-                return self._call_started(data["tool_call_id"], data["name"])
-            case "waiting":
-                self.over = True
-                self._kind, self._completed = "completed", int(chunk.stamp)
-                return self._ask(data)
-            case "stopped":
-                self.over, self._kind, self._detail = True, data["kind"], data["detail"]
-                self._completed = int(chunk.stamp)
-                return self._speak(last_words(chunk, self._words)) + self._said()
-        return b""
-
     def end(self) -> bytes:
-        closed = self._thought_over() + self._said()
-        if not self.over:
+        closed = self.close_open()
+        if not self.ended:
             told = {"code": "interrupted", "message": INTERRUPTED, "param": None}
             return closed + self._event("error", **told) + b"data: [DONE]\n\n"
-        name = {"failed": "failed", "in_progress": "in_progress", "completed": "completed", "cancelled": "failed"}
-        kind = name.get(self._state, "incomplete")
+        kind = {"failed": "failed", "completed": "completed", "cancelled": "failed"}.get(self._state, "incomplete")
         return closed + self._event(f"response.{kind}", response=self.response()) + b"data: [DONE]\n\n"
 
     def _event(self, kind: str, **fields: Any) -> bytes:
@@ -127,77 +127,47 @@ class ResponsesWriter:
         place = len(self._output) - 1
         return place, self._event("response.output_item.added", output_index=place, item=dict(item))
 
-    def _done(self, place: int) -> bytes:
+    def _end_item(self, place: int) -> bytes:
         return self._event("response.output_item.done", output_index=place, item=dict(self._output[place]))
 
-    def _next_id(self, kind: str) -> str:
+    # Text and thinking
+
+    def open_part(self, kind: Kind) -> bytes:
         self._count += 1
-        return f"{kind}_{self._run_id}_{self._count}"
+        form = _FORMS[kind]
+        item = {"id": f"{form.prefix}_{self.run_id}_{self._count}", "type": form.item, "status": "in_progress", **form.more}
+        self._at, added = self._add({**item, form.parts: []})
+        self._output[self._at][form.parts] = [dict(form.part)]
+        return added + self._event(f"{form.events}_part.added", **self._place(form), part=dict(form.part))
 
-    # Messages
+    def write(self, kind: Kind, text: str) -> bytes:
+        form = _FORMS[kind]
+        self._output[self._at][form.parts][0]["text"] += text
+        return self._event(f"{form.text_events}.delta", **self._place(form), delta=text, **form.beside_text)
 
-    def _speak(self, text: str) -> bytes:
-        if not text:
-            return b""
-        opened = b""
-        if self._message < 0:
-            item = {"id": self._next_id("msg"), "type": "message", "role": "assistant", "status": "in_progress", "content": []}
-            self._message, opened = self._add(item)
-            opened += self._event("response.content_part.added", **self._part_at(), part=_text_part(""))
-            self._output[self._message]["content"] = [_text_part("")]
-        self._output[self._message]["content"][0]["text"] += text
-        return opened + self._event("response.output_text.delta", **self._part_at(), delta=text, logprobs=[])
-
-    def _said(self) -> bytes:
-        if self._message < 0:
-            return b""
-        item, at = self._output[self._message], self._part_at()
+    def close_part(self, kind: Kind) -> bytes:
+        form, item = _FORMS[kind], self._output[self._at]
         item["status"] = "completed"
-        (part,) = item["content"]
-        told = self._event("response.output_text.done", **at, text=part["text"], logprobs=[])
-        told += self._event("response.content_part.done", **at, part=dict(part)) + self._done(self._message)
-        self._message = -1
-        return told
+        (part,) = item[form.parts]
+        told = self._event(f"{form.text_events}.done", **self._place(form), text=part["text"], **form.beside_text)
+        return told + self._event(f"{form.events}_part.done", **self._place(form), part=dict(part)) + self._end_item(self._at)
 
-    def _part_at(self) -> dict[str, Any]:
-        return {"item_id": self._output[self._message]["id"], "output_index": self._message, "content_index": 0}
-
-    # What it thinks
-
-    def _think(self, text: str) -> bytes:
-        opened = b""
-        if self._thought < 0:
-            item = {"id": self._next_id("rs"), "type": "reasoning", "summary": [], "status": "in_progress"}
-            self._thought, opened = self._add(item)
-            part = {"type": "summary_text", "text": ""}
-            opened += self._event("response.reasoning_summary_part.added", **self._thought_at(), part=dict(part))
-            self._output[self._thought]["summary"] = [part]
-        self._output[self._thought]["summary"][0]["text"] += text
-        return opened + self._event("response.reasoning_summary_text.delta", **self._thought_at(), delta=text)
-
-    def _thought_over(self) -> bytes:
-        if self._thought < 0:
-            return b""
-        item, at = self._output[self._thought], self._thought_at()
-        item["status"] = "completed"
-        (part,) = item["summary"]
-        told = self._event("response.reasoning_summary_text.done", **at, text=part["text"])
-        told += self._event("response.reasoning_summary_part.done", **at, part=dict(part)) + self._done(self._thought)
-        self._thought = -1
-        return told
-
-    def _thought_at(self) -> dict[str, Any]:
-        return {"item_id": self._output[self._thought]["id"], "output_index": self._thought, "summary_index": 0}
+    def _place(self, form: ItemForm) -> dict[str, Any]:
+        return {"item_id": self._output[self._at]["id"], "output_index": self._at, form.index: 0}
 
     # Tools
 
-    def _call_started(self, call_id: str, name: str) -> bytes:
+    def call(self, data: dict[str, Any]) -> bytes:
+        self._calls[data["id"]] = data
+        return b""
+
+    def start_tool(self, call_id: str, name: str) -> bytes:
         if call_id in self._places:
             return b""
         asked = self._calls.get(call_id, {"name": name, "function": {"arguments": "{}"}})
         arguments = asked["function"]["arguments"]
         item: dict[str, Any] = {
-            "id": f"mcp_{self._run_id}_{call_id}",
+            "id": f"mcp_{self.run_id}_{call_id}",
             "type": "mcp_call",
             "status": "in_progress",
             "server_label": SERVER,
@@ -215,70 +185,65 @@ class ResponsesWriter:
         told += self._event("response.mcp_call_arguments.delta", **at, delta=arguments)
         return told + self._event("response.mcp_call_arguments.done", **at, arguments=arguments)
 
-    def _call_over(self, data: dict[str, Any]) -> bytes:
-        told = self._call_started(data["tool_call_id"], data["name"])
+    def write_result(self, data: dict[str, Any]) -> bytes:
+        told = self.start_tool(data["tool_call_id"], data["name"])
         place = self._places.pop(data["tool_call_id"])
         item, text = self._output[place], plain_text(data["content"])
         item["status"] = "failed" if data["is_error"] else "completed"
         item["error" if data["is_error"] else "output"] = text
         at = {"item_id": item["id"], "output_index": place}
-        return told + self._event(f"response.mcp_call.{item['status']}", **at) + self._done(place)
+        return told + self._event(f"response.mcp_call.{item['status']}", **at) + self._end_item(place)
 
-    def _ask(self, data: dict[str, Any]) -> bytes:
-        """A question: what would be called, if it is about a call; in words, if it is about something else or wants words.
+    def ask(self, question: Asked) -> bytes:
+        """Write the call that is asked about; for a question about something else, or with other options, the text.
 
-        The call in question may be one of a run inside this one, and not the call that waits for it."""
-        call, asked = data.get("call"), self._calls.get(data["tool_call_id"])
-        plain = call is not None and is_yes_or_no(data["options"])
-        said = b"" if plain else self._speak(wording(data["content"], data["options"])) + self._said()
-        if call is not None:
-            asked = {"name": call["name"], "function": {"arguments": json.dumps(call["arguments"], ensure_ascii=False)}}
+        The call may belong to a run inside this one, and not be the call that waits for it.
+        """
+        about, asked = question.about, self._calls.get(question.call_id)
+        said = b"" if about is not None and is_yes_or_no(question.options) else self.write_message(question_text(question))
+        if about is not None:
+            asked = {"name": about.name, "function": {"arguments": json.dumps(about.args, ensure_ascii=False)}}
         item = {
-            "id": self._request_id(data["key"]),
+            "id": self._request_id(question.key),
             "type": "mcp_approval_request",
             "server_label": SERVER,
-            "name": asked["name"] if asked else data["content"],
+            "name": asked["name"] if asked else question.prompt,
             "arguments": asked["function"]["arguments"] if asked else "{}",
         }
         place, told = self._add(item)
-        return said + told + self._done(place)
+        return said + told + self._end_item(place)
 
     def _request_id(self, key: str) -> str:
-        return f"{APPROVAL}{self._run_id}{SEPARATOR}{key}"
+        return f"{APPROVAL}{self.run_id}{SEPARATOR}{key}"
 
     # The whole
 
     @property
-    def acted(self) -> bool:
-        """True if a tool was called."""
-        return bool(self._calls)
-
-    @property
     def _state(self) -> str:
-        if not self.over:
+        if not self.ended:
             return "in_progress"
-        if self._kind in ("failed", "cancelled"):
-            return self._kind
-        return "completed" if self._kind in _ENDED else "incomplete"
+        if self.ended in ("failed", "cancelled"):
+            return self.ended
+        return "completed" if self.ended in _ENDED else "incomplete"
 
     def response(self) -> dict[str, Any]:
         asked, state = self._asked, self._state
-        code = "rate_limit_exceeded" if self._error == RATE_LIMITED else "server_error"
-        problem = {"code": code, "message": self._detail} if state == "failed" else None
-        reason = {"reason": _INCOMPLETE.get(self._kind, "max_output_tokens")} if state == "incomplete" else None
+        code = "rate_limit_exceeded" if self.error == RATE_LIMITED else "server_error"
+        problem = {"code": code, "message": self.detail} if state == "failed" else None
+        reason = {"reason": _INCOMPLETE.get(self.ended, "max_output_tokens")} if state == "incomplete" else None
         session = asked.get("conversation")
         used = {
-            "input_tokens": self._input,
-            "input_tokens_details": {"cached_tokens": self._cached, "cache_write_tokens": 0},
-            "output_tokens": self._produced,
-            "output_tokens_details": {"reasoning_tokens": self._reasoned},
-            "total_tokens": self._input + self._produced,
+            "input_tokens": self.used.input,
+            "input_tokens_details": {"cached_tokens": self.used.cached, "cache_write_tokens": 0},
+            "output_tokens": self.used.output,
+            "output_tokens_details": {"reasoning_tokens": self.used.reasoning},
+            "total_tokens": self.used.total,
         }
         return {
             "id": self._id,
             "object": "response",
             "created_at": self._created,
-            "completed_at": self._completed,
+            "completed_at": int(self.ended_at) or None,
             "status": state,
             "background": bool(asked.get("background")),
             "error": problem,
@@ -289,16 +254,12 @@ class ResponsesWriter:
             "previous_response_id": asked.get("previous_response_id"),
             "conversation": {"id": session} if isinstance(session, str) else session,
             "reasoning": {"effort": None, "summary": None},
-            "store": not is_unstored(self._run_id),
+            "store": not is_unstored(self.run_id),
             "text": {"format": {"type": "text"}},
             "tool_choice": "auto",
             "tools": [],
             "max_tool_calls": None,
             **dict.fromkeys(_NEVER),
-            "usage": used if self.over else None,
+            "usage": used if self.ended else None,
             **{name: usual if asked.get(name) is None else asked[name] for name, usual in _ECHOED.items()},
         }
-
-
-def _text_part(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

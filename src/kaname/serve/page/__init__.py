@@ -1,1 +1,1 @@
-"""The page: what a browser is given, and what only it asks for."""
+"""The page: its files, and the routes that only the page uses."""

@@ -1,4 +1,4 @@
-"""A run's facts as they are recorded: all of them, those to come, and as a test. The page tells a run's story from them."""
+"""The facts of a run: all of them, a stream of them, and as a test. The page builds the view of a run from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...api.attach import batches
+from ...agent.attach import batches
 from ...core.chunks import Chunk
 from ...core.codec import encode
 from ...core.events import Custom, Event, ModelReplied, Opened, Stopped, Unknown
@@ -22,9 +22,9 @@ from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
 from ..admin_only import chunks_for, stop_for
-from ..encoding import PIECE, Json, Part, joined, keep_once, share, to_json
+from ..encoding import PIECE, Json, Part, join_parts, keep_once, share, to_json
 from ..forms import caller_of, number
-from ..problems import Refused
+from ..problems import HttpRefused
 from ..runs import is_read_to_its_end, summary
 from ..service import Service
 from ..stream import Stream, Streams, event
@@ -32,18 +32,21 @@ from ..users import Caller
 from .frozen import as_test
 from .graphs import Graphs
 
-_AT_ONCE = 200  # facts, before others have their turn
-_TOLD = ("model", "tools", "graph")  # of what an agent is, everybody may know this
+_AT_ONCE = 200  # facts that are written before other tasks get their turn
+_TOLD = ("model", "tools", "graph")  # the fields of a recipe that every user can see
 
 
-class Facts:
+class FactRoutes:
     """The addresses `/api/runs/{run_id}/facts`, `/state` and `/test`."""
 
     def __init__(self, service: Service, streams: Streams) -> None:
         self._service, self._streams = service, streams
 
     async def facts(self, request: Request) -> Response:
-        """Those after a number; with `whole`, after those of the runs that it went on from. As a stream: those to come, too."""
+        """Return the facts after a number; with `whole`, also those of the runs that this one was forked from.
+
+        As a stream, also return the facts to come.
+        """
         card, caller = await self._mine(request), caller_of(request)
         last_id, asked = request.headers.get("last-event-id", ""), request.query_params
         after = int(last_id) if last_id.isdecimal() and len(last_id) < 10 else number(request, "after", 0, 0, 10**8)
@@ -56,7 +59,7 @@ class Facts:
             events = await read_whole(self._service.journal, card.run_id, number(request, "upto", card.seq, 1, 10**8))
         else:
             events = [one async for one in self._service.journal.read(card.run_id, after)]
-        told, writer = [], Writer(self._service.journal, caller)
+        told, writer = [], FactWriter(self._service.journal, caller)
         for place, one in enumerate(events):
             told.append(await writer.write(one))
             if place % _AT_ONCE == 0:
@@ -65,7 +68,7 @@ class Facts:
         return keep_once(Response(body, media_type="application/json"))
 
     async def state(self, request: Request) -> Response:
-        """What the model would be sent after that fact, and what stood open then."""
+        """Return the messages that the model would be sent after a fact, and the calls that were open then."""
         from ...core.openai_shape import to_openai
 
         card = await self._mine(request)
@@ -74,12 +77,14 @@ class Facts:
         return Json({"messages": [to_openai(message) for message in state.history], "pending": waiting, "facts": state.seq})
 
     async def test(self, request: Request) -> Response:
-        """The run as a test for pytest. It holds the agent's instructions, which are not for everybody."""
+        """Return the run as a test for pytest. Needs `admin`, because the test holds the instructions of the agent."""
         caller_of(request, "admin")
         card = await self._mine(request)
         if card.parent:
-            told = notice("serve.child_test", "it is a part of run {run_id}: make a test of that one", run_id=card.parent)
-            raise Refused(409, told)
+            told = notice(
+                "serve.child_test", "this run is a part of run {run_id}: create the test from that one", run_id=card.parent
+            )
+            raise HttpRefused(409, told)
         name, text = await asyncio.to_thread(as_test, card, await read_whole(self._service.journal, card.run_id))
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/x-python; charset=utf-8", headers=headers)
@@ -89,47 +94,47 @@ class Facts:
 
 
 async def _frames(journal: Journal, run_id: str, after: int, caller: Caller) -> AsyncGenerator[Part, None]:
-    """All that is recorded; then each fact as soon as it is, and what is shown before that as it comes.
+    """Yield all recorded facts; then each new fact as soon as it is recorded, and the deltas before it as they come.
 
-    Nothing but the frames is held while a client is waited for: it may never read them.
+    Only the frames are kept in memory while the client is waited for: it may never read them.
     """
     held: list[Part] = []
-    writer = Writer(journal, caller)
+    writer = FactWriter(journal, caller)
     async for one in journal.read(run_id, after):
         after = one.seq
         held += (frame := await _frame(one, writer))
         del one
         if len(held) >= _AT_ONCE or len(frame) > 1:
-            for part in joined(held):
+            for part in join_parts(held):
                 yield part
             held = []
-    for part in joined(held):
+    for part in join_parts(held):
         yield part
     async for chunks in batches(journal, run_id, after, whole=True):
         told: list[Part] = []
         for chunk in chunks_for(chunks, caller):
             upto = chunk.data.get("fact")
             if upto is None:
-                told.append(_shown(chunk))
+                told.append(_chunk_frame(chunk))
             elif upto > after:
-                told += await _between(journal, run_id, after, upto, writer)
+                told += await _frames_between(journal, run_id, after, upto, writer)
                 after = upto
             del chunk
         chunks.clear()
-        for part in joined(told):
+        for part in join_parts(told):
             yield part
-    for part in joined(await _between(journal, run_id, after, None, writer)):  # some have no chunk
+    for part in join_parts(await _frames_between(journal, run_id, after, None, writer)):  # some have no chunk
         yield part
     yield event({"type": "over"}, "over")
 
 
-async def _frame(fact: Event, writer: Writer) -> tuple[Part, ...]:
+async def _frame(fact: Event, writer: FactWriter) -> tuple[Part, ...]:
     head, body = b"id: %d\nevent: fact\ndata: " % fact.seq, await writer.write(fact)
     return (b"%b%b\n\n" % (head, body),) if len(body) <= PIECE else (head, share(body), b"\n\n")
 
 
-async def _between(journal: Journal, run_id: str, after: int, upto: int | None, writer: Writer) -> list[Part]:
-    """The frames of the facts after one number, up to and with another."""
+async def _frames_between(journal: Journal, run_id: str, after: int, upto: int | None, writer: FactWriter) -> list[Part]:
+    """Return the frames of the facts after one number, up to and including another."""
     found: list[Part] = []
     async for one in journal.read(run_id, after):
         if upto is not None and one.seq > upto:
@@ -138,15 +143,15 @@ async def _between(journal: Journal, run_id: str, after: int, upto: int | None, 
     return found
 
 
-def _shown(chunk: Chunk) -> bytes:
+def _chunk_frame(chunk: Chunk) -> bytes:
     return event({"type": chunk.type, "data": chunk.data}, chunk.type if chunk.type.isidentifier() else "custom")
 
 
-class Writer:
-    """Write facts as JSON, as far as the caller may know them, with what the page needs to show them.
+class FactWriter:
+    """Write facts as JSON, without what the caller is not allowed to see, and with what the page needs to show them.
 
-    `apart`: a result that does not stand below its call. `graph`: the drawing of a workflow or plan. The facts before the
-    first one are read from the journal, because both depend on them.
+    `apart`: a result that is not directly below its call. `graph`: the drawing of a workflow or plan. Both depend on earlier
+    facts, so the facts before the first one are read from the journal.
     """
 
     def __init__(self, journal: Journal, caller: Caller) -> None:
@@ -171,15 +176,15 @@ class Writer:
 
 
 def as_json(fact: Event, caller: Caller) -> bytes:
-    """A fact as it is recorded, as far as the caller may know it."""
-    text = encode(discreet(fact, caller))
-    if "NaN" in text or "Infinity" in text:  # which Python writes, and no browser reads
+    """Return a fact as JSON, without what the caller is not allowed to see."""
+    text = encode(redact(fact, caller))
+    if "NaN" in text or "Infinity" in text:  # Python writes these, but no browser reads them
         return to_json(json.loads(text, parse_constant=lambda name: name))
     return text.encode()
 
 
-def discreet(fact: Event, caller: Caller) -> Event:
-    """Leave out of a fact what the caller must not know."""
+def redact(fact: Event, caller: Caller) -> Event:
+    """Remove from a fact what the caller is not allowed to see."""
     body: Any = fact.body
     if isinstance(body, Stopped):
         return fact._replace(body=replace(body, stop=stop_for(body.stop, caller)))

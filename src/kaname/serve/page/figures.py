@@ -1,4 +1,4 @@
-"""Figures over time, for the page: how runs ended, what they cost, how long they took, and how the tools did."""
+"""Metrics over time, for the page: how runs ended, their cost and duration, and how often tools failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...api.figures import summed
+from ...agent.figures import sum_tallies
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
@@ -24,7 +24,7 @@ _TIMED, _LOOKED_INTO = 2_000, 300  # of the last runs: whose durations are told,
 _DAY = 86_400
 
 
-class Figures:
+class FigureRoutes:
     """The address `/api/figures`."""
 
     def __init__(self, service: Service) -> None:
@@ -32,7 +32,7 @@ class Figures:
 
     async def figures(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
-        user = asked.get("user_id") if caller.is_admin else caller.name
+        user = caller.list_of(asked.get("user_id"))
         days, west = number(request, "days", 30, 1, 400), number(request, "west", 720, 0, 1620)  # minutes west of UTC+12
         since = time.time() - days * _DAY
         journal = self._service.journal
@@ -50,13 +50,13 @@ class Figures:
         by_day: dict[int, list[Tally]] = defaultdict(list)
         for one in tallies:
             by_day[one.day].append(one)
-        days_told = [{"day": _date(day), **summed(by_day[day]), **_lasted(times[day])} for day in sorted(by_day)]
+        days_told = [{"day": _date(day), **sum_tallies(by_day[day]), **_durations(times[day])} for day in sorted(by_day)]
         return Json(
             {
                 "days": days_told,
-                "all": {**summed(tallies), **_lasted(cards)},
-                "tools": tools.told(),
-                "models": models.told(),
+                "all": {**sum_tallies(tallies), **_durations(cards)},
+                "tools": tools.as_json(),
+                "models": models.as_json(),
                 "read": min(len(cards), _LOOKED_INTO),
                 "timed": len(cards),
             }
@@ -67,15 +67,15 @@ def _date(day: int) -> str:
     return datetime.fromtimestamp(day * _DAY, UTC).strftime("%Y-%m-%d")
 
 
-def _lasted(cards: list[RunInfo]) -> dict[str, Any]:
-    """How long the ended ones of these runs took."""
+def _durations(cards: list[RunInfo]) -> dict[str, Any]:
+    """Return the median and the 95th percentile of the duration of the ended runs."""
     ended = [card for card in cards if not card.parent and card.status not in UNDER_WAY]
     lasted = sorted([card.updated - card.created for card in ended])
-    return {"median": part(lasted, 0.5), "slow": part(lasted, 0.95)}
+    return {"median": percentile(lasted, 0.5), "slow": percentile(lasted, 0.95)}
 
 
 class Uses:
-    """How often each was used, failed, how long it took, and what it cost."""
+    """Uses of tools or models: how many, how many failed, their duration and cost."""
 
     def __init__(self) -> None:
         self._used: dict[str, list[tuple[float, bool, int, float | None]]] = defaultdict(list)
@@ -83,7 +83,7 @@ class Uses:
     def add(self, name: str, seconds: float, failed: bool, tokens: int = 0, cost: float | None = 0.0) -> None:
         self._used[name].append((seconds, failed, tokens, cost))
 
-    def told(self) -> list[dict[str, Any]]:
+    def as_json(self) -> list[dict[str, Any]]:
         told = []
         for name, uses in sorted(self._used.items(), key=lambda item: -len(item[1])):
             lasted = sorted([one[0] for one in uses])
@@ -92,8 +92,8 @@ class Uses:
                     "name": name,
                     "calls": len(uses),
                     "failed": sum([one[1] for one in uses]),
-                    "median": part(lasted, 0.5),
-                    "slow": part(lasted, 0.95),
+                    "median": percentile(lasted, 0.5),
+                    "slow": percentile(lasted, 0.95),
                     "tokens": sum([one[2] for one in uses]),
                     "cost": sum([one[3] or 0.0 for one in uses]) if any(one[3] is not None for one in uses) else None,
                 }
@@ -102,7 +102,10 @@ class Uses:
 
 
 def count(events: list[Event], tools: Uses, models: Uses) -> None:
-    """A call's time is from its start to its end; a model's from the fact before its reply."""
+    """Count the calls of a run.
+
+    A call of a tool lasts from its start to its end, a reply of a model from the fact before it.
+    """
     begun: dict[str, float] = {}
     model, before = "", events[0].time
     for event in events:
@@ -120,6 +123,6 @@ def count(events: list[Event], tools: Uses, models: Uses) -> None:
         before = event.time
 
 
-def part(ordered: list[float], share: float) -> float | None:
-    """The value that this share of them does not exceed."""
+def percentile(ordered: list[float], share: float) -> float | None:
+    """Return the value that this share of the ordered values does not exceed; None without values."""
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 3) if ordered else None

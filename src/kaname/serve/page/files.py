@@ -1,4 +1,4 @@
-"""The files of the page: read once, compressed once, given with a policy that lets nothing in them load from elsewhere."""
+"""The files of the page: read once, compressed once, and sent with a policy that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...core.notices import notice
-from ..problems import Refused
+from ..problems import HttpRefused
 
 STATIC = Path(__file__).parent / "static"
 _CATALOGUE = Path(__file__).parents[2] / "cli" / "messages" / "ja.json"  # what the rooms below say, in Japanese
@@ -39,13 +39,13 @@ class _File(NamedTuple):
 
 
 class Files:
-    """The addresses `/` and `/page/…`. They say nothing of anybody's runs: a browser gets them without a token."""
+    """The addresses `/` and `/page/…`. They need no token, because they hold no data of any run."""
 
     @cached_property
     def _files(self) -> dict[str, _File]:
         found = {path.relative_to(STATIC).as_posix(): path.read_bytes() for path in STATIC.rglob("*") if path.is_file()}
         found["notices.json"] = json.dumps(json.loads(_CATALOGUE.read_text("utf-8")), ensure_ascii=False).encode()
-        return {name: _read(name, content) for name, content in found.items()}
+        return {name: _make_file(name, content) for name, content in found.items()}
 
     async def first(self, request: Request) -> Response:
         return self._answer(request, "index.html")
@@ -56,7 +56,7 @@ class Files:
     def _answer(self, request: Request, name: str) -> Response:
         file = self._files.get(name)
         if file is None:
-            raise Refused(404, notice("serve.no_file", "the page has no file {name!r}", name=name[:100]))
+            raise HttpRefused(404, notice("serve.no_file", "the page has no file {name!r}", name=name[:100]))
         headers = {
             "content-security-policy": _POLICY,
             "etag": file.mark,
@@ -71,6 +71,6 @@ class Files:
         return Response(file.small if packed else file.content, media_type=file.kind, headers=headers)
 
 
-def _read(name: str, content: bytes) -> _File:
+def _make_file(name: str, content: bytes) -> _File:
     kind = _KINDS.get(Path(name).suffix, "application/octet-stream")
     return _File(kind, content, gzip.compress(content, 9, mtime=0), f'"{sha256(content).hexdigest()[:20]}"')

@@ -1,4 +1,4 @@
-"""A run as a file of its own for pytest: its facts, and the agent that must decide as it did."""
+"""A run as a test file for pytest: its facts, and the agent that must take the same decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ROOT = ("pyproject.toml", "setup.py", ".git")  # what stands in the root of a p
 
 
 def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
-    """The file's name, and its text."""
+    """Return the name of the file and its text."""
     first = next(one.body for one in reversed(events) if isinstance(one.body, Opened) and one.run_id == card.run_id)
     make = _agent(first.recipe.get("origin"), card.agent)
     words = "_".join(re.findall(r"[a-z0-9]+", card.title.casefold()))[:40].strip("_")
@@ -48,9 +48,9 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     facts = [json.loads(record_line(one)) for one in events]
     lines = [json.dumps(fact, separators=(",", ":")) for fact in facts]  # in ASCII; no three quotes in a row
     text = _FILE.format(
-        title=_plain(card.title) or "A recorded run.",
-        run=_plain(card.run_id),
-        agent=_plain(card.agent),
+        title=_quotable(card.title) or "A recorded run.",
+        run=_quotable(card.run_id),
+        agent=_quotable(card.agent),
         day=datetime.fromtimestamp(card.created).astimezone().strftime("%Y-%m-%d"),
         make=make,
         name=re.sub(r"\W", "_", name),
@@ -59,16 +59,18 @@ def as_test(card: RunInfo, events: list[Event]) -> tuple[str, str]:
     return f"test_{re.sub(r'[^A-Za-z0-9_]', '_', name)}.py", text
 
 
-def _plain(text: str) -> str:
-    """As it can stand between three quotation marks."""
+def _quotable(text: str) -> str:
+    """Return the text so that it fits between three quotation marks."""
     return " ".join(
         "".join([char if char.isprintable() else " " for char in text]).replace("\\", "/").replace('"', "'").split()
     )
 
 
 def _agent(origin: Any, name: str) -> str:
-    """Write how to make it: from its file, or from the program that has it, found from the test; if neither is known, a place
-    to say it."""
+    """Return the code that makes the agent: from its file or its program, relative to the test.
+
+    If neither is known, the code raises NotImplementedError, with a hint to fill it in.
+    """
     known = origin if isinstance(origin, Mapping) else {}
     folder, program = str(known.get("folder", ".")), str(known.get("program") or known.get("agent") or "")
     place = ""
@@ -79,12 +81,15 @@ def _agent(origin: Any, name: str) -> str:
         place = f"{_relative(source, folder) if source.endswith('.py') else source}:{named}"
     if place:
         return f"    return agent_of({place!r}, {name!r}, near=__file__)"
-    told = "this run was made by a program: return its agent here"
+    told = "this run was started by a program: return its agent here"
     return f"    raise NotImplementedError({told!r})"
 
 
 def _relative(file: str, folder: str) -> str:
-    """From the folder in which the agent was made, or else from the root of the file's project: a test is for every machine."""
+    """Return the path relative to the folder in which the agent was made, or to the root of the project of the file.
+
+    So the test runs on every machine.
+    """
     path = Path(file)
     if not path.is_absolute():
         return file

@@ -1,11 +1,14 @@
-"""How a model is asked for a plan and for a verdict: in full, or in a simple form that small models manage."""
+"""The prompts that ask a model for a plan and for a verdict: in full, or in a simple form that small models manage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.record import record
+from ...core.notices import notice
+from ...core.record import field, record
+from ...core.state import State
+from ...core.steps import CallModel, Finish, Step, Stop
 from ...core.values import read_json
 
 _TEXT = {"type": "string"}
@@ -102,8 +105,16 @@ def simple_form(step: Mapping[str, Any]) -> Form:
 
 @record
 class EvaluationResult:
-    is_successful: bool
+    """A verdict on a plan that was carried out.
+
+    Attributes:
+        should_retry: Make another plan, with `feedback`. It comes before `is_successful`.
+        is_successful: The task is done. If neither is set, the task is cancelled with `reason`.
+        answer: The answer for the user; without one, what the steps gave.
+    """
+
     should_retry: bool = False
+    is_successful: bool = False
     feedback: str = ""
     reason: str = ""
     answer: str = ""
@@ -118,5 +129,43 @@ def read_verdict(text: str) -> EvaluationResult | None:
     if not isinstance(held, Mapping) or not isinstance(held.get("is_successful"), bool):
         return None
     words = {name: str(held.get(name) or "") for name in ("feedback", "reason", "answer")}
-    retry = held.get("should_retry", True) is True
-    return EvaluationResult(held["is_successful"], retry, words["feedback"], words["reason"], words["answer"])
+    done = held["is_successful"]  # a model that says both means this
+    return EvaluationResult(not done and held.get("should_retry", True) is True, done, **words)
+
+
+def ask_for_verdict(form: Form, note: str, replies: list[str]) -> EvaluationResult | CallModel:
+    """Return what the model says of a task, or the call that asks it: once, and once more if its answer cannot be read."""
+    for said in (note, f"{note}\nThe last answer could not be read: answer with the JSON object alone."):
+        if not replies:
+            return CallModel(tools=False, schema=form.verdict, note=said, instructions=form.judging, shown=False)
+        if (verdict := read_verdict(replies.pop(0))) is not None:
+            return verdict
+    return EvaluationResult(
+        should_retry=True, feedback=notice("plan.unjudged", "the evaluation did not say whether the task was done")
+    )
+
+
+@record
+class Judging:
+    """Ask the model for its verdict on a task, and nothing else: the strategy of a judge that a monitor calls."""
+
+    form: Form = field(factory=Form)
+
+    def next(self, state: State) -> Step:
+        said = ask_for_verdict(self.form, "", [one.reply.message.text for one in state.replies])
+        return said if isinstance(said, CallModel) else Finish(Stop("completed"), as_json(said))
+
+
+@record
+class Writing:
+    """Ask the model once, and return what it writes: the strategy of a planner that asks for a plan."""
+
+    schema: Mapping[str, Any] | None = None
+
+    def next(self, state: State) -> Step:
+        said = [one.reply.message.text for one in state.replies]
+        return Finish(Stop("completed"), said[0]) if said else CallModel(tools=False, schema=self.schema, shown=False)
+
+
+def as_json(verdict: EvaluationResult) -> dict[str, Any]:
+    return {name: getattr(verdict, name) for name in EvaluationResult.__match_args__}

@@ -1,10 +1,10 @@
-"""What a graph can come to at most, seen before anything runs: calls, time, and what it does to the world."""
+"""Bounds of a graph, computed before anything runs: calls, time, and what it does to the world."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...core.notices import Notice, joined, notice
+from ...core.notices import Notice, join_notices, notice
 from ...core.people.visible import visible
 from ...core.record import record
 from ...kernel.ports import Action
@@ -24,9 +24,9 @@ class Bounds:
     effects: Mapping[str, str]
 
     def __str__(self) -> str:
-        return self.told()
+        return self.describe()
 
-    def told(self) -> Notice:
+    def describe(self) -> Notice:
         calls, time = (
             notice("bounds.no_calls", "an unknown number of calls"),
             notice("bounds.no_time", "no time limit of its own"),
@@ -36,8 +36,10 @@ class Bounds:
             calls = notice("bounds.calls", "at most {calls} call{plural}", calls=self.calls, plural=plural)
         if self.seconds is not None:
             time = notice("bounds.time", "at most {seconds:g} s", seconds=self.seconds)
-        done = joined(", ", [visible(name) + (" (" + effect_word(effect) + ")") for name, effect in self.effects.items()])
-        does = notice("bounds.effects", "has effects: {done}", done=done) if done else notice("bounds.pure", "changes nothing")
+        done = join_notices(", ", [visible(name) + (" (" + effect_word(effect) + ")") for name, effect in self.effects.items()])
+        does = (
+            notice("bounds.effects", "makes changes: {done}", done=done) if done else notice("bounds.pure", "changes nothing")
+        )
         return notice("bounds.all", "{calls}, {time}; {does}", calls=calls, time=time, does=does)
 
 
@@ -81,7 +83,7 @@ def _calls(task: Task) -> int | None:
 
 
 def _seconds(task: Task, tools: Mapping[str, Action]) -> float | None:
-    """Of one task, with all its tries and rounds; a person takes the time that he takes."""
+    """Return the longest time of one task, with all its tries and rounds. The time of a person is not counted."""
     uses = [task.use, *([task.fallback] if task.fallback is not None else [])]
     limits = [task.timeout or getattr(tools.get(use.tool), "timeout", None) for use in uses]
     if task.person or task.each is not None or None in limits:

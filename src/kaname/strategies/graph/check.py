@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...core.errors import nearest
-from ...core.notices import joined, notice
+from ...core.notices import join_notices, notice
 from .expression import BadExpression, Expression, expressions
 from .task import ALWAYS, MARKS, ON_FAILURE, OWN, TOLD, Graph, Task
 
@@ -19,7 +19,7 @@ class Problem(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return joined(": ", (self.task, self.text)) if self.task else self.text
+        return join_notices(": ", (self.task, self.text)) if self.task else self.text
 
 
 def problems(graph: Graph, reserved: Sequence[str] = OWN) -> list[Problem]:
@@ -29,17 +29,17 @@ def problems(graph: Graph, reserved: Sequence[str] = OWN) -> list[Problem]:
 
 def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
     if not graph.tasks:
-        yield Problem("", "steps", notice("workflow.empty", "there is nothing to do"))
+        yield Problem("", "steps", notice("workflow.empty", "the workflow has no steps"))
     known = graph.by_name
     seen: set[str] = set()
     for task in graph.tasks:
         if task.name in seen:
-            yield Problem(task.name, "name", notice("workflow.name_twice", "the name is there twice"))
+            yield Problem(task.name, "name", notice("workflow.name_twice", "the name is used twice"))
         seen.add(task.name)
         if not task.name.strip() or any(mark in task.name for mark in MARKS) or task.name in reserved:
             told = notice(
                 "workflow.no_name",
-                "{name!r} cannot be a name: it is taken, or has one of {marks} in it",
+                "{name!r} cannot be used as a name: it is empty, reserved, or contains one of {marks}",
                 name=task.name,
                 marks=" ".join(MARKS),
             )
@@ -55,14 +55,19 @@ def _problems(graph: Graph, reserved: Sequence[str]) -> Iterator[Problem]:
 def _wrong_links(task: Task, known: Mapping[str, Task]) -> Iterator[Problem]:
     for name in task.after:
         if name == task.name:
-            yield Problem(task.name, "depends_on", notice("workflow.waits_for_itself", "it waits for itself"))
+            yield Problem(task.name, "depends_on", notice("workflow.waits_for_itself", "the step depends on itself"))
         elif name not in known:
             yield Problem(task.name, "depends_on", _no_task(name, known))
     if task.needs > len(task.after):
-        told = notice("workflow.needs_too_many", "it wants {needs} of {count} tasks", needs=task.needs, count=len(task.after))
+        told = notice(
+            "workflow.needs_too_many",
+            "{needs} tasks are needed, but depends_on lists only {count}",
+            needs=task.needs,
+            count=len(task.after),
+        )
         yield Problem(task.name, "needs", told)
     if task.when == ON_FAILURE and not task.after:
-        told = notice("workflow.nothing_to_fail", "on_failure: there is nothing that it waits for")
+        told = notice("workflow.nothing_to_fail", "on_failure: the step depends on no other step")
         yield Problem(task.name, "condition", told)
 
 
@@ -81,9 +86,7 @@ def _wrong_words(task: Task, graph: Graph, known: Mapping[str, Task]) -> Iterato
         for one in expressions(value):
             yield from [Problem(task.name, place, text) for text in _unknown(one, graph, known, more)]
             if place != "undo" and (task.name in one.names or ("steps", task.name) in one.paths()):
-                told = notice(
-                    "workflow.speaks_of_itself", "{text}: it speaks of itself, before there is anything to say", text=one.text
-                )
+                told = notice("workflow.speaks_of_itself", "{text}: a step cannot use its own result", text=one.text)
                 yield Problem(task.name, place, told)
 
 
@@ -96,14 +99,16 @@ def _unknown(expression: Expression, graph: Graph, known: Mapping[str, Task], mo
     there = {*known, *more, "steps", "params", *graph.params}
     for name in expression.names:
         if name in OWN and name not in there:
-            yield said + notice("workflow.means_nothing", "{name!r} means nothing here", name=name)
+            yield said + notice("workflow.means_nothing", "{name!r} cannot be used here", name=name)
         elif name not in there:
             yield said + notice("workflow.no_such_name", "there is no {name!r}", name=name) + nearest(name, there)
     for path in expression.paths():
         if path[0] == "steps" and len(path) == 2 and path[1] not in known:
             yield said + _no_task(path[1], known)
         elif path[0] == "steps" and len(path) == 3 and path[2] not in TOLD:
-            told = notice("workflow.no_field", "a step has {there}, and no {name!r}", there=", ".join(TOLD), name=path[2])
+            told = notice(
+                "workflow.no_field", "a step has no field {name!r} (fields: {there})", there=", ".join(TOLD), name=path[2]
+            )
             yield said + told + nearest(path[2], TOLD)
         elif path[0] == "params" and len(path) == 2 and path[1] not in graph.params:
             told = notice("workflow.no_parameter", "there is no parameter {name!r}", name=path[1])
@@ -134,7 +139,7 @@ def _circle(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
                 stack.pop()
             elif following in inside and following != name:
                 around = [*path[path.index(following) :], following]
-                told = notice("workflow.circle", "they wait for each other: {around}", around=" → ".join(reversed(around)))
+                told = notice("workflow.circle", "circular dependency: {around}", around=" → ".join(reversed(around)))
                 yield Problem(name, "depends_on", told)
                 return
             elif following not in done and following not in inside:
@@ -152,7 +157,9 @@ def _never(graph: Graph, known: Mapping[str, Task]) -> Iterator[Problem]:
             except BadExpression:
                 continue
             if not holds:
-                told = notice("workflow.never_runs", "it can never run: {text} never holds", text=task.when.text)
+                told = notice("workflow.never_runs", "this step can never run: {text} is always false", text=task.when.text)
                 yield Problem(task.name, "condition", told)
         elif isinstance(task.when, str) and task.when not in ("", ALWAYS, ON_FAILURE):
-            yield Problem(task.name, "condition", notice("workflow.no_condition", "{when!r} is no condition", when=task.when))
+            yield Problem(
+                task.name, "condition", notice("workflow.no_condition", "{when!r} is not a condition", when=task.when)
+            )

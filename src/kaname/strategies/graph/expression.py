@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ...core.notices import joined, notice
+from ...core.notices import join_notices, notice
 from ...core.record import record
 from ...core.values import plain_text
 
@@ -43,7 +43,7 @@ _HOLE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 
 
 class BadExpression(Exception):
-    """What cannot be read, or has no value."""
+    """An expression that cannot be read, or has no value."""
 
 
 class Expression:
@@ -55,18 +55,23 @@ class Expression:
     def __init__(self, text: str, *, sole: bool = False) -> None:
         self.text, self._sole = text.strip(), sole
         if len(self.text) > LONGEST:
-            raise BadExpression(notice("expression.too_long", "an expression has at most {most:,} characters", most=LONGEST))
+            raise BadExpression(
+                notice("expression.too_long", "an expression can have at most {most:,} characters", most=LONGEST)
+            )
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
             told = notice(
-                "expression.unreadable", "{text!r} cannot be read: {why}", text=self.text, why=getattr(problem, "msg", problem)
+                "expression.unreadable",
+                "{text!r} is not a valid expression: {why}",
+                text=self.text,
+                why=getattr(problem, "msg", problem),
             )
             raise BadExpression(told) from None
         nodes = list(ast.walk(self._tree))
         if len(nodes) > _MOST_NODES:
-            raise BadExpression(notice("expression.text_too_long", "{text!r}… is too long", text=self.text[:60]))
-        _allowed(self._tree, 0)
+            raise BadExpression(notice("expression.text_too_long", "the expression {text!r}… is too long", text=self.text[:60]))
+        _check_node(self._tree, 0)
         held = [node.id for node in nodes if isinstance(node, ast.Name)]
         self.names = tuple(dict.fromkeys([name for name in held if name not in _WORDS]))
 
@@ -80,7 +85,7 @@ class Expression:
         return hash(self.text)
 
     @property
-    def plain(self) -> str:
+    def as_text(self) -> str:
         """The expression as people read it, without needless parentheses."""
         return ast.unparse(self._tree)
 
@@ -99,19 +104,21 @@ class Expression:
             inside = {name: _inner(data[name]) for name in self.names if name in data} if self._sole else {}
             if any(inside[name] is not data[name] for name in inside):
                 return self.value(inside)
-            raise BadExpression(joined(": ", (self.text, str(problem)))) from None
+            raise BadExpression(join_notices(": ", (self.text, str(problem)))) from None
         except (TypeError, ValueError, ZeroDivisionError, OverflowError) as problem:
-            raise BadExpression(joined(": ", (self.text, str(problem)))) from None
+            raise BadExpression(join_notices(": ", (self.text, str(problem)))) from None
 
 
-def _allowed(node: ast.AST, depth: int) -> None:
+def _check_node(node: ast.AST, depth: int) -> None:
     if depth > _DEEPEST:
-        raise BadExpression(notice("expression.too_deep", "it is nested too deeply"))
+        raise BadExpression(notice("expression.too_deep", "the expression is nested too deeply"))
     match node:
         case ast.Constant(value=str() | int() | float() | bool() | None) | ast.Name():
             return
         case ast.Attribute(attr=name) if name.startswith("_"):
-            raise BadExpression(notice("expression.no_key", "{name!r} is no key of the data", name=name))
+            raise BadExpression(
+                notice("expression.no_key", "{name!r} cannot be used: a name must not begin with an underscore", name=name)
+            )
         case ast.Attribute() | ast.Subscript() | ast.List() | ast.Tuple() | ast.BoolOp() | ast.IfExp():
             pass
         case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.UAdd()):
@@ -121,13 +128,13 @@ def _allowed(node: ast.AST, depth: int) -> None:
         case ast.Compare(ops=ops) if all(type(op) in _COMPARED for op in ops):
             pass
         case ast.Call():
-            raise BadExpression(notice("expression.no_calls", "there are no calls in an expression"))
+            raise BadExpression(notice("expression.no_calls", "an expression cannot call functions"))
         case _:
             what = type(node).__name__
-            raise BadExpression(notice("expression.no_part", "{what} is not a part of an expression", what=what))
+            raise BadExpression(notice("expression.no_part", "{what} is not allowed in an expression", what=what))
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
-            _allowed(child, depth + 1)
+            _check_node(child, depth + 1)
 
 
 def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
@@ -135,11 +142,11 @@ def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
         case ast.Constant(value=value):
             return value
         case ast.Name(id=name):
-            return _WORDS[name] if name in _WORDS else _held(data, name)
+            return _WORDS[name] if name in _WORDS else _look_up(data, name)
         case ast.Attribute(value=inner, attr=name):
-            return _held(_value(inner, data), name)
+            return _look_up(_value(inner, data), name)
         case ast.Subscript(value=inner, slice=key):
-            return _held(_value(inner, data), _value(key, data))
+            return _look_up(_value(inner, data), _value(key, data))
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, data) for item in items]
         case ast.BoolOp(op=op, values=values):
@@ -150,7 +157,7 @@ def _value(node: ast.AST, data: Mapping[str, Any]) -> Any:
             value = _number(_value(inner, data))
             return -value if isinstance(op, ast.USub) else value
         case ast.BinOp(left=left, op=op, right=right):
-            return _worked(op, _value(left, data), _value(right, data))
+            return _compute(op, _value(left, data), _value(right, data))
         case ast.IfExp(test=test, body=then, orelse=other):
             return _value(then if _value(test, data) else other, data)
         case ast.Compare(left=left, ops=ops, comparators=others):
@@ -184,14 +191,14 @@ def _holds(left: Any, ops: list[ast.cmpop], others: list[ast.expr], data: Mappin
     return True
 
 
-def _held(inside: Any, key: Any) -> Any:
+def _look_up(inside: Any, key: Any) -> Any:
     if isinstance(inside, Mapping):
         if key in inside:
             return inside[key]
         raise BadExpression(
             notice(
                 "expression.no_entry",
-                "there is no {key!r}; there are {listed}",
+                "there is no {key!r}; available: {listed}",
                 key=key,
                 listed=", ".join(map(str, list(inside)[:8])) or "none",
             )
@@ -199,11 +206,15 @@ def _held(inside: Any, key: Any) -> Any:
     if isinstance(inside, list | str) and isinstance(key, int) and not isinstance(key, bool):
         if -len(inside) <= key < len(inside):
             return inside[key]
-        raise BadExpression(notice("expression.no_place", "there is no place {key} among {count}", key=key, count=len(inside)))
-    raise BadExpression(notice("expression.no_attribute", "{kind} has no {key!r}", kind=type(inside).__name__, key=key))
+        raise BadExpression(
+            notice("expression.no_place", "index {key} is out of range (length {count})", key=key, count=len(inside))
+        )
+    raise BadExpression(
+        notice("expression.no_attribute", "a value of type {kind} has no {key!r}", kind=type(inside).__name__, key=key)
+    )
 
 
-def _worked(op: ast.operator, left: Any, right: Any) -> Any:
+def _compute(op: ast.operator, left: Any, right: Any) -> Any:
     texts = isinstance(left, str) and isinstance(right, str)
     if isinstance(op, ast.Add) and (texts or (isinstance(left, list) and isinstance(right, list))):
         if len(left) + len(right) > _LONGEST_TEXT:
@@ -214,14 +225,14 @@ def _worked(op: ast.operator, left: Any, right: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadExpression(notice("expression.no_number", "{value!r:.60} is no number", value=value))
+        raise BadExpression(notice("expression.no_number", "{value!r:.60} is not a number", value=value))
     if isinstance(value, int) and value.bit_length() > 512:
         raise BadExpression(notice("expression.number_too_large", "the number is too large"))
     return value
 
 
 @record
-class Text:
+class TemplateText:
     """A text with holes: strings and expressions by turns. `sole`: what holds a single value is told as that value."""
 
     pieces: tuple[str | Expression, ...]
@@ -229,7 +240,7 @@ class Text:
 
 
 def template(value: Any, *, sole: bool = False) -> Any:
-    """The value with an `Expression` or a `Text` in the place of every text with `${…}`; `$${` is a plain `${`."""
+    """The value with an `Expression` or a `TemplateText` in the place of every text with `${…}`; `$${` is a plain `${`."""
     if isinstance(value, Mapping):
         return {str(name): template(one, sole=sole) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -244,24 +255,24 @@ def template(value: Any, *, sole: bool = False) -> Any:
     pieces.append(value[place:])
     kept = [piece for piece in pieces if piece != ""]
     if any(isinstance(piece, str) and "${" in piece and not value.count("$${") for piece in kept):
-        raise BadExpression(notice("expression.not_closed", "'${{' is not closed in {text!r}", text=value[:60]))
+        raise BadExpression(notice("expression.not_closed", "'${{' has no closing '}}' in {text!r}", text=value[:60]))
     if len(kept) == 1 and isinstance(kept[0], Expression):
         return kept[0]
-    return Text(tuple(kept), sole) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
+    return TemplateText(tuple(kept), sole) if any(isinstance(piece, Expression) for piece in kept) else "".join(map(str, kept))
 
 
-def filled(value: Any, data: Mapping[str, Any]) -> Any:
-    """What a template stands for."""
+def fill_template(value: Any, data: Mapping[str, Any]) -> Any:
+    """Return the value of a template."""
     match value:
         case Expression():
             return value.value(data)
-        case Text(pieces, sole):
+        case TemplateText(pieces, sole):
             told = [piece if isinstance(piece, str) else piece.value(data) for piece in pieces]
             return "".join([plain_text(_sole(one) if sole else one) for one in told])
         case Mapping():
-            return {name: filled(one, data) for name, one in value.items()}
+            return {name: fill_template(one, data) for name, one in value.items()}
         case list() | tuple():
-            return [filled(one, data) for one in value]
+            return [fill_template(one, data) for one in value]
     return value
 
 
@@ -284,7 +295,7 @@ def expressions(value: Any) -> Iterator[Expression]:
     match value:
         case Expression():
             yield value
-        case Text(pieces, _):
+        case TemplateText(pieces, _):
             yield from [piece for piece in pieces if isinstance(piece, Expression)]
         case Mapping():
             for one in value.values():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast
 
-from ...core.notices import Notice, joined, notice
+from ...core.durations import seconds
+from ...core.errors import ConfigError
+from ...core.notices import Notice, join_notices, notice
 from ...core.people.visible import visible
-from ...core.record import field, record, replace
+from ...core.record import field, mutable, replace
 from ...core.values import read_json
 from .bounds import effect_word
 from .check import problems
@@ -18,25 +21,30 @@ from .task import Graph, Task, Use
 _MOST_STEPS = 200
 
 
-@record
+@mutable
 class ExecutionStep:
-    tool_name: str
-    arguments: Mapping[str, Any] = field(factory=dict)
+    """One tool call of a plan. `timeout`: seconds, a text such as "30s", or a `timedelta`; the step fails when it is over."""
+
+    tool_name: str = ""
+    arguments: dict[str, Any] = field(factory=dict)
     expected_outcome: str | Mapping[str, Any] = ""  # in words, for the judge; or a JSON Schema, which is checked
-    timeout: float | None = None
+    timeout: float | str | timedelta | None = None
     name: str = ""
-    depends_on: tuple[str, ...] = ()
+    depends_on: Sequence[str] = ()
 
 
-@record
+@mutable
 class ExecutionPlan:
-    description: str
-    steps: tuple[ExecutionStep, ...]
-    parameters: Mapping[str, Any] = field(factory=dict)
+    """`parameters`: values that the steps' arguments can use as `${name}` or `${parameters.name}`. If no step names what it
+    depends on, steps with effects, and those after them, are carried out in their order."""
+
+    description: str = ""
+    steps: list[ExecutionStep] = field(factory=list)
+    parameters: dict[str, Any] = field(factory=dict)
 
 
 class BadPlan(Exception):
-    """What is wrong with a plan, in words for the model that wrote it."""
+    """A mistake in a plan, in words for the model that wrote it."""
 
 
 def read_plan(text: str) -> ExecutionPlan:
@@ -46,9 +54,14 @@ def read_plan(text: str) -> ExecutionPlan:
         raise BadPlan(
             notice("plan.unreadable", "the plan cannot be read ({problem}); write one JSON object", problem=str(problem))
         ) from None
+    return plan_from(held)
+
+
+def plan_from(held: Any) -> ExecutionPlan:
+    """Return the plan that a JSON object holds. Raises `BadPlan`."""
     steps = held.get("steps") if isinstance(held, Mapping) else None
     if not isinstance(steps, list) or not all(isinstance(one, Mapping) for one in steps):
-        raise BadPlan(notice("plan.shape", 'the plan is an object with "description" and "steps", a list of objects'))
+        raise BadPlan(notice("plan.shape", 'the plan must be an object with "description" and "steps", a list of objects'))
     if len(steps) > _MOST_STEPS:
         raise BadPlan(
             notice(
@@ -60,27 +73,64 @@ def read_plan(text: str) -> ExecutionPlan:
         )
     return ExecutionPlan(
         str(held.get("description", "")),
-        tuple([_step(one, number) for number, one in enumerate(steps, 1)]),
-        held.get("parameters") or {},
+        [_step(one, number) for number, one in enumerate(steps, 1)],
+        dict(given) if isinstance(given := held.get("parameters"), Mapping) else {},
     )
 
 
 def _step(given: Mapping[str, Any], number: int) -> ExecutionStep:
     args, after = given.get("arguments", given.get("args")), given.get("depends_on")
-    limit = given.get("timeout")
     return ExecutionStep(
         str(given.get("tool_name") or given.get("tool") or ""),
-        args if isinstance(args, Mapping) else {},
+        dict(args) if isinstance(args, Mapping) else {},
         expected if isinstance(expected := given.get("expected_outcome"), Mapping) else str(expected or ""),
-        float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) and limit > 0 else None,
+        _limit(given.get("timeout"), number),
         str(given.get("name") or f"step{number}"),
         tuple([str(one) for one in after]) if isinstance(after, list) else (after,) if isinstance(after, str) and after else (),
     )
 
 
+def _limit(given: Any, number: int) -> float | None:
+    if not given:  # 0, "" and null: none
+        return None
+    try:
+        return seconds(given)
+    except ConfigError as problem:
+        told = notice("plan.timeout", "- timeout of step {number}: {problem}", number=number, problem=str(problem))
+        raise BadPlan(told) from None
+
+
+def plan_as_json(plan: Any) -> dict[str, Any]:
+    """Return a plan as JSON: an `ExecutionPlan`, or an object or a mapping with the same fields.
+
+    Raises:
+        AttributeError: A field that a plan needs is not there.
+        TypeError: The steps are not a list.
+    """
+    if isinstance(plan, Mapping):
+        return dict(plan)
+    steps = [dict(one) if isinstance(one, Mapping) else _step_as_json(one) for one in plan.steps]
+    told = {"description": str(getattr(plan, "description", "") or ""), "steps": steps}
+    return {**told, "parameters": dict(getattr(plan, "parameters", None) or {})}
+
+
+def _step_as_json(step: Any) -> dict[str, Any]:
+    given = {name: getattr(step, name, None) for name in ("arguments", "expected_outcome", "name")}
+    after, limit = getattr(step, "depends_on", None), getattr(step, "timeout", None)
+    told = {"tool_name": step.tool_name, **{name: value for name, value in given.items() if value}}
+    told |= {"depends_on": [after] if isinstance(after, str) else list(after)} if after else {}
+    return told | ({"timeout": limit.total_seconds() if isinstance(limit, timedelta) else limit} if limit else {})
+
+
+def values_of(plan: ExecutionPlan) -> dict[str, Any]:
+    """Return what the arguments of a plan's steps can name besides other steps."""
+    return {"parameters": plan.parameters, **plan.parameters}
+
+
 def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pure: Callable[[str], bool]) -> Graph:
     """`BadPlan` with everything that is wrong. A tool with effects waits for all the steps before it, in the order in which the
-    plan has them and their dependencies allow: that order is meant."""
+    plan has them and their dependencies allow: that order is meant. Where no step names its dependencies, the order is all
+    that there is: then a step also waits for those with effects before it."""
     tasks, wrong = list[Task](), list[str]()
     for step in plan.steps:
         try:
@@ -89,25 +139,27 @@ def graph_of(plan: ExecutionPlan, misuse: Callable[[Use], Iterable[str]], is_pur
             wrong.append(f"{step.name}: " + str(problem))
             continue
         wrong += [f"{step.name}: " + one for one in misuse(use)]
-        tasks.append(Task(step.name, use, after=step.depends_on, timeout=step.timeout))
-    graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(plan.parameters))
+        limit = cast("float | None", step.timeout)  # as it was read
+        tasks.append(Task(step.name, use, after=tuple(step.depends_on), timeout=limit))
+    graph = Graph(plan.description or "plan", tuple(tasks), params=tuple(values_of(plan)))
     graph = replace(graph, tasks=tuple(_in_order(graph, is_pure)))
     wrong += [str(one) for one in problems(graph, reserved=("steps", "params"))]  # a plan has no items and rounds
     if wrong:
-        raise BadPlan(joined("\n", ["- " + one for one in dict.fromkeys(wrong)]))
+        raise BadPlan(join_notices("\n", ["- " + one for one in dict.fromkeys(wrong)]))
     return graph
 
 
 def _in_order(graph: Graph, is_pure: Callable[[str], bool]) -> list[Task]:
     """The tasks, each after what it waits for, else as they stand; those with effects after all before them."""
     known, placed, left = graph.by_name, dict[str, Task](), list(graph.tasks)
+    ordered = not any(task.after for task in left)
     while left:
         free = [task for task in left if all(name in placed or name not in known for name in graph.waits_for(task, known))]
         if not free:
             return [*placed.values(), *left]  # a circle, which the check tells
         task = free[0]
         left.remove(task)
-        before = () if is_pure(task.use.tool) else tuple(placed)
+        before = [name for name, one in placed.items() if not is_pure(task.use.tool) or (ordered and not is_pure(one.use.tool))]
         placed[task.name] = replace(task, after=tuple(dict.fromkeys([*task.after, *before])))
     return list(placed.values())
 
@@ -119,8 +171,8 @@ def told_plan(plan: ExecutionPlan, graph: Graph, effects: Mapping[str, str]) -> 
     for number, step in enumerate(plan.steps, 1):
         line = visible(f"{number}. {step.name}: {step.tool_name}({json.dumps(step.arguments, ensure_ascii=False)})")
         if (effect := effects.get(step.tool_name, "pure")) != "pure":
-            line = joined("", (f"{line} [", effect_word(effect), "]"))
+            line = join_notices("", (f"{line} [", effect_word(effect), "]"))
         if waits := graph.waits_for(known[step.name], known):
             line = line + notice("plan.after", " (after {listed})", listed=visible(", ".join(waits)))
         lines.append(line)
-    return joined("\n", lines)
+    return join_notices("\n", lines)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import Notice, joined, notice
+from ...core.notices import Notice, join_notices, notice
 from ...core.record import field, mutable, record
 from ...core.state import State
-from .expression import BadExpression, Expression, filled
+from .expression import BadExpression, Expression, fill_template
 from .task import ALWAYS, ON_FAILURE, Graph, Task, Use
 
 Status = Literal["waiting", "running", "done", "failed", "skipped", "undone"]
@@ -46,11 +46,11 @@ class Node:
         else:
             self.open, self.good, self.bad = self.open - 1, self.good + good, self.bad + (not good)
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         return {"status": self.status, "output": self.output, "error": self.error or None}
 
 
-def _waiting(task: Task, waits: list[str]) -> Node:
+def _make_node(task: Task, waits: list[str]) -> Node:
     if not task.needs:
         return Node(task, len(waits))
     counted = frozenset(task.after)
@@ -77,7 +77,7 @@ class Progress:
         self.graph, self.params, self._prefix = graph, params, prefix
         known = graph.by_name
         waits = {task.name: [name for name in graph.waits_for(task, known) if name in known] for task in graph.tasks}
-        self.nodes = {task.name: _waiting(task, waits[task.name]) for task in graph.tasks}
+        self.nodes = {task.name: _make_node(task, waits[task.name]) for task in graph.tasks}
         self._dependents: dict[str, list[str]] = {name: [] for name in self.nodes}
         for name, others in waits.items():
             for other in others:
@@ -114,7 +114,7 @@ class Progress:
             self._taken.add(call_id)
             self._running.pop(call_id, None)
             if (call := self._calls.get(call_id)) is not None:
-                self._finished(call, results[call_id])
+                self._take_result(call, results[call_id])
                 self._settle_all()
                 self._leave_out()
             else:
@@ -125,7 +125,7 @@ class Progress:
                     waiting.remove(call_id)
             self._running[call_id] = self._calls[call_id].call
 
-    def _finished(self, call: Call, result: ToolResult) -> None:
+    def _take_result(self, call: Call, result: ToolResult) -> None:
         task = call.node.task
         if call.kind == "undo":
             if result.error is not None:
@@ -134,7 +134,7 @@ class Progress:
                 call.node.status = "undone"
             return
         if result.error is None:
-            self._succeeded(call, result.output)
+            self._take_output(call, result.output)
         elif call.kind == "task" and call.attempt <= task.retries and result.retryable:
             self._issue(call.node, call.place, call.round, call.attempt + 1, last=call.last)
         elif call.kind == "task" and task.fallback is not None:
@@ -142,7 +142,7 @@ class Progress:
         else:
             self._item_failed(call.node, call.place, result.error)
 
-    def _succeeded(self, call: Call, output: Any) -> None:
+    def _take_output(self, call: Call, output: Any) -> None:
         node, task = call.node, call.node.task
         if task.until is not None:
             try:
@@ -155,7 +155,10 @@ class Progress:
                     self._issue(node, call.place, call.round + 1, last=output)
                 else:
                     told = notice(
-                        "workflow.until", "{text} did not hold after {rounds} rounds", text=task.until.text, rounds=task.rounds
+                        "workflow.until",
+                        "{text} was still false after {rounds} rounds",
+                        text=task.until.text,
+                        rounds=task.rounds,
                     )
                     self._item_failed(node, call.place, told)
                 return
@@ -167,7 +170,7 @@ class Progress:
     def _item_failed(self, node: Node, place: int, error: str) -> None:
         where = f"[{place}]" if node.items is not None else ""
         error = f"{where} " + error if where else error
-        node.error = joined("; ", (node.error, error)) if where and node.error else error
+        node.error = join_notices("; ", (node.error, error)) if where and node.error else error
         self._item_settled(node)
 
     def _item_settled(self, node: Node) -> None:
@@ -224,9 +227,9 @@ class Progress:
                 self._settle(node, "skipped")
                 return
             if task.each is not None:
-                items = filled(task.each, self._data(node))
+                items = fill_template(task.each, self._data(node))
                 if not isinstance(items, list):
-                    raise BadExpression(notice("expression.no_list", "for_each is a list, not {items!r:.60}", items=items))
+                    raise BadExpression(notice("expression.no_list", "for_each must be a list, not {items!r:.60}", items=items))
                 node.items = items
         except BadExpression as problem:
             node.error = str(problem)
@@ -247,7 +250,7 @@ class Progress:
         assert use is not None
         own = {"last": last, "round": round} if kind != "undo" else {"result": node.outputs[place]}
         try:
-            args = filled(use.args, self._data(node, place, **own))
+            args = fill_template(use.args, self._data(node, place, **own))
         except BadExpression as problem:
             if kind == "undo":
                 self.failure += undo_failed(task.name, str(problem))
@@ -261,13 +264,13 @@ class Progress:
         call = ToolCall(f"{self._prefix}{task.name}{marks}", use.tool, args)
         self._calls[call.id] = made = Call(node, call, place, round, attempt, kind, last)
         if call.id in self._early:
-            self._finished(made, self._early.pop(call.id))
+            self._take_result(made, self._early.pop(call.id))
             return
         (self._questions if task.person and kind == "task" else self._queue).append(call.id)
 
     def calls(self) -> tuple[ToolCall, ...]:
-        """To be made, or under way. Once a task has failed for good, no other is begun; questions come when nothing else is
-        left to do; a task that wants to be alone waits for the others, and they for it."""
+        """Return the calls to be made, and those under way. Once a task has failed for good, no other is
+        begun. Questions come when nothing else is left to do. A task that runs alone waits for the others, and they for it."""
         self._start_some(self._queue)
         if not self._running:
             self._start_some(self._questions)
@@ -315,14 +318,14 @@ class Progress:
         return Data(self, own)
 
     def output(self) -> Any:
-        """What came of the whole, as far as it went."""
+        """Return the output of the graph, as far as it went."""
         if self.graph.outputs is not None:
-            return filled(self.graph.outputs, Data(self, {}))
+            return fill_template(self.graph.outputs, Data(self, {}))
         last = [name for name, others in self._dependents.items() if not others]
         return self.nodes[last[0]].output if len(last) == 1 else {name: self.nodes[name].output for name in last}
 
     def brief(self, state: State) -> dict[str, Any]:
-        """How far it is, in a few words for who watches."""
+        """Return the progress in a few words, for readers of the stream."""
         running = dict.fromkeys([self._calls[call_id].node.task.name for call_id in self._running])
         return {
             "percent": round(100 * self.settled / max(1, len(self.nodes))),
@@ -334,15 +337,15 @@ class Progress:
         }
 
     def told(self) -> dict[str, dict[str, Any]]:
-        return {name: node.told() for name, node in self.nodes.items()}
+        return {name: node.as_json() for name, node in self.nodes.items()}
 
-    def made(self) -> list[ToolCall]:
+    def all_calls(self) -> list[ToolCall]:
         """All calls so far."""
         return [one.call for one in self._calls.values()]
 
 
 class Data(Mapping[str, Any]):
-    """What an expression sees: names of its own place, `params`, `steps`, and the output of every task under its name."""
+    """The names that an expression can use: its own, `params`, `steps`, and the output of every task under its name."""
 
     def __init__(self, progress: Progress, own: Mapping[str, Any]) -> None:
         self._progress, self._own = progress, own
@@ -376,7 +379,7 @@ class Steps(Mapping[str, Any]):
         self._progress = progress
 
     def __getitem__(self, name: str) -> Any:
-        return self._progress.nodes[name].told()
+        return self._progress.nodes[name].as_json()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._progress.nodes)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
-from ...core.notices import joined, notice, to_json
+from ...core.notices import join_notices, notice, to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
+from ...kernel.bases import StrategyBase
 from .expression import BadExpression
 from .progress import Progress
 from .task import Graph, conditions
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """What was folded so far of the states of the runs that were asked about last: one strategy may serve many runs at once."""
+    """The folded states of the runs that were asked about last: one strategy may serve many runs at once."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[int, tuple[State, T]] = OrderedDict()
@@ -37,7 +38,7 @@ class Kept(Generic[T]):
         return known[1]
 
 
-class GraphStrategy:
+class GraphStrategy(StrategyBase):
     """The parameters are the run's input: a JSON object."""
 
     def __init__(self, graph: Graph) -> None:
@@ -73,22 +74,22 @@ class GraphStrategy:
         if progress.failure:
             return Finish(Stop("failed", progress.failure), output)
         failed = [f"{name}: " + node.error for name, node in progress.nodes.items() if node.status == "failed"]
-        return Finish(Stop("degraded", joined("; ", failed)) if failed else Stop("completed"), output)
+        return Finish(Stop("degraded", join_notices("; ", failed)) if failed else Stop("completed"), output)
 
     def partial(self, state: State) -> Any:
-        """What there is by now of a run that has not come to its end."""
+        """Return the output so far of a run that has not ended."""
         return {name: node.output for name, node in self.progress(state).nodes.items() if node.status == "done"}
 
     def progress(self, state: State) -> Progress:
-        """How far it is, by the facts so far."""
+        """Return the progress that follows from the facts."""
         progress = self._kept.of(state, lambda: Progress(self.graph, params_of(state)))
         progress.take(state.results, state.started)
         if strangers := progress.strangers:
             raise ConfigError(
                 notice(
                     "workflow.other",
-                    "this run has calls that the workflow does not make ({listed}): "
-                    "it is not the one that it began with; resume it with that one",
+                    "this run contains calls that this workflow does not make ({listed}). Resume it with the workflow that "
+                    "started it",
                     listed=", ".join(strangers[:5]),
                 )
             )

@@ -74,8 +74,8 @@ class Graph:
         return {task.name: task for task in self.tasks}
 
     def waits_for(self, task: Task, known: Mapping[str, Task]) -> tuple[str, ...]:
-        """What it names, and what its expressions speak of."""
-        spoken = [name for one in task.expressions() for name in _spoken(one) if name in known and name != task.name]
+        """Return the tasks that it names in `after` and in its expressions."""
+        spoken = [name for one in task.expressions() for name in _named_tasks(one) if name in known and name != task.name]
         return tuple(dict.fromkeys([*task.after, *spoken]))
 
     def levels(self) -> list[list[Task]]:
@@ -102,20 +102,20 @@ def conditions(task: Task) -> list[Notice]:
     if task.when == ON_FAILURE:
         told.append(notice("graph.on_failure", "on failure"))
     elif task.when == ALWAYS:
-        told.append(notice("workflow.always", "in any case"))
+        told.append(notice("workflow.always", "always"))
     elif isinstance(task.when, Expression):
-        told.append(notice("workflow.if", "if {condition}", condition=task.when.plain))
+        told.append(notice("workflow.if", "if {condition}", condition=task.when.as_text))
     if task.needs:
-        told.append(notice("workflow.needs", "after {count} of them", count=task.needs))
+        told.append(notice("workflow.needs", "after {count} of its dependencies", count=task.needs))
     if task.each is not None:
-        items = [one.plain for one in expressions(task.each)]
+        items = [one.as_text for one in expressions(task.each)]
         told.append(notice("workflow.each", "for each of {items}", items=", ".join(items) or "…"))
     if task.until is not None:
-        told.append(notice("graph.until", "until {condition}", condition=task.until.plain))
+        told.append(notice("graph.until", "until {condition}", condition=task.until.as_text))
     return told
 
 
-def _spoken(expression: Expression) -> Iterator[str]:
+def _named_tasks(expression: Expression) -> Iterator[str]:
     """The tasks an expression may mean: its names, and `steps.NAME`, `steps["NAME"]`."""
     yield from expression.names
     for path in expression.paths():

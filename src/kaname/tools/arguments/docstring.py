@@ -16,14 +16,14 @@ _SPHINX = re.compile(r"^:param\s+(?:[\w\[\], |.]+\s+)?(\w+)\s*:\s*(.*)$")
 
 
 def parse(function: Any) -> tuple[str, dict[str, str]]:
-    """The description without what is said of parameters and returns, and a text for each parameter that has one."""
+    """Return the description without its sections on parameters and results, and the text of each documented parameter."""
     lines = (inspect.getdoc(function) or "").expandtabs(4).splitlines()
     kept: list[str] = []
     reader = _Parameters()
     section = ""
     for number, line in enumerate(lines):
         following = lines[number + 1] if number + 1 < len(lines) else ""
-        heading = _heading(line, following)
+        heading = _section_name(line, following)
         if heading:
             section = "numpy" if heading in _PARAMETERS and _is_rule(following) else heading
             reader.begin()
@@ -45,8 +45,10 @@ def parse(function: Any) -> tuple[str, dict[str, str]]:
     return "\n".join(kept).strip(), {name: text.strip() for name, text in reader.texts.items() if text.strip()}
 
 
-def _heading(line: str, following: str) -> str:
-    """A line that opens a section: not indented, a word or two, a colon and an indented line after it, or a rule under it."""
+def _section_name(line: str, following: str) -> str:
+    """Return the name of the section that a line opens, or "".
+
+    Such a line is not indented and has a word or two, with a colon and an indented line after it, or a rule under it."""
     found = None if _indent(line) or not line.strip() else _HEADING.match(line)
     if found is None:
         return ""
@@ -65,7 +67,7 @@ def _indent(line: str) -> int:
 
 
 class _Parameters:
-    """Collects the texts of parameters, line by line."""
+    """The texts of parameters, collected line by line."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Mend arguments where there is one reading: JSON written as a text is unpacked, a null that means nothing is left out."""
+"""Mend arguments that have only one reading: unpack JSON that was sent as a string, and drop nulls that mean nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
-from .schema import item_schemas, mapping, problems, resolve, type_names
+from .schema import as_mapping, item_schemas, problems, resolve, type_names
 
 _DEEPEST, _MOST_WORK = 20, 20_000
 
 
-def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
-    """The arguments with such texts unpacked and such nulls left out, wherever they stand; the same object without any.
+def mend_arguments(args: dict[str, Any], schema: Any) -> dict[str, Any]:
+    """Unpack JSON strings and drop meaningless nulls at every level. Returns the same object if nothing changed.
 
-    `TwoReadings` if such a text can mean two things."""
+    Raises `TwoReadings` if such a string can mean two things."""
     work = [_MOST_WORK]
 
     def mend(value: Any, schema: Any, depth: int) -> Any:
@@ -25,9 +25,9 @@ def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
         if isinstance(schema.get("$ref"), str):
             return mend(value, resolve(schema["$ref"], root), depth + 1)
         if isinstance(value, str) and _wants_container(schema, root, 0):
-            value = _unpacked(value)
+            value = _unpack(value)
         if isinstance(value, dict):
-            known, others = mapping(schema.get("properties")), schema.get("additionalProperties", True)
+            known, others = as_mapping(schema.get("properties")), schema.get("additionalProperties", True)
             given = {name: item for name, item in value.items() if item is not None or not _is_absent(name, schema, root)}
             return {name: mend(item, known.get(name, others), depth + 1) for name, item in given.items()}
         if isinstance(value, list):
@@ -41,16 +41,16 @@ def mended(args: dict[str, Any], schema: Any) -> dict[str, Any]:
 
 
 def _is_absent(name: str, schema: Mapping[str, Any], root: Any) -> bool:
-    """Whether a null says no more than leaving it out would: it does not fit there, and it may be left out."""
-    known, required = mapping(schema.get("properties")), schema.get("required")
+    """Return True if a null means the same as leaving the argument out: it is optional, and its schema does not allow null."""
+    known, required = as_mapping(schema.get("properties")), schema.get("required")
     if name not in known or (isinstance(required, list) and name in required):
         return False
-    named = {key: root[key] for key in ("$defs", "definitions") if key in mapping(root)}
-    return bool(problems(None, {**named, **mapping(known[name])}))
+    named = {key: root[key] for key in ("$defs", "definitions") if key in as_mapping(root)}
+    return bool(problems(None, {**named, **as_mapping(known[name])}))
 
 
 def _wants_container(schema: Any, root: Any, depth: int) -> bool:
-    """An object or a list fits here, and a text does not."""
+    """Return True if the schema allows an object or a list, but no string."""
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return False
     if isinstance(schema.get("$ref"), str):
@@ -64,7 +64,7 @@ def _wants_container(schema: Any, root: Any, depth: int) -> bool:
     return not texts and any(_wants_container(one, root, depth + 1) for one in options)
 
 
-def _unpacked(text: str) -> Any:
+def _unpack(text: str) -> Any:
     if text.strip()[:1] not in ("{", "["):
         return text
     try:

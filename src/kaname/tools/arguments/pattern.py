@@ -1,4 +1,4 @@
-"""Patterns in a schema: matched within a time limit, because a server's pattern must not be able to stop our loop."""
+"""Match the patterns of a schema within a time limit, so that a server's pattern cannot block the event loop."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _LONGEST, _SECONDS = 10_000, 0.05
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """`None`: not known, because it is another dialect or takes too long. Then it is left to the tool itself."""
-    compiled = _compiled(pattern)
+    """Return True if the text matches. Returns None if the pattern is of another dialect or takes too long."""
+    compiled = _compile(pattern)
     if compiled is None or len(text) > _LONGEST:
         return None
     try:
@@ -20,7 +20,7 @@ def matches(pattern: str, text: str) -> bool | None:
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
+def _compile(pattern: str) -> Any:
     import regex  # slow to load, and few schemas have patterns
 
     try:

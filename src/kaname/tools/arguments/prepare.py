@@ -1,4 +1,4 @@
-"""Prepare a call's arguments: parse, repair where there is one reading, validate against the function's types."""
+"""Prepare a call's arguments: parse them, repair what has only one reading, and validate them against the function's types."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _MOST_LINES = 20
 
 
 def fitting_arguments(call: ToolCall, name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, if they fit a JSON Schema; else `BadArguments` with all that is wrong."""
+    """Return the arguments if they match the JSON Schema. Raises `BadArguments` with all mistakes otherwise."""
     from .schema import problems
 
     args = read_arguments(call)
     mistakes = problems(args, schema)
-    if mistakes and (again := _mended(args, name, schema)) is not args:
+    if mistakes and (again := _mend(args, name, schema)) is not args:
         args, mistakes = again, problems(again, schema)
     if mistakes:
-        raise BadArguments(listed(name, mistakes))
+        raise BadArguments(list_mistakes(name, mistakes))
     return args
 
 
 def read_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object, or `BadArguments` that says what is wrong with the text."""
+    """Return the arguments as an object. Raises `BadArguments` if the text cannot be read as one."""
     args: Any = call.args
     if isinstance(args, str):
         try:
@@ -48,13 +48,15 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any], schema: Mapping[str, Any]) -> Any:
-    """Check against the types; what does not fit is mended by the schema, where there is one reading, and checked again."""
+    """Validate against the types. On failure, repair by the schema what has only one reading, and validate again.
+
+    Raises `BadArguments` with all mistakes."""
     from pydantic import ValidationError
 
     try:
         return adapter.validate_python(args)
     except ValidationError as error:
-        if (again := _mended(args, name, schema)) is args:
+        if (again := _mend(args, name, schema)) is args:
             raise BadArguments(describe(name, error)) from None
     try:
         return adapter.validate_python(again)
@@ -62,17 +64,17 @@ def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any], schema:
         raise BadArguments(describe(name, error)) from None
 
 
-def _mended(args: dict[str, Any], name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    from .mend import mended
+def _mend(args: dict[str, Any], name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    from .mend import mend_arguments
 
     try:
-        return mended(args, schema)
+        return mend_arguments(args, schema)
     except TwoReadings as problem:
         raise BadArguments(f"the arguments of {name} do not fit: a text in them is {problem}") from None
 
 
 def describe(name: str, error: ValidationError) -> str:
-    """What the model must mend, a line for each field."""
+    """Describe what the model must correct, with one line for each field."""
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
         place = ".".join([str(part) for part in problem["loc"]]) or "arguments"
@@ -82,9 +84,9 @@ def describe(name: str, error: ValidationError) -> str:
             else f" (got {json.dumps(problem['input'], default=str, ensure_ascii=False)[:80]})"
         )
         lines.append(f"{place}: {problem['msg']}{got}")
-    return listed(name, lines)
+    return list_mistakes(name, lines)
 
 
-def listed(name: str, mistakes: list[str]) -> str:
+def list_mistakes(name: str, mistakes: list[str]) -> str:
     more = [f"- … and {len(mistakes) - _MOST_LINES} more"] if len(mistakes) > _MOST_LINES else []
     return f"the arguments of {name} do not fit:\n" + "\n".join([*[f"- {m}" for m in mistakes[:_MOST_LINES]], *more])

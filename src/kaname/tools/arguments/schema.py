@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...core.notices import joined, notice
+from ...core.notices import join_notices, notice
 from .pattern import matches
 
 _DEEPEST, _MOST_WORK = 60, 20_000
@@ -30,16 +30,17 @@ _NAMES = {
 
 
 def problems(value: Any, schema: Any, place: str = "arguments") -> list[str]:
-    """A sentence for each mistake. Keywords outside this common subset, odd ones, and what would take too long to check, are
-    left to the tool itself."""
+    """Return one sentence for each mistake.
+
+    Keywords outside of a common subset, unusual ones, and checks that would take too long are left to the tool itself."""
     try:
         return list(_Check(schema).at(value, schema, place, 0))
-    except _Enough:
+    except _TooMuchWork:
         return []
 
 
-class _Enough(Exception):
-    """A schema that refers to itself can ask for more work than there is time."""
+class _TooMuchWork(Exception):
+    """The limit of work is reached. A schema that refers to itself can require any amount."""
 
 
 class _Check:
@@ -49,16 +50,16 @@ class _Check:
     def at(self, value: Any, schema: Any, place: str, depth: int) -> Iterator[str]:
         self._left -= 1
         if self._left < 0:
-            raise _Enough
+            raise _TooMuchWork
         if depth > _DEEPEST or not isinstance(schema, Mapping):
             if schema is False:
-                yield f"{place}: " + notice("schema.nothing", "nothing is allowed here")
+                yield f"{place}: " + notice("schema.nothing", "no value is allowed here")
             return
         if isinstance(schema.get("$ref"), str):
             yield from self.at(value, resolve(schema["$ref"], self._root), place, depth + 1)
         wanted = type_names(schema)
         if wanted and not _is(value, wanted):
-            kinds = joined(notice("config.or", " or "), [_NAMES[name] for name in wanted])
+            kinds = join_notices(notice("config.or", " or "), [_NAMES[name] for name in wanted])
             yield f"{place}: " + notice("schema.kind", "expected {kinds}, got {given}", kinds=kinds, given=_kind(value))
             return
         if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
@@ -78,10 +79,10 @@ class _Check:
             yield from _number(value, schema, place)
 
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
-        known, patterns = mapping(schema.get("properties")), mapping(schema.get("patternProperties"))
+        known, patterns = as_mapping(schema.get("properties")), as_mapping(schema.get("patternProperties"))
         for name in _items(schema.get("required")):
             if isinstance(name, str) and name not in value:
-                yield f"{place}: " + notice("schema.missing", "{name!r} is missing", name=name)
+                yield f"{place}: " + notice("schema.missing", "the required {name!r} is missing", name=name)
         others = schema.get("additionalProperties", True)
         for name, item in value.items():
             fitting = [inner for pattern, inner in patterns.items() if matches(pattern, str(name)) is not False]
@@ -90,7 +91,7 @@ class _Check:
             if not fitting and others is False:
                 there = ", ".join(known) or "none"
                 yield f"{place}: " + notice(
-                    "schema.unknown", "{name!r} is not a parameter; there are {there}", name=name, there=there
+                    "schema.unknown", "unknown parameter {name!r}; the parameters are: {there}", name=name, there=there
                 )
                 continue
             for inner in fitting or [others]:
@@ -100,7 +101,9 @@ class _Check:
         first, rest = item_schemas(schema)
         for number, item in enumerate(value):
             yield from self.at(item, first[number] if number < len(first) else rest, f"{place}[{number}]", depth)
-        yield from _between(len(value), schema.get("minItems"), schema.get("maxItems"), place, notice("schema.items", " items"))
+        yield from _check_range(
+            len(value), schema.get("minItems"), schema.get("maxItems"), place, notice("schema.items", " items")
+        )
 
     def _alternatives(self, value: Any, schema: Mapping[str, Any], place: str, depth: int) -> Iterator[str]:
         for part in _items(schema.get("allOf")):
@@ -109,12 +112,12 @@ class _Check:
             if options := _items(schema.get(keyword)):
                 tries = [list(self.at(value, option, place, depth)) for option in options]
                 if all(tries):
-                    none = notice("schema.no_form", " (none of the {count} allowed forms fits)", count=len(options))
+                    none = notice("schema.no_form", " (it matches none of the {count} allowed forms)", count=len(options))
                     yield min(tries, key=len)[0] + none
 
 
 def _text(value: str, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    yield from _between(
+    yield from _check_range(
         len(value), schema.get("minLength"), schema.get("maxLength"), place, notice("schema.characters", " characters")
     )
     pattern = schema.get("pattern")
@@ -123,7 +126,7 @@ def _text(value: str, schema: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def _number(value: float, schema: Mapping[str, Any], place: str) -> Iterator[str]:
-    yield from _between(value, schema.get("minimum"), schema.get("maximum"), place, "")
+    yield from _check_range(value, schema.get("minimum"), schema.get("maximum"), place, "")
     least: Any = schema.get("exclusiveMinimum")
     most: Any = schema.get("exclusiveMaximum")
     if _is(least, ["number"]) and value <= least:
@@ -132,15 +135,19 @@ def _number(value: float, schema: Mapping[str, Any], place: str) -> Iterator[str
         yield f"{place}: " + notice("schema.less", "must be less than {most}", most=most)
 
 
-def _between(size: float, least: Any, most: Any, place: str, unit: str) -> Iterator[str]:
+def _check_range(size: float, least: Any, most: Any, place: str, unit: str) -> Iterator[str]:
     if _is(least, ["number"]) and size < least:
-        yield f"{place}: " + notice("schema.at_least", "at least {least}{unit}, got {size}", least=least, unit=unit, size=size)
+        yield f"{place}: " + notice(
+            "schema.at_least", "expected at least {least}{unit}, got {size}", least=least, unit=unit, size=size
+        )
     if _is(most, ["number"]) and size > most:
-        yield f"{place}: " + notice("schema.at_most", "at most {most}{unit}, got {size}", most=most, unit=unit, size=size)
+        yield f"{place}: " + notice(
+            "schema.at_most", "expected at most {most}{unit}, got {size}", most=most, unit=unit, size=size
+        )
 
 
 def type_names(schema: Mapping[str, Any]) -> list[str]:
-    """The types that it names, if they are all known; `nullable` is how another dialect says null."""
+    """Return the types that the schema names, with null if it is `nullable` (OpenAPI). Returns [] if one of them is unknown."""
     wanted = schema.get("type")
     names = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, list) else []
     if not names or not all(isinstance(name, str) and name in _TYPES for name in names):
@@ -149,7 +156,7 @@ def type_names(schema: Mapping[str, Any]) -> list[str]:
 
 
 def item_schemas(schema: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """Of the first items, each its own; and of the rest. An older dialect writes both with `items`."""
+    """Return the schemas of the first items, and the schema of the rest. In older drafts `items` can be the former."""
     items = schema.get("items", True)
     if isinstance(items, list):
         return items, schema.get("additionalItems", True)
@@ -174,12 +181,12 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
 def resolve(reference: str, root: Any) -> Any:
-    """Within the schema itself; what lies elsewhere is not known, and allows everything."""
+    """Resolve a reference within the schema. An external reference yields an empty schema, which allows everything."""
     target: Any = root
     for name in reference.removeprefix("#").strip("/").split("/"):
         name = name.replace("~1", "/").replace("~0", "~")

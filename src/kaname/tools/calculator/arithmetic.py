@@ -11,7 +11,7 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from .exact import BITS, Bench, Number, Unsolvable, plain, too_large
+from .exact import BITS, Bench, Number, Unsolvable, simplify, too_large
 
 LONGEST = 4_000  # characters
 DEEPEST = 100  # brackets, signs and powers inside each other
@@ -100,7 +100,7 @@ class _Parser:
     def whole(self) -> Number:
         value = self._sum()
         if self._next.kind != "end":
-            raise self._unexpected()
+            raise self._unexpected_token()
         return value
 
     @property
@@ -145,11 +145,11 @@ class _Parser:
         )
 
     def _product(self) -> Number:
-        value = self._signed()
+        value = self._signed_term()
         mixed = "rate" if self._share == "percent" else "mixed"
         while sign := self._take("*", "/", "//", "%") or self._times():
             before = self._share
-            value = self._bench.work(sign, value, self._signed())
+            value = self._bench.work(sign, value, self._signed_term())
             self._share = mixed if before or self._share else ""
         return value
 
@@ -162,11 +162,11 @@ class _Parser:
                 return "*"
         return ""
 
-    def _signed(self) -> Number:
+    def _signed_term(self) -> Number:
         if not (sign := self._take("+", "-")):
             return self._power()
         self._deeper()
-        value = self._signed()
+        value = self._signed_term()
         self._depth -= 1
         return -value if sign == "-" else value
 
@@ -187,7 +187,7 @@ class _Parser:
             return value
         self._deeper()
         before = self._share
-        value = self._bench.power(value, self._signed())
+        value = self._bench.power(value, self._signed_term())
         self._share = "mixed" if before or self._share else ""
         self._depth -= 1
         return value
@@ -223,19 +223,19 @@ class _Parser:
             self._deeper()
             value = self._sum()
             if not self._take(")"):
-                raise self._unexpected(")")
+                raise self._unexpected_token(")")
             self._share = "mixed" if self._share == "rate" else self._share
             self._depth -= 1
             return value
         self._place -= 1
-        raise self._unexpected()
+        raise self._unexpected_token()
 
     def _deeper(self) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
             raise Unsolvable(f"it is nested more than {DEEPEST} levels deep")
 
-    def _unexpected(self, wanted: str = "") -> Unsolvable:
+    def _unexpected_token(self, wanted: str = "") -> Unsolvable:
         token = self._next
         if token.kind == "end":
             missing = wanted or "a number"
@@ -314,7 +314,7 @@ def _large(text: str) -> Number:
         if unit and (part >= unit or _UNITS.get(name, 1) >= unit):
             raise Unsolvable(f"{text[:40]!r} is not a number: write it in digits, 1,200,000")
         value, unit = value + part, _UNITS.get(name, 1)
-    return plain(value)
+    return simplify(value)
 
 
 def _literal(text: str) -> Number:
@@ -324,7 +324,7 @@ def _literal(text: str) -> Number:
         raise too_large()
     shift = int(exponent or 0) - len(decimals)
     digits = int(whole + decimals or "0") if len(whole + decimals) < 4000 else _long_int(whole + decimals)
-    return digits * 10**shift if shift >= 0 else plain(Fraction(digits, 10**-shift))
+    return digits * 10**shift if shift >= 0 else simplify(Fraction(digits, 10**-shift))
 
 
 def _long_int(digits: str) -> int:

@@ -19,7 +19,7 @@ class Unsolvable(ValueError):
     """What is wrong with the input, in words for whoever typed it."""
 
 
-def plain(value: Number) -> Number:
+def simplify(value: Number) -> Number:
     return value.numerator if isinstance(value, Fraction) and value.denominator == 1 else value
 
 
@@ -41,14 +41,14 @@ class Bench:
             raise Unsolvable("division by zero")
         exact = not isinstance(left, float) and not isinstance(right, float)
         if sign == "/" and exact:
-            return self._checked(plain(Fraction(left, right)))  # type: ignore[arg-type]
+            return self._check_size(simplify(Fraction(left, right)))  # type: ignore[arg-type]
         try:
-            value = plain(_SIGNS[sign](left, right))
+            value = simplify(_SIGNS[sign](left, right))
         except (OverflowError, ZeroDivisionError):  # too small for a float, and not 0
             raise too_large() from None
         if value == 0 and sign in "*/" and left != 0 != right:
             raise too_large()
-        return self._checked(value)
+        return self._check_size(value)
 
     def power(self, base: Number, exponent: Number) -> Number:
         if base == 0 and exponent < 0:
@@ -58,9 +58,9 @@ class Bench:
                 return base**exponent if base else int(exponent == 0)
             size = _bits(base) * abs(exponent)
             if size > BITS + 64:
-                return self._checked(_grown(base, exponent))
+                return self._check_size(_grown(base, exponent))
             self._pay(size, size, False)
-            return self._checked(plain(Fraction(base) ** exponent))
+            return self._check_size(simplify(Fraction(base) ** exponent))
         if base < 0 and not (isinstance(exponent, int) or (isinstance(exponent, float) and exponent.is_integer())):
             raise Unsolvable("a root of a negative number is not a real number")
         if isinstance(exponent, Fraction) and not isinstance(base, float):
@@ -73,7 +73,7 @@ class Bench:
             raise too_large() from None
         if value == 0 != base:
             raise too_large()
-        return self._checked(value)
+        return self._check_size(value)
 
     def _root(self, base: int | Fraction, exponent: Fraction) -> Number | None:
         """The root where it comes out exactly."""
@@ -84,14 +84,14 @@ class Bench:
         above, below = _whole_root(base.numerator, degree), _whole_root(base.denominator, degree)
         if above is None or below is None:
             return None
-        return self.power(plain(Fraction(above, below)), exponent.numerator)
+        return self.power(simplify(Fraction(above, below)), exponent.numerator)
 
     def _pay(self, left: int, right: int, fractions: bool) -> None:
         self._left -= (left + 64) * (right + 64) * (8 if fractions else 1)
         if self._left < 0:
             raise Unsolvable("this takes too much work; make it smaller")
 
-    def _checked(self, value: Number) -> Number:
+    def _check_size(self, value: Number) -> Number:
         if isinstance(value, float) and not math.isfinite(value):
             raise too_large()
         if _bits(value) > BITS:

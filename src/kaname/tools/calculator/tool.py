@@ -37,12 +37,12 @@ class CalculatorTool:
 
     async def execute(self, input_text: str) -> ToolResult:
         try:
-            return ToolResult(written(evaluate(input_text)))
+            return ToolResult(format_number(evaluate(input_text)))
         except Unsolvable as problem:
             return ToolResult(error=str(problem), retryable=False)  # the same again would fail again
 
 
-def written(value: Number) -> str:
+def format_number(value: Number) -> str:
     """The number as one writes it: whole numbers whole, decimals exactly where they end soon, else to 15–17 digits."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

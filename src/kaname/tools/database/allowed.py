@@ -1,4 +1,4 @@
-"""Allow-list: the functions that only calculate, and no other. Engines have some that read files, or sleep."""
+"""Allow-list of the functions that only calculate. Other functions are refused: some of them read files or sleep."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Catalogue: questions about the schema itself, answered from the tables that may be seen, whatever the engine.
+"""Answer questions about the schema itself from the visible tables, in the same way for every engine.
 
-`SHOW TABLES`, `DESCRIBE items`, `PRAGMA table_info(items)` are read here; a SELECT over `sqlite_master`,
-`information_schema` and the like is put to a SQLite in memory, in which these have rows for the visible tables alone.
-"""
+`SHOW TABLES`, `DESCRIBE items` and `PRAGMA table_info(items)` are read here. A SELECT over `sqlite_master`,
+`information_schema` and the like runs in an in-memory SQLite, in which these contain the visible tables only."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from time import monotonic
 
 from ...core.errors import nearest
 from .allowed import FUNCTIONS
-from .engines.base import Limits, QueryFailed, Rows, unique
+from .engines.base import QueryFailed, QueryLimits, Rows, unique
 from .statement import QUOTES, Missing
-from .tables import Known, Table, small
+from .tables import KnownTables, Table, small
 
 _NAME = r"[`\"'\[]?([\w.$]+)[`\"'\]]?"
 _LISTED = re.compile(r"show\s+(?:full\s+)?tables|pragma\s+(?:main\.)?table_list|\.tables|\\dt?", re.IGNORECASE)
@@ -24,7 +23,7 @@ _DESCRIBED = re.compile(
     rf"|pragma\s+(?:main\.)?table_x?info\s*\(\s*{_NAME}\s*\)",
     re.IGNORECASE,
 )
-_TABLES = {  # how catalogues are called, and the table that stands for each
+_TABLES = {  # the names of catalogues, and the table that replaces each
     r"(?:main\.)?sqlite_(?:master|schema)": "catalogue_master",
     r"information_schema\s*\.\s*tables": "catalogue_tables",
     r"information_schema\s*\.\s*columns": "catalogue_columns",
@@ -40,30 +39,31 @@ _PRAGMA = re.compile(rf"\bpragma_table_x?info\s*\(\s*{_NAME}\s*\)", re.IGNORECAS
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
-def is_about_schema(sql: str, known: Known) -> bool:
-    return bool(_LISTED.fullmatch(sql) or _DESCRIBED.fullmatch(sql)) or _rewritten(sql, known) is not None
+def is_about_schema(sql: str, known: KnownTables) -> bool:
+    return bool(_LISTED.fullmatch(sql) or _DESCRIBED.fullmatch(sql)) or _rewrite(sql, known) is not None
 
 
-def answer(sql: str, known: Known, limits: Limits) -> Rows:
-    """The rows that answer a question about the schema."""
+def answer(sql: str, known: KnownTables, limits: QueryLimits) -> Rows:
+    """Return the rows that answer a question about the schema."""
     if _LISTED.fullmatch(sql):
         return Rows(
-            [{"name": name, "columns": len(t.columns)} for name, t in zip(known.spelled(), known.tables, strict=True)], False
+            [{"name": name, "columns": len(t.columns)} for name, t in zip(known.table_names(), known.tables, strict=True)],
+            False,
         )
     if found := _DESCRIBED.fullmatch(sql):
         return _columns_of(found[1] or found[2], known)
-    return _asked(_rewritten(sql, known) or sql, known, limits)
+    return _run(_rewrite(sql, known) or sql, known, limits)
 
 
-def _columns_of(name: str, known: Known) -> Rows:
+def _columns_of(name: str, known: KnownTables) -> Rows:
     table = known.find(*name.split("."))
     if table is None:
-        raise Missing(f"there is no table {name!r}" + nearest(name, known.spelled()))
+        raise Missing(f"there is no table {name!r}" + nearest(name, known.table_names()))
     return Rows([{"name": column.name, "type": column.kind, "comment": column.comment} for column in table.columns], False)
 
 
-def _rewritten(sql: str, known: Known) -> str | None:
-    """With our tables in the place of catalogues; `None` if there is none in it. What stands in quotes stays."""
+def _rewrite(sql: str, known: KnownTables) -> str | None:
+    """Replace the names of catalogues by those of our tables. Quoted text is kept. Returns None if no catalogue is named."""
     pieces, place, found = list[str](), 0, False
     for quoted in re.finditer(rf"{_PRAGMA.pattern}|{QUOTES[known.dialect]}", sql, re.DOTALL | re.IGNORECASE):
         plain, changed = _KNOWN.subn(_stand_in, sql[place : quoted.start()])
@@ -84,11 +84,11 @@ def _stand_in(found: re.Match[str]) -> str:
     return str(found.lastgroup).rpartition("_")[0]
 
 
-def _asked(sql: str, known: Known, limits: Limits) -> Rows:
-    connection = _filled(known.tables)
+def _run(sql: str, known: KnownTables, limits: QueryLimits) -> Rows:
+    connection = _build_catalogue(known.tables)
     end = monotonic() + limits.seconds
     connection.set_progress_handler(lambda: int(monotonic() > end), 2_000)
-    connection.set_authorizer(_may)
+    connection.set_authorizer(_authorize)
     try:
         cursor = connection.execute(sql)
         names = unique([column[0] for column in cursor.description or ()])
@@ -103,7 +103,7 @@ def _asked(sql: str, known: Known, limits: Limits) -> Rows:
     return Rows(rows[: limits.rows], len(rows) > limits.rows)
 
 
-def _may(action: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
     if action == sqlite3.SQLITE_READ and small(first or "").startswith("sqlite_"):
         return sqlite3.SQLITE_DENY
     if action == sqlite3.SQLITE_FUNCTION and small(second or "") not in FUNCTIONS["sqlite"] | {"like", "glob"}:
@@ -111,7 +111,7 @@ def _may(action: int, first: str | None, second: str | None, database: str | Non
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
-def _filled(tables: Sequence[Table]) -> sqlite3.Connection:
+def _build_catalogue(tables: Sequence[Table]) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)

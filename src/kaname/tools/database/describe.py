@@ -1,10 +1,10 @@
-"""Describe the tables for the model: columns, types, remarks and a few values."""
+"""Describe the tables for the model: columns, types, comments and a few values."""
 
 from __future__ import annotations
 
 import re
 
-from .tables import Column, Known, Table
+from .tables import Column, KnownTables, Table
 
 _LONGEST_SCHEMA = 6_000  # characters in the tool's description
 _CATEGORY = re.compile(
@@ -16,10 +16,10 @@ _DATE = re.compile(r"\d{4}-\d\d")
 _FEW = 5  # values of a column that are worth showing
 
 
-def described(tables: list[Table], dialect: str) -> str:
-    """A line for each table, and one for each column that there is something to say about."""
-    known = Known(dialect, tables)
-    names = known.spelled()
+def describe_tables(tables: list[Table], dialect: str) -> str:
+    """Return one line for each table, and one for each column with a comment or values. Shortened if it is too long."""
+    known = KnownTables(dialect, tables)
+    names = known.table_names()
     full = "\n".join([_table(table, names[place], known, values=True) for place, table in enumerate(tables)])
     if len(full) <= _LONGEST_SCHEMA:
         return full or "(none)"
@@ -29,8 +29,8 @@ def described(tables: list[Table], dialect: str) -> str:
     return short[:_LONGEST_SCHEMA].rsplit("\n", 1)[0] + f"\n… {len(tables)} tables in all: {', '.join(names)[:_LONGEST_SCHEMA]}"
 
 
-def _table(table: Table, name: str, known: Known, *, values: bool) -> str:
-    columns = ", ".join([f"{known.written(column.name)} {column.kind}".strip() for column in table.columns])
+def _table(table: Table, name: str, known: KnownTables, *, values: bool) -> str:
+    columns = ", ".join([f"{known.quote(column.name)} {column.kind}".strip() for column in table.columns])
     lines = [f"{name}({columns})" + (f": {table.comment}" if table.comment else "")]
     if values:
         for column in table.columns:
@@ -40,8 +40,9 @@ def _table(table: Table, name: str, known: Known, *, values: bool) -> str:
 
 
 def _values(column: Column) -> str:
-    """Words that one has to know, of columns whose name says that they hold such; of dates, one that shows how they are
-    written. Of anything else nothing: a prompt is no place for people's names and addresses."""
+    """Return the values of columns that by their name hold categories, and one value of dates to show their form.
+
+    All other values are left out, because people's names and addresses do not belong in a prompt."""
     if not column.samples or any(len(value) > 30 for value in column.samples):
         return ""
     if _CATEGORY.search(column.name) and len(column.samples) <= _FEW:

@@ -1,4 +1,4 @@
-"""Session: an engine and the tables it may read, in this process for an engine of the user's own, else in the worker's."""
+"""A session: an engine and the tables it can read. It runs in this process for the user's own engine, else in the worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Collection
 from ...core.errors import nearest
 from .catalogue import answer, is_about_schema
 from .check import check
-from .engines.base import Engine, Limits, QueryFailed, Rows
-from .statement import Comments, Missing, Refused, cleaned
-from .tables import Known, Table, chosen, small
+from .engines.base import Engine, QueryFailed, QueryLimits, Rows
+from .statement import Comments, Missing, StatementRefused, clean_statement
+from .tables import KnownTables, Table, choose_tables, small
 
 _NO_COLUMN = re.compile(r"no such column: \"?([^\"\n]+)|^column \"?([^\"\n]+?)\"? does not exist", re.IGNORECASE)
 _GONE = re.compile(r"no such (?:table|column)|does not exist|not found", re.IGNORECASE)
@@ -22,72 +22,74 @@ _INSTEAD |= {"to_char": "strftime('%Y-%m', x)", "extract": "strftime('%Y', x)", 
 _INSTEAD |= {"greatest": "max(a, b)", "least": "min(a, b)", "split_part": "substr and instr", "year": "strftime('%Y', x)"}
 
 
-class Session:
-    """`only`: of the tables, these; `functions`: more that may be used."""
+class DatabaseSession:
+    """Check and run statements. `only`: the tables that can be read; `functions`: additional functions that are allowed."""
 
     def __init__(
         self, engine: Engine, only: Collection[str] | None, functions: Collection[str], comments: Comments = "strip"
     ) -> None:
         self._engine, self._only, self._comments = engine, only, comments
         self._functions = frozenset({small(name) for name in functions})
-        self._known: Known | None = None
+        self._known: KnownTables | None = None
         self._changed = self._looked = False
-        self.unknown: list[str] = []  # names that were chosen and are none
+        self.unknown: list[str] = []  # chosen names that match no table
         self.names: list[str] = []  # of all tables, chosen or not
 
     def tables(self) -> list[Table]:
         self._known = None
         return list(self._all().tables)
 
-    def _all(self) -> Known:
+    def _all(self) -> KnownTables:
         if self._known is None:
             there = self._engine.tables()
             self.names = [table.name for table in there]
-            tables, self.unknown = chosen(there, self._only, self._engine.dialect)
+            tables, self.unknown = choose_tables(there, self._only, self._engine.dialect)
             names: dict[str, frozenset[str]] = getattr(self._engine, "names", {})
-            known = Known(self._engine.dialect, tuple(tables), self._functions, **names)
-            first = {known.folded(one.name): one for one in reversed(there) if one.bare}
+            known = KnownTables(self._engine.dialect, tuple(tables), self._functions, **names)
+            first = {known.fold(one.name): one for one in reversed(there) if one.bare}
             visible = [name for name, one in first.items() if one in tables]
-            self._known = known._replace(elsewhere=frozenset([known.folded(one.name) for one in there]).difference(visible))
+            self._known = known._replace(elsewhere=frozenset([known.fold(one.name) for one in there]).difference(visible))
         return self._known
 
-    def query(self, sql: str, limits: Limits) -> Rows:
-        """`Refused`, or `QueryFailed` with what is near to a name that is not there."""
-        statement, self._looked = cleaned(sql, self._engine.dialect, self._comments), False
+    def query(self, sql: str, limits: QueryLimits) -> Rows:
+        """Run a statement.
+
+        Raises `StatementRefused` if it is not allowed, or `QueryFailed`, with similar names if a name does not exist."""
+        statement, self._looked = clean_statement(sql, self._engine.dialect, self._comments), False
         try:
             return self._run(statement, limits)
-        except (Refused, QueryFailed) as problem:
+        except (StatementRefused, QueryFailed) as problem:
             if is_about_schema(statement, self._all()):
                 return self._about_schema(statement, limits, problem)
-            if isinstance(problem, Refused):
+            if isinstance(problem, StatementRefused):
                 raise
             raise QueryFailed(f"{problem}{self._hint(str(problem), statement)}") from problem
 
-    def _run(self, statement: str, limits: Limits) -> Rows:
-        """What is missing is looked for once more among the tables of this moment."""
+    def _run(self, statement: str, limits: QueryLimits) -> Rows:
+        """Check and run the statement. If a table or column is missing, reload the schema once and retry."""
         try:
             check(statement, self._all())
             return self._engine.run(statement, limits)
         except (Missing, QueryFailed) as problem:
             if isinstance(problem, QueryFailed) and not _GONE.search(str(problem)):
                 raise
-            if not self._look_again():
+            if not self._reload():
                 raise
         check(statement, self._all())
         return self._engine.run(statement, limits)
 
-    def _about_schema(self, statement: str, limits: Limits, problem: Exception) -> Rows:
-        """Answered from the tables of this moment. Where that fails, too, what was refused at first stays refused."""
-        self._look_again()
+    def _about_schema(self, statement: str, limits: QueryLimits, problem: Exception) -> Rows:
+        """Answer from the current tables. If that fails too, a statement that was refused at first stays refused."""
+        self._reload()
         try:
             return answer(statement, self._all(), limits)
         except QueryFailed:
-            if isinstance(problem, Refused) and not isinstance(problem, Missing):
+            if isinstance(problem, StatementRefused) and not isinstance(problem, Missing):
                 raise problem from None
             raise
 
-    def _look_again(self) -> bool:
-        """Whether there are other tables now; once a statement."""
+    def _reload(self) -> bool:
+        """Reload the schema, at most once per statement. Returns True if the tables have changed."""
         if self._looked:
             return False
         before, self._known, self._looked = self._all().tables, None, True
@@ -95,8 +97,8 @@ class Session:
         self._changed = self._changed or changed
         return changed
 
-    def changed(self) -> bool:
-        """Whether there are other tables than when this was last asked."""
+    def take_changed(self) -> bool:
+        """Return True if the tables have changed since the last call."""
         changed, self._changed = self._changed, False
         return changed
 
@@ -108,10 +110,10 @@ class Session:
             return ""
         known, (of, _, name) = self._all(), (found[1] or found[2]).rpartition(".")
         read = set(re.findall(r"\w+", small(statement)))  # what is not in these is in another
-        there = [(spelled, table) for spelled, table in zip(known.spelled(), known.tables, strict=True) if not of]
+        there = [(spelled, table) for spelled, table in zip(known.table_names(), known.tables, strict=True) if not of]
         others = [spelled for spelled, table in there if small(table.name) not in read and known.has(table, name)]
         if others:
             return f"; {name} is a column of {', '.join(others)}"
         other_case = [column for column in known.columns() if small(column) == small(name) and column != name]
-        near = nearest(name, map(known.written, other_case or known.columns()))
+        near = nearest(name, map(known.quote, other_case or known.columns()))
         return "" if f"{name!r}?" in near else near

@@ -1,6 +1,6 @@
-"""Statement: what the model wrote, without its code block, its comments and its last semicolon.
+"""Clean what the model wrote: remove its code block, its comments and its last semicolon.
 
-Nothing rests on this for safety: each engine's own parser judges the text that it is given."""
+Safety does not depend on this: each engine's own parser checks the text that it is given."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BEGINS = re.compile(
     r"(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*+(?:select|with|values|from|table|explain|show|describe|desc|pragma|summarize|pivot)\b",
     re.IGNORECASE | re.DOTALL,
 )
-# What is not closed goes on to the end: else each of many openings would be looked for an end in vain
+# An unclosed quote extends to the end: otherwise the end would be searched in vain for each of many openings
 _TEXT, _NAME = r"'(?:[^']|'')*+(?:'|\Z)", r'"(?:[^"]|"")*+(?:"|\Z)'
-_WORD = r"(?<![\w$\x80-\U0010ffff])"  # what stands before is no part of a name
+_WORD = r"(?<![\w$\x80-\U0010ffff])"  # not preceded by part of a name
 _ESCAPE = r"'(?:[^'\\]|''|\\.)*+(?:'|\Z)"
-_ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it may go on in the next line
+_ESCAPED = rf"{_WORD}[eE]{_ESCAPE}(?:[ \t]*+[\n\r]\s*+{_ESCAPE})*"  # it can continue on the next line
 _DOLLAR = _WORD + r"\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?(?:\$(?P=tag)\$|\Z)"
 _LINE = {"sqlite": r"--[^\n]*", "postgres": r"--[^\n\r]*", "duckdb": r"--[^\n\r]*"}
 QUOTES = {
@@ -33,39 +33,39 @@ _PIECES = {
 }
 
 
-class Refused(ValueError):
-    """Why a statement is not run, in words for the model that wrote it."""
+class StatementRefused(ValueError):
+    """The reason why a statement is not run, written for the model."""
 
 
-class Missing(Refused):
-    """There is no such table or column; it may have been made since."""
+class Missing(StatementRefused):
+    """A table or column that does not exist. It may have been created since the schema was loaded."""
 
 
-def cleaned(sql: str, dialect: str, comments: Comments) -> str:
-    """The statement that is run."""
+def clean_statement(sql: str, dialect: str, comments: Comments) -> str:
+    """Return the statement to run. Raises `StatementRefused` if it is empty, too long, or contains what is not allowed."""
     if len(sql) > LONGEST:
-        raise Refused(f"the statement is longer than {LONGEST:,} characters")
+        raise StatementRefused(f"the statement is longer than {LONGEST:,} characters")
     if "\0" in sql or (not sql.isascii() and sql.encode(errors="replace").decode() != sql):
-        raise Refused("it contains U+0000, or half a character")
-    made = _without_comments(_out_of_its_block(sql), _PIECES[dialect], comments).strip()
+        raise StatementRefused("it contains U+0000, or half a character")
+    made = _strip_comments(_strip_fence(sql), _PIECES[dialect], comments).strip()
     while made.endswith(";"):
         made = made[:-1].rstrip()
     if not made:
-        raise Refused("there is no statement")
+        raise StatementRefused("there is no statement")
     if "kaname_row_" in made.lower():
-        raise Refused("choose another name than kaname_row_")
+        raise StatementRefused("choose another name than kaname_row_")
     return made
 
 
-def _out_of_its_block(sql: str) -> str:
-    """The code block that it stands in, if it does; the end of one whose beginning was left out is left out, too."""
+def _strip_fence(sql: str) -> str:
+    """Return the content of a code block. A closing fence without an opening one is removed as well."""
     if not any(fence in sql for fence in _FENCES):
         return sql
     block = None if _BEGINS.match(sql) else _FENCE.search(sql)
     return block[1] if block is not None else sql.rstrip().removesuffix(_FENCES[0]).removesuffix(_FENCES[1])
 
 
-def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:
+def _strip_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> str:
     made, place = [], 0
     while found := pieces.search(sql, place):
         made.append(sql[place : found.start()])
@@ -74,7 +74,7 @@ def _without_comments(sql: str, pieces: re.Pattern[str], comments: Comments) -> 
             made.append(found[0])
             continue
         if comments == "refuse":
-            raise Refused("write it without comments")
+            raise StatementRefused("write it without comments")
         place = place if found["block"] is None else _end_of_block(sql, place, nested="`" not in pieces.pattern)
         made.append(" ")
     return "".join([*made, sql[place:]])
@@ -86,4 +86,4 @@ def _end_of_block(sql: str, place: int, *, nested: bool) -> int:
         depth += 1 if nested and sign[0] == "/*" else -1 if sign[0] == "*/" else 0
         if depth == 0:
             return sign.end()
-    raise Refused("a comment is not closed")
+    raise StatementRefused("a comment is not closed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
@@ -14,22 +15,29 @@ from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...core.notices import notice
 from ...kernel.threads import off_loop
-from .describe import described
-from .engines.base import Engine, Limits, QueryFailed, Rows
+from .describe import describe_tables
+from .engines.base import Engine, QueryFailed, QueryLimits, Rows, out_of_time
 from .engines.choice import engine_for
-from .sandbox.process import Call, Workers
-from .session import Session
-from .statement import Comments, Refused
-from .tables import Table, no_such_tables
+from .find import best, candidates, words_to_find
+from .sandbox.process import DatabaseCall, WorkerPool
+from .session import DatabaseSession
+from .statement import Comments, StatementRefused, clean_statement
+from .tables import KnownTables, Table, no_such_tables
 
 __all__ = ["DatabaseTool", "engine_for"]
 _PAUSE = 30.0  # seconds
+_CANDIDATES = 50  # rows of a table that are looked at to find those that share words with a question
+refuse_comments: ContextVar[bool] = ContextVar("refuse_comments", default=False)
+"""True while a query with comments is refused, if its tool does not say otherwise."""
 
 
 class DatabaseTool:
     """`source`: a SQLite or DuckDB file, or `postgresql://…`. `tables`: only these; `functions`: more that may be used.
 
-    `comments`: "strip" or "refuse". `allow_superuser`: let PostgreSQL be asked with a role that may read everything.
+    `name`: instead of the class's ("database").
+
+    `comments`: "strip" or "refuse"; if it is not given, they are stripped, except where `refuse_comments` holds (design A's
+    runtime). `allow_superuser`: let PostgreSQL be asked with a role that may read everything.
     Three walls: the engine's own parser, of whose reading one SELECT over the tables is let through; the engine's own read-only
     means; and a process of its own with limits on rows, size, time and memory. An `Engine` object of your own runs in this
     process, behind the first wall.
@@ -53,25 +61,28 @@ class DatabaseTool:
         max_memory: int = 1_000_000_000,
         tables: Collection[str] | None = None,
         functions: Collection[str] = (),
-        comments: Comments = "strip",
+        comments: Comments | None = None,
         allow_superuser: bool = False,
-        name: str = "database",
+        name: str = "",
     ) -> None:
         if max_rows < 1 or max_characters < 100 or timeout <= 0 or max_memory < 1:
             raise ConfigError(
-                notice("database.numbers", "max_rows, max_characters, timeout and max_memory are positive numbers")
+                notice(
+                    "database.numbers",
+                    "max_rows, timeout and max_memory must be positive numbers, and max_characters at least 100",
+                )
             )
         if isinstance(tables, str) or isinstance(functions, str):
-            raise ConfigError(notice("database.names", "tables and functions are lists of names"))
-        if comments not in ("strip", "refuse"):
+            raise ConfigError(notice("database.names", "tables and functions must be lists of names, not strings"))
+        if comments not in (None, "strip", "refuse"):
             raise ConfigError(
-                notice("database.comments", "comments is 'strip' or 'refuse', not {comments!r}", comments=comments)
+                notice("database.comments", "comments must be 'strip' or 'refuse', not {comments!r}", comments=comments)
             )
-        self.name = name
-        self._limits = Limits(max_rows, max_characters, timeout)
+        self.name, self._comments = name or self.name, comments
+        self._limits = QueryLimits(max_rows, max_characters, timeout)
         self._told: str | None = None
         self._again, self._unreachable = 0.0, ""
-        self._workers: Workers | None = None
+        self._workers: WorkerPool | None = None
         if isinstance(source, str | Path):
             engine = engine_for(source)
             opening = {
@@ -79,12 +90,20 @@ class DatabaseTool:
                 "memory": max_memory,
                 "tables": None if tables is None else list(tables),
                 "functions": list(functions),
-                "comments": comments,
+                "comments": comments or "strip",
                 "allow_superuser": allow_superuser,
             }
-            self._workers, self._dialect = Workers(opening), engine.dialect
+            self._workers, self._dialect = WorkerPool(opening), engine.dialect
+        elif not hasattr(source, "dialect"):
+            raise ConfigError(
+                notice(
+                    "database.source",
+                    "source must be a SQLite or DuckDB file, an address such as postgresql://…, or an Engine, not {source!r}",
+                    source=source,
+                )
+            )
         else:
-            self._session, self._dialect = Session(source, tables, functions, comments), source.dialect
+            self._session, self._dialect = DatabaseSession(source, tables, functions, comments or "strip"), source.dialect
         self.timeout = timeout + 15.0  # the engine's own limit comes first; this is for one that does not answer
         if tables is not None:
             self._check_chosen()
@@ -116,7 +135,7 @@ class DatabaseTool:
             limits = f"at most {self._limits.rows} rows and {self._limits.seconds:g} seconds"
             head = f"Query a {self._dialect} database with one SELECT; {limits}. Tables:\n"
             try:
-                self._told = head + described(self.tables, self._dialect)
+                self._told = head + describe_tables(self.tables, self._dialect)
             except QueryFailed as problem:
                 self._again = monotonic() + _PAUSE
                 self._unreachable = f"{head}(not reachable now: {problem})"  # it may be, the next time
@@ -129,16 +148,18 @@ class DatabaseTool:
             self._workers.close()
 
     async def execute(self, input_text: str) -> ToolResult:
-        call = Call()
+        call, refuse = DatabaseCall(), self._comments is None and refuse_comments.get()
         try:
-            return await off_loop(self._execute, input_text, call)  # type: ignore[no-any-return]
+            return await off_loop(self._execute, input_text, call, refuse)  # type: ignore[no-any-return]
         finally:
-            call.off()  # nothing is left of a call that was cancelled
+            call.cancel()  # nothing is left of a call that was cancelled
 
-    def _execute(self, sql: str, call: Call) -> ToolResult:
+    def _execute(self, sql: str, call: DatabaseCall, refuse: bool) -> ToolResult:
         try:
+            if refuse:
+                clean_statement(sql, self._dialect, "refuse")
             found = self._query(sql, call)
-        except Refused as problem:
+        except StatementRefused as problem:
             told = f"not run: {problem}"
             return ToolResult(error=told, retryable=False, not_run=True)
         except QueryFailed as problem:
@@ -154,11 +175,30 @@ class DatabaseTool:
             output["note"] = f"only the first {len(rows)} rows are shown; there are more"
         return ToolResult(output)
 
-    def _query(self, sql: str, call: Call) -> Rows:
+    def find(self, question: str, most: int = 3, *, seconds: float = 5.0) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows that share the most words with a question, by table; no model writes the SQL.
+
+        A table of which more than `most` rows fit equally well is left out. Raises `QueryFailed` if it takes longer than
+        `seconds` (5 by default). It blocks: call it in a thread.
+        """
+        words, found = words_to_find(question), dict[str, list[dict[str, Any]]]()
+        known = KnownTables(self._dialect, self.tables)
+        until = monotonic() + seconds
+        for table, name in zip(known.tables, known.table_names(), strict=True) if words else ():
+            limits = QueryLimits(_CANDIDATES, self._limits.characters, until - monotonic())
+            if limits.seconds <= 0:
+                raise out_of_time(limits._replace(seconds=seconds))
+            rows = self._query(candidates(table, name, words, known, _CANDIDATES), DatabaseCall(), limits).rows
+            if fitting := best(name, rows, words, most):
+                found[name] = fitting
+        return found
+
+    def _query(self, sql: str, call: DatabaseCall, limits: QueryLimits | None = None) -> Rows:
+        limits = limits or self._limits
         if self._workers is not None:
-            found, changed = self._workers.query(sql, self._limits, call)
+            found, changed = self._workers.query(sql, limits, call)
         else:
-            found, changed = self._session.query(sql, self._limits), self._session.changed()
+            found, changed = self._session.query(sql, limits), self._session.take_changed()
         if changed:
             self.__dict__.pop("tables", None)
             self._told = None

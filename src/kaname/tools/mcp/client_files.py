@@ -1,4 +1,4 @@
-"""Config files of other MCP clients: their wrappers, their names for the same things, their variables, as entries of ours."""
+"""Read the config files of other MCP clients: convert their wrappers, key names and variables to entries of kaname."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ _MILLISECONDS = 1000.0  # a time limit from here on is not in seconds
 
 
 def servers_of_file(path: str | os.PathLike[str], known: Sequence[str]) -> dict[str, Any]:
-    """The servers that the file of Claude, Cursor, VS Code, Gemini, Codex, … names, in the form of `mcp_servers`.
+    """Return the servers in the file of Claude, Cursor, VS Code, Gemini, Codex and others, in the form of `mcp_servers`.
 
-    `known`: the keys that an entry of ours may have."""
+    `known`: the keys that an entry of kaname can have. Raises `ConfigError` if the file cannot be read or has no usable
+    server entry."""
     file = Path(path).expanduser()
     try:
         text = file.read_text("utf-8-sig")
@@ -54,18 +55,18 @@ def servers_of_file(path: str | os.PathLike[str], known: Sequence[str]) -> dict[
         ) from problem
     except ValueError as problem:
         raise ConfigError(
-            notice("mcp.file_form", "{file} is not in the form of its kind: {problem}", file=file, problem=problem)
+            notice("mcp.file_form", "{file} is not valid JSON or TOML: {problem}", file=file, problem=problem)
         ) from problem
-    servers = unwrapped(held)
+    servers = unwrap_servers(held)
     if not servers:
-        raise ConfigError(notice("mcp.file_without_servers", "{file} names no servers (mcpServers, servers)", file=file))
+        raise ConfigError(notice("mcp.file_without_servers", "{file} has no servers under mcpServers or servers", file=file))
     made, problems = dict[str, Any](), list[str]()
     for name, given in servers.items():
         if given.get("disabled") is True or given.get("enabled") is False:
             continue
         try:
-            made[name] = _ours(given, known, f"{file}: {name}", file)
-        except ConfigError as problem:  # one that cannot be had does not stand in the way of the others
+            made[name] = _to_entry(given, known, f"{file}: {name}", file)
+        except ConfigError as problem:  # one wrong entry must not disable the others
             getLogger("kaname").warning("%s; it is left out", problem)
             problems.append(str(problem))
     if problems and not made:
@@ -73,8 +74,8 @@ def servers_of_file(path: str | os.PathLike[str], known: Sequence[str]) -> dict[
     return made
 
 
-def unwrapped(held: Any) -> dict[str, Any]:
-    """The servers, out of the wrappers that clients put around them. What is no server beside them is some client's own."""
+def unwrap_servers(held: Any) -> dict[str, Any]:
+    """Return the servers within the wrappers that clients put around them. Other keys next to them are left out."""
     while isinstance(held, Mapping):
         inner = [held[name] for name in _WRAPPERS if isinstance(held.get(name), Mapping) and not _is_server(held[name])]
         if not inner:
@@ -99,14 +100,14 @@ def _toml(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _ours(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path) -> dict[str, Any]:
+def _to_entry(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path) -> dict[str, Any]:
     entry: dict[str, Any] = {}
     for key, value in given.items():
         name = _RENAMED.get(key, key)
         if name == "oauth" and isinstance(value, Mapping):
             entry["auth"] = "oauth" if value.get("enabled", True) else None
         elif name in known and name != "auth":
-            entry[name] = _filled_in(value, place, file)
+            entry[name] = _fill_variables(value, place, file)
         elif name not in _OF_THE_CLIENT | _READ_APART:
             getLogger("kaname").warning("%s: %r says nothing to kaname and is left out", place, key)
     command = entry.get("command")
@@ -125,19 +126,19 @@ def _ours(given: Mapping[str, Any], known: Sequence[str], place: str, file: Path
     headers = {header: f"${{{variable}}}" for header, variable in (given.get("env_http_headers") or {}).items()}
     if token := given.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer ${{{token}}}"
-    entry["headers"] = {**entry.get("headers", {}), **_filled_in(headers, place, file)}
+    entry["headers"] = {**entry.get("headers", {}), **_fill_variables(headers, place, file)}
     for limit in ("timeout", "start_timeout"):
         if isinstance(entry.get(limit), int | float) and entry[limit] >= _MILLISECONDS:
             entry[limit] = entry[limit] / 1000
     return entry
 
 
-def _filled_in(value: Any, place: str, file: Path) -> Any:
-    """With `${VAR}`, `${env:VAR}`, `${VAR:-default}` and the editors' own variables filled in."""
+def _fill_variables(value: Any, place: str, file: Path) -> Any:
+    """Fill in `${VAR}`, `${env:VAR}`, `${VAR:-default}` and the editors' own variables."""
     if isinstance(value, Mapping):
-        return {name: _filled_in(one, place, file) for name, one in value.items()}
+        return {name: _fill_variables(one, place, file) for name, one in value.items()}
     if isinstance(value, list):
-        return [_filled_in(one, place, file) for one in value]
+        return [_fill_variables(one, place, file) for one in value]
     if not isinstance(value, str):
         return value
     folder = file.resolve().parent
@@ -150,7 +151,7 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
         "/": os.sep,
     }
 
-    def filled(found: re.Match[str]) -> str:
+    def fill(found: re.Match[str]) -> str:
         kind, name, default = found.groups()
         if kind is None and name in known:
             return known[name]
@@ -158,8 +159,8 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
             raise ConfigError(
                 notice(
                     "mcp.file_input",
-                    "{place}: {variable} is asked for by another client; write ${{env:NAME}} there, or the server into "
-                    "mcp_servers",
+                    "{place}: {variable} is a value that another client asks its user for. Replace it with "
+                    "${{env:NAME}}, or add the server to mcp_servers.",
                     place=place,
                     variable=found[0],
                 )
@@ -168,7 +169,7 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
             raise ConfigError(
                 notice(
                     "mcp.file_variable",
-                    "{place}: the environment has no {name}, which {variable} wants",
+                    "{place}: the environment variable {name} is not set ({variable})",
                     place=place,
                     name=name,
                     variable=found[0],
@@ -177,4 +178,4 @@ def _filled_in(value: Any, place: str, file: Path) -> Any:
         return os.environ.get(name, default or "")
 
     value = _SHORT.sub(lambda found: f"${{{found[1] or found[2]}}}", value)
-    return _VARIABLE.sub(filled, value)
+    return _VARIABLE.sub(fill, value)

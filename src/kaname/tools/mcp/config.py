@@ -44,12 +44,12 @@ _PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):([^/@\s]*)@")
 
 
 Servers = Mapping[str, Any] | str | os.PathLike[str]
-"""Servers by name; or the path of a config file that another MCP client has."""
+"""Servers by name, or the path of another MCP client's config file."""
 
 
 @record
 class Entry:
-    """`command` with `args`, or `url` with `headers`, or `server`: an object. Times in seconds."""
+    """The configuration of a server: `command` with `args`, `url` with `headers`, or a `server` object. Times in seconds."""
 
     name: str
     command: str = ""
@@ -66,18 +66,18 @@ class Entry:
     sse: bool = False  # the older way over HTTP
     tools: tuple[str, ...] | None = None  # those that are wanted, if not all
     exclude_tools: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()  # folders that the server is told of
-    sampling: bool = False  # it may ask the agent's model, at the agent's cost
+    roots: tuple[str, ...] = ()  # folders that are reported to the server
+    sampling: bool = False  # it can ask the agent's model, at the agent's cost
     auth: Mapping[str, Any] | None = None  # OAuth, and what is known for it
     protocol: str = "auto"  # the newest that both know; "legacy": with a handshake, as before 2026-07-28
 
     @property
-    def told(self) -> str:
-        """What it is, for messages. Arguments may hold keys, so only the command is named."""
+    def label(self) -> str:
+        """The server's command, address or class for messages. Arguments may contain keys and are left out."""
         return self.command or without_password(self.url.partition("?")[0]) or type(self.server).__name__
 
     def admits(self, tool: str) -> bool:
-        """Return whether that tool of the server is wanted."""
+        """Return True if the entry includes that tool of the server."""
         return (self.tools is None or tool in self.tools) and tool not in self.exclude_tools
 
 
@@ -86,14 +86,14 @@ def without_password(text: str) -> str:
 
 
 def servers_by_name(servers: Servers) -> Mapping[str, Any]:
-    """As they are given in a mapping, or in the config file of another client."""
+    """Return the servers by name, from a mapping or from the config file of another client."""
     if isinstance(servers, str | os.PathLike):
         return servers_of_file(servers, KNOWN)
     if not isinstance(servers, Mapping):
         raise ConfigError(
             notice(
                 "mcp.servers_kind",
-                "mcp_servers is a mapping of names to servers, or another client's file, not {servers!r}",
+                "mcp_servers must be a mapping of names to servers, or the path of another client's file, not {servers!r}",
                 servers=servers,
             )
         )
@@ -102,26 +102,32 @@ def servers_by_name(servers: Servers) -> Mapping[str, Any]:
 
 
 def entries(servers: Servers) -> list[Entry]:
-    """The servers that are to be used; a disabled one is left out."""
+    """Return the entries of all servers that are not disabled. Raises `ConfigError` if one is wrong."""
     read = [_entry(name, given) for name, given in servers_by_name(servers).items()]
     return [one for one in read if one is not None]
 
 
-def _entry(name: Any, given: Any) -> Entry | None:
+def as_entry(name: Any, given: Any) -> Mapping[str, Any]:
+    """Return a server as it would stand in a file, however it was given; an object as `server`. Raises `ConfigError`."""
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(notice("mcp.bad_name", "mcp_servers: {name!r} is no name", name=name))
+        raise ConfigError(notice("mcp.bad_name", "mcp_servers: {name!r} is not a valid name for a server", name=name))
     place = f"mcp_servers.{name}"
     if isinstance(given, str) and given.strip():
-        given = {"url": given} if "://" in given else dict(zip(("command", "args"), _split(given, place), strict=True))
-    elif given is None or isinstance(given, str | bytes | int | float | list | tuple | set):
+        return {"url": given} if "://" in given else dict(zip(("command", "args"), _split(given, place), strict=True))
+    if given is None or isinstance(given, str | bytes | int | float | list | tuple | set):
         raise _wrong(
             place,
             notice(
-                "mcp.server_form", "a server is {{'command': …}}, {{'url': …}} or a server object, not {given!r}", given=given
+                "mcp.server_form",
+                "a server must be {{'command': …}}, {{'url': …}} or a server object, not {given!r}",
+                given=given,
             ),
         )
-    if not isinstance(given, Mapping):
-        return Entry(name, server=given)
+    return given if isinstance(given, Mapping) else {"server": given}
+
+
+def _entry(name: Any, given: Any) -> Entry | None:
+    given, place = as_entry(name, given), f"mcp_servers.{name}"
     for key in given:
         if key not in KNOWN:
             raise _wrong(place, notice("mcp.unknown_key", "unknown key {key!r}", key=key) + nearest(str(key), KNOWN))
@@ -131,15 +137,15 @@ def _entry(name: Any, given: Any) -> Entry | None:
 def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
     command, url = _text(given, "command", place), _text(given, "url", place)
     if [bool(command), bool(url), given.get("server") is not None].count(True) != 1:
-        raise _wrong(place, notice("mcp.command_or_url", "give either command or url"))
+        raise _wrong(place, notice("mcp.command_or_url", "set exactly one of command and url"))
     if url and not url.startswith(("http://", "https://")):
         told = without_password(url)
-        raise _wrong(place, notice("mcp.url_begins", "url begins with http:// or https://, not {url!r}", url=told))
+        raise _wrong(place, notice("mcp.url_begins", "url must begin with http:// or https://, not {url!r}", url=told))
     if not isinstance(given.get("args") or [], list | tuple):
-        raise ConfigError(notice("mcp.args_kind", "{place}.args is a list", place=place))
+        raise ConfigError(notice("mcp.args_kind", "{place}.args must be a list", place=place))
     cwd = given.get("cwd")
     if cwd is not None and not isinstance(cwd, str | os.PathLike):
-        raise ConfigError(notice("mcp.cwd_kind", "{place}.cwd is a folder, not {cwd!r}", place=place, cwd=cwd))
+        raise ConfigError(notice("mcp.cwd_kind", "{place}.cwd must be the path of a folder, not {cwd!r}", place=place, cwd=cwd))
     timeout = given.get("timeout", 60.0)
     return Entry(
         name,
@@ -173,13 +179,7 @@ def _kind(given: Mapping[str, Any], form: str, place: str) -> str:
     if _TYPES[kind] != form:
         raise _wrong(
             place,
-            notice(
-                "mcp.type_goes_with",
-                "type {kind} goes with {needed}, not with {form}",
-                kind=kind,
-                needed=_TYPES[kind],
-                form=form,
-            ),
+            notice("mcp.type_goes_with", "type {kind} needs {needed}, not {form}", kind=kind, needed=_TYPES[kind], form=form),
         )
     return str(kind)
 
@@ -189,7 +189,7 @@ def _split(line: str, place: str) -> tuple[str, list[str]]:
         command, *args = shlex.split(line)
     except ValueError as problem:
         raise _wrong(
-            place, notice("mcp.no_command", "{line!r} is no command: {problem}", line=line, problem=problem)
+            place, notice("mcp.no_command", "{line!r} is not a valid command: {problem}", line=line, problem=problem)
         ) from problem
     return command, args
 
@@ -201,7 +201,9 @@ def _text(given: Mapping[str, Any], key: str, place: str) -> str:
     if key == "command" and isinstance(value, os.PathLike):
         return str(value)
     if not isinstance(value, str):
-        raise ConfigError(notice("mcp.text_kind", "{place}.{key} is a text, not {value!r}", place=place, key=key, value=value))
+        raise ConfigError(
+            notice("mcp.text_kind", "{place}.{key} must be a string, not {value!r}", place=place, key=key, value=value)
+        )
     return value.strip()
 
 
@@ -210,12 +212,19 @@ def _texts(given: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(notice("mcp.mapping_kind", "{place}.{key} is a mapping, like {{NAME: value}}", place=place, key=key))
+        raise ConfigError(
+            notice("mcp.mapping_kind", "{place}.{key} must be a mapping such as {{NAME: value}}", place=place, key=key)
+        )
     for name, one in value.items():
         if not isinstance(one, str | int | float):
             raise ConfigError(
                 notice(
-                    "mcp.entry_kind", "{place}.{key}.{name} is a text, not {one!r}", place=place, key=key, name=name, one=one
+                    "mcp.entry_kind",
+                    "{place}.{key}.{name} must be a string or a number, not {one!r}",
+                    place=place,
+                    key=key,
+                    name=name,
+                    one=one,
                 )
             )
     return {str(name): str(one) for name, one in value.items()}
@@ -226,7 +235,9 @@ def _names(given: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     listed = [] if value is None else value
     if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
         raise ConfigError(
-            notice("mcp.names_kind", "{place}.{key} is a list of texts, not {value!r}", place=place, key=key, value=value)
+            notice(
+                "mcp.names_kind", "{place}.{key} must be a list of strings, not {value!r}", place=place, key=key, value=value
+            )
         )
     return tuple(listed)
 
@@ -237,10 +248,14 @@ def _auth(value: Any, over_http: bool, place: str) -> Mapping[str, Any] | None:
     if value != "oauth" and not isinstance(value, Mapping):
         raise _wrong(
             place,
-            notice("mcp.auth_kind", "'oauth', or a mapping with {known}; a key goes into headers", known=", ".join(_AUTH)),
+            notice(
+                "mcp.auth_kind",
+                "must be 'oauth' or a mapping with {known}; put an API key into headers",
+                known=", ".join(_AUTH),
+            ),
         )
     if not over_http:
-        raise _wrong(place, notice("mcp.auth_needs_url", "it goes with url: a program gets its keys by env"))
+        raise _wrong(place, notice("mcp.auth_needs_url", "works only with url; pass keys to a program with env"))
     held: Mapping[str, Any] = {} if value == "oauth" else value
     for key in held:
         if key not in _AUTH:
@@ -248,14 +263,14 @@ def _auth(value: Any, over_http: bool, place: str) -> Mapping[str, Any] | None:
     grant = held.get("grant", "browser")
     if grant not in _GRANTS or (grant == "client_credentials" and not (held.get("client_id") and held.get("client_secret"))):
         raise _wrong(
-            place, notice("mcp.auth_grant", "grant is browser, or client_credentials with client_id and client_secret")
+            place, notice("mcp.auth_grant", "grant must be browser, or client_credentials with client_id and client_secret")
         )
     return held
 
 
 def _protocol(value: Any, place: str) -> str:
     if value not in _PROTOCOLS:
-        raise _wrong(place, notice("mcp.protocol_kind", "protocol is auto or legacy, not {value!r}", value=value))
+        raise _wrong(place, notice("mcp.protocol_kind", "protocol must be auto or legacy, not {value!r}", value=value))
     return str(value)
 
 
@@ -263,7 +278,7 @@ def _flag(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key, False)
     if not isinstance(value, bool):
         raise ConfigError(
-            notice("mcp.flag_kind", "{place}.{key} is true or false, not {value!r}", place=place, key=key, value=value)
+            notice("mcp.flag_kind", "{place}.{key} must be true or false, not {value!r}", place=place, key=key, value=value)
         )
     return value
 

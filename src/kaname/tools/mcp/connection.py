@@ -1,4 +1,4 @@
-"""Connection to one MCP server: a FastMCP client over a process, HTTP or memory, and its failures."""
+"""Connection to one MCP server: a FastMCP client over a process, HTTP or memory, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -35,15 +35,17 @@ _DISCONNECTED = ("not connected", "failed to connect", "session task completed",
 _SAYS_NOTHING = re.compile(r"(?i)server returned an error response|^not found$|session terminated|^client error|^server error")
 
 
-class Connection:
-    """One connection, from its making to its end. `over`: it is of no use any more."""
+class McpConnection:
+    """One connection, from start to end. After `is_over` returns True it can no longer be used."""
 
     def __init__(self, entry: Entry, ended: Callable[[], None], **handlers: Any) -> None:
-        """`handlers`: who answers what the server asks and tells, as FastMCP's client names them; what nobody answers is not
-        offered to the server. Blocking: the first one loads FastMCP."""
+        """Prepare the connection. Blocking: the first call imports FastMCP.
+
+        `handlers`: callbacks for the server's requests and messages, by their names in FastMCP's client. A feature without a
+        handler is not offered to the server. Raises `ConfigError` if FastMCP is not installed."""
         for name, value in _QUIET.items():
             os.environ.setdefault(name, value)
-        getLogger("mcp").addHandler(_NO_LOG)  # it would print traces of what is told here
+        getLogger("mcp").addHandler(_NO_LOG)  # it would print tracebacks of errors that are reported here
         try:
             fastmcp = import_module("fastmcp.client")
         except ModuleNotFoundError as problem:
@@ -51,9 +53,11 @@ class Connection:
                 notice("mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp"))
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
-        self._unsent: set[str] = set()  # calls for which nobody took the connection
+        self._unsent: set[str] = set()  # calls for which no connection could be made
         self._unknown: set[str] = set()  # calls that were refused because the server does not know our session
         where, auth = entry.server, handlers.pop("auth")
+        if isinstance(where, fastmcp.Client):
+            where = where.transport
         if entry.command:
             where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
         elif entry.url:
@@ -68,32 +72,32 @@ class Connection:
         self.client: Any = fastmcp.Client(where, mode=entry.protocol, init_timeout=0, roots=roots, **handlers)
 
     def _http(self, *, follow_redirects: bool = True, **given: Any) -> Any:
-        """As the transport would make it itself; it also remembers the last status, for the messages."""
+        """Make the HTTP client as the transport does, and also record the last status and unknown sessions."""
         client = import_module("mcp.shared._httpx_utils").create_mcp_http_client(**given)
-        client._transport = self._over_http.Noting(client._transport, self._unsent.add)
+        client._transport = self._over_http.UnsentRecorder(client._transport, self._unsent.add)
 
-        async def seen(response: Any) -> None:
+        async def note_status(response: Any) -> None:
             self.status = response.status_code
             ours = "mcp-session-id" in response.request.headers
             if ours and response.status_code in (400, 404, 410) and not await _is_answer(response):
                 self._unknown.add(self._over_http.call_key_of(response.request))
 
-        client.event_hooks.setdefault("response", []).append(seen)
+        client.event_hooks.setdefault("response", []).append(note_status)
         return client
 
     async def open(self) -> tuple[Any, list[Any]]:
-        """What the server can do, and its tools."""
+        """Connect, and return the server's capabilities and its tools."""
         await self.client.__aenter__()
-        self.client.session.validate_tool_result = _accept_any  # what does not fit is told beside the result, not lost
+        self.client.session.validate_tool_result = _accept_any  # a mismatch is reported with the result, not lost
         able = self.client.server_capabilities
         return able, await self.list_tools() if getattr(able, "tools", None) is not None else []
 
     async def list_tools(self) -> list[Any]:
-        """Those that the entry wants."""
+        """List the tools that the entry includes."""
         return [tool for tool in await self.client.list_tools() if self.entry.admits(tool.name)]
 
     async def close(self) -> None:
-        """Both halves: the first raises what went wrong before, and then leaves the second out."""
+        """Close the client and then the transport: `client.close` raises earlier errors and would leave the transport open."""
         for end in (self.client.close, self.client.transport.close):
             with suppress(asyncio.CancelledError), Border():
                 await end()
@@ -103,39 +107,39 @@ class Connection:
             self.process.kill()
 
     def why(self, problem: BaseException) -> str:
-        """Why the connection is gone, or never was: how a process ended, what an HTTP status asks for."""
+        """Describe why the connection is gone or was never made: how the process ended, or what the HTTP status means."""
         return (self.process.epitaph if self.process is not None else "") or self.error(problem)
 
     def error(self, problem: BaseException) -> str:
-        """What is wrong with a call, in words that help: the innermost cause, or what an HTTP status asks for."""
+        """Describe the error of a call: its innermost cause, or what the HTTP status means and what to do."""
         told = reason(problem)
         error = getattr(problem, "error", None)
         if getattr(error, "code", None) == _OTHER_PROTOCOL:
             theirs = (getattr(error, "data", None) or {}).get("supported") or "?"
             told = notice(
                 "mcp.other_protocol",
-                "it speaks only the protocols {theirs}, and kaname those up to {newest}",
+                "it supports only the protocol versions {theirs}; kaname supports versions up to {newest}",
                 theirs=", ".join(theirs) if isinstance(theirs, list) else theirs,
                 newest=_NEWEST,
             )
         if self.entry.url and (_SAYS_NOTHING.search(told) or type(problem).__name__ == "HTTPStatusError"):
-            told = _told_by(self.status) or told
+            told = _status_advice(self.status) or told
         if told.lower().startswith(_UNREADABLE):
             told = told.rstrip(".") + "; whether the call took effect is not known. Ask for less at once, if the tool can"
         if "Unexpected content type" in told:
-            told += notice("mcp.not_mcp", "; what answers there is no MCP server")
-        return without_password(told.replace(self.entry.url, self.entry.told) if self.entry.url else told)
+            told += notice("mcp.not_mcp", "; the server at this address is not an MCP server")
+        return without_password(told.replace(self.entry.url, self.entry.label) if self.entry.url else told)
 
-    def explained(self, result: ToolResult) -> ToolResult:
-        """With what helps against an error of a server that asks in a way which the newest protocol no longer has."""
+    def with_advice(self, result: ToolResult) -> ToolResult:
+        """Add advice to the error of a server that sends requests which the newest protocol no longer has."""
         if result.error is None or "server-initiated requests" not in result.error:
             return result
         return replace(
             result, error=f"{result.error} Its user has to put `protocol: legacy` into the entry of {self.entry.name!r}"
         )
 
-    def key(self, tool: str, args: Mapping[str, Any]) -> str:
-        """By which a call is known again in the requests; nothing is held against it from before."""
+    def call_key(self, tool: str, args: Mapping[str, Any]) -> str:
+        """Return the key that identifies a call in HTTP requests, and clear what was recorded under it."""
         if not self.entry.url:
             return ""
         key: str = self._over_http.call_key(tool, dict(args))
@@ -143,31 +147,35 @@ class Connection:
         self._unknown.discard(key)
         return key
 
-    def refused(self, problem: BaseException, key: str | None = None) -> bool:
-        """The server does not know our session: it was started anew, and has not looked at the request. `key`: of the call, for
-        an effect must not be repeated for what befell another request; without it, something that only reads."""
+    def is_session_unknown(self, problem: BaseException, key: str | None = None) -> bool:
+        """Return True if the server refused the request because it does not know the session, for example after a restart.
+
+        `key`: the key of a call, so that an effect is not repeated because of another request. Omit it for requests that
+        only read data."""
         text = str(problem).lower()
         unknown = bool(self._unknown) if key is None else key in self._unknown
         return bool(self.entry.url) and (unknown or any(words in text for words in _LOST_SESSION))
 
-    def unreached(self, problem: BaseException, key: str) -> bool:
-        """There was nobody to send it to."""
+    def was_never_sent(self, problem: BaseException, key: str) -> bool:
+        """Return True if no connection could be made, so that the server has not seen the call."""
         connecting = any(type(one).__name__ in ("ConnectError", "ConnectTimeout") for one in causes(problem))
         return connecting or key in self._unsent
 
-    def over(self, problem: BaseException, key: str | None = None) -> bool:
-        """Whether the connection is gone. An error with a code, from a server that lives, is the tool's own."""
+    def is_over(self, problem: BaseException, key: str | None = None) -> bool:
+        """Return True if the connection is gone. An error with a code from a running server is the tool's own error."""
         if self.process is not None and self.process.over:
             return True
         text, code = str(problem).lower(), getattr(getattr(problem, "error", None), "code", None)
         if code is not None:
-            return bool(self.entry.url) and (self.refused(problem, key) or (code == -32000 and text.startswith(_BROKEN_OFF)))
+            return bool(self.entry.url) and (
+                self.is_session_unknown(problem, key) or (code == -32000 and text.startswith(_BROKEN_OFF))
+            )
         broken = any(type(one).__module__.partition(".")[0] in ("httpx2", "httpcore2", "anyio") for one in causes(problem))
         return broken or not self.client.is_connected() or any(words in text for words in _DISCONNECTED)
 
 
 async def _is_answer(response: Any) -> bool:
-    """Whether an error is the server's answer to this very request, and not a refusal to look at it."""
+    """Return True if an error response answers this very request, rather than refusing to process it."""
     try:
         held, asked = json.loads(await response.aread()), json.loads(response.request.content)
     except ValueError:
@@ -177,7 +185,7 @@ async def _is_answer(response: Any) -> bool:
 
 
 async def _accept_any(name: str, result: Any) -> None:
-    """In the place of the client's own check, which throws a result away that breaks its schema."""
+    """Accept every result. Replaces the client's check, which discards results that do not match their schema."""
 
 
 def causes(problem: BaseException) -> list[BaseException]:
@@ -189,33 +197,34 @@ def causes(problem: BaseException) -> list[BaseException]:
 
 
 def reason(problem: BaseException) -> str:
-    """The innermost cause says the most."""
+    """Return the message of the innermost cause, which is the most specific."""
     cause: BaseException = problem
     while cause.__cause__ is not None or (isinstance(cause, BaseExceptionGroup) and cause.exceptions):
         cause = cause.__cause__ or cause.exceptions[0]  # type: ignore[attr-defined]
     return f"{cause or type(cause).__name__}"
 
 
-def _told_by(status: int) -> str:
+def _status_advice(status: int) -> str:
     match status:
         case 401 | 403:
             return notice(
                 "mcp.status_denied",
-                "it answers {status}: it wants a key, or another one; put it into `headers` (Authorization: Bearer …)",
+                "it responded with HTTP {status}: the key is missing or not accepted. Set it in `headers` "
+                "(Authorization: Bearer …)",
                 status=status,
             )
         case 404 | 405 | 406:
             return notice(
                 "mcp.status_not_found",
-                "it answers {status}: there is no MCP server at this address; check the path of `url`, often /mcp",
+                "it responded with HTTP {status}: there is no MCP server at this address. Check the path of `url`, often /mcp.",
                 status=status,
             )
         case _ if status >= 500:
             return notice(
                 "mcp.status_server_failed",
-                "it answers {status}: the server itself fails; look at its log, or try again later",
+                "it responded with HTTP {status}: the server failed. Check its log, or try again later.",
                 status=status,
             )
         case _ if status >= 400:
-            return notice("mcp.status", "it answers {status}", status=status)
+            return notice("mcp.status", "it responded with HTTP {status}", status=status)
     return ""

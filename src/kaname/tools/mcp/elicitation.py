@@ -1,4 +1,4 @@
-"""Elicitation: a server's questions to its user. The clock of the calls stands still meanwhile."""
+"""Elicitation: a server's questions to its user. The time limits of calls are paused while a question is open."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...kernel.boundary import Failure, attempt
 
 Answer = Mapping[str, Any] | Literal["decline", "cancel"] | None
 Elicit = Callable[[str, str, Mapping[str, Any]], Awaitable[Answer]]
-"""`await elicit(server, question, schema)`: the answer as an object; `None` or "decline" to decline, "cancel" to cancel.
+"""`await elicit(server, question, schema)`: returns the answer as an object, `None` or "decline" to decline, or "cancel".
 
-For a page that the user is to open, the schema is `{"url": …}`, and `{}` says that it will be."""
+If the user has to open a page, the schema is `{"url": …}`, and the answer `{}` means that it will be opened."""
 
 
 class Clock:
-    """The time limits of the calls under way. They stand still while somebody is asked."""
+    """The time limits of the running calls. They are paused while a question is open."""
 
     def __init__(self) -> None:
         self._limits: dict[asyncio.Timeout, float] = {}
@@ -27,7 +27,7 @@ class Clock:
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[None]:
-        """`TimeoutError` when the time is up. It begins to run when nobody is being asked."""
+        """Raise `TimeoutError` when the time is up. The time starts to run when no question is open."""
         if seconds is None:
             yield
             return
@@ -39,7 +39,8 @@ class Clock:
                 del self._limits[limit]
 
     @asynccontextmanager
-    async def stopped(self) -> AsyncIterator[None]:
+    async def pause(self) -> AsyncIterator[None]:
+        """Pause the limits of all running calls."""
         now = asyncio.get_running_loop().time
         self._asking += 1
         if self._asking == 1:
@@ -56,14 +57,14 @@ class Clock:
 
 
 class Questions:
-    """Put to `elicit`, one after the other or side by side; called off when the call that they belong to is."""
+    """Questions of one server, passed to `elicit`. They are cancelled when no call is left that they can belong to."""
 
     def __init__(self, server: str, elicit: Elicit | None, clock: Clock) -> None:
         self._server, self._elicit, self._clock = server, elicit, clock
         self._open: set[asyncio.Task[Any]] = set()
 
-    async def asked(self, message: str, response_type: Any, params: Any, context: Any) -> Any:
-        """The handler of FastMCP's client."""
+    async def ask(self, message: str, response_type: Any, params: Any, context: Any) -> Any:
+        """Ask the user, as the elicitation handler of FastMCP's client."""
         from fastmcp.client.elicitation import ElicitResult
 
         assert self._elicit is not None  # it is not offered to the server otherwise
@@ -72,12 +73,12 @@ class Questions:
         task = asyncio.ensure_future(attempt(self._elicit, self._server, message, schema, passing=()))
         self._open.add(task)
         try:
-            async with self._clock.stopped():
+            async with self._clock.pause():
                 await asyncio.wait([task])
         finally:
             task.cancel()
             self._open.discard(task)
-        answer = "cancel" if task.cancelled() else self._understood(task.result(), schema)
+        answer = "cancel" if task.cancelled() else self._read_answer(task.result(), schema)
         if isinstance(answer, str):
             return ElicitResult(action=answer)  # type: ignore[arg-type]
         if address:
@@ -86,7 +87,7 @@ class Questions:
         left_out = {name: held["default"] for name, held in fields if isinstance(held, Mapping) and "default" in held}
         return ElicitResult(action="accept", content={**left_out, **answer})
 
-    def _understood(self, answer: Any, schema: Mapping[str, Any]) -> Any:
+    def _read_answer(self, answer: Any, schema: Mapping[str, Any]) -> Any:
         if answer is None or answer == "decline":
             return "decline"
         if answer == "cancel" or isinstance(answer, Mapping):

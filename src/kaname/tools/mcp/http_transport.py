@@ -1,4 +1,4 @@
-"""A transport over HTTP that takes large answers, greets silent servers in the old way, and knows what was never sent."""
+"""An HTTP transport that accepts large answers, supports silent older servers, and records calls that were never sent."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from fastmcp.client.transports.base import TransportOptions
 from fastmcp.client.transports.http import StreamableHttpTransport
 from mcp.client.streamable_http import streamable_http_client
 
-from .probe import PROBE, within
+from .probe import PROBE, ask_within
 
 _LARGEST = 64 << 20  # bytes of one answer: pictures are some megabytes
 
 
 class LargeHttp(StreamableHttpTransport):
-    """`patience`: seconds for the question which protocol it speaks; `None` where a person may have to sign in first."""
+    """A streamable HTTP transport with a higher limit for the size of answers.
+
+    `patience`: seconds to wait for the server's protocol version; `None` if a person may have to sign in first."""
 
     def __init__(self, url: str, patience: float | None, **options: Any) -> None:
         super().__init__(url, **options)
@@ -36,12 +38,12 @@ class LargeHttp(StreamableHttpTransport):
             options.session_class(read, write, **session) as opened,
         ):
             if self._patience is not None:
-                opened.send_discover = partial(within, min(PROBE, self._patience / 2), opened.send_discover)  # type: ignore[method-assign]
+                opened.send_discover = partial(ask_within, min(PROBE, self._patience / 2), opened.send_discover)  # type: ignore[method-assign]
             yield opened
 
 
-class Noting(httpx2.AsyncBaseTransport):
-    """Tells of tool calls for which no connection could be made: nobody has seen them."""
+class UnsentRecorder(httpx2.AsyncBaseTransport):
+    """An HTTP transport that reports tool calls for which no connection could be made: the server has not seen them."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, unsent: Callable[[str], None]) -> None:
         self._inner, self._unsent = inner, unsent

@@ -1,4 +1,4 @@
-"""OAuth for servers that want it: tokens in a file of the user's, renewed by themselves; a sign-in when nothing else helps."""
+"""OAuth for servers that require it: tokens in a file of the user, refreshed automatically, and a sign-in when necessary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TAKEN = "the port is taken"
 
 
 class TokenFile:
-    """Tokens and registration of one server, for this user: a file of its own, readable by nobody else (0600)."""
+    """The tokens and the registration of one server for this user, in a file of its own with mode 0600."""
 
     def __init__(self, entry: Entry) -> None:
         known = json.dumps([entry.url, dict(entry.auth or {})], sort_keys=True, default=str)
@@ -57,7 +57,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """When the token that is kept here ends: `expires_in` counts from the day it was given."""
+        """The time at which the stored token expires. It is kept because `expires_in` counts from when the token was issued."""
         return self._read().get("expires_at")
 
     async def get_client_info(self) -> Any:
@@ -84,11 +84,11 @@ class TokenFile:
 
 
 class ForgottenClient(AgentConnectionError):
-    """The server does not know the client that is registered here: it has to be registered anew."""
+    """The server does not know the registered client, which must be registered again."""
 
 
 class SignIn:
-    """Shows the server's page through `elicit`, and waits for the browser to come back, or for the address it came back to."""
+    """The sign-in of a user: shows the server's page through `elicit`, then waits for the callback or the pasted address."""
 
     def __init__(self, entry: Entry, elicit: Elicit | None, clock: Clock) -> None:
         self._entry, self._elicit, self._clock = entry, elicit, clock
@@ -105,27 +105,29 @@ class SignIn:
             raise AgentConnectionError(
                 notice(
                     "mcp.sign_in_first",
-                    "the tool server {name!r} wants you to sign in: run `{command} tools` in a terminal, or pass elicit=…",
+                    "the tool server {name!r} needs you to sign in. Run `{command} tools` in a terminal, or pass elicit=…",
                     name=self._entry.name,
                     command=this_command(),
                 )
             )
         if self.stored and await _is_refused(address):
             TokenFile(self._entry).forget()
-            raise ForgottenClient(notice("mcp.forgotten", "the server has forgotten this client, which registers anew"))
+            raise ForgottenClient(notice("mcp.forgotten", "the server no longer knows this client. It is registered again."))
         self._page = address
 
-    async def came_back(self) -> Any:
-        """The code that the page gave. The time limits of calls stand still until then."""
+    async def wait_for_code(self) -> Any:
+        """Wait for the authorization code. The time limits of calls are paused meanwhile.
+
+        Raises `AgentConnectionError` if the sign-in is refused, times out, or its port is taken."""
         code: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
         listener = await self._listen(code)
         asking = asyncio.ensure_future(self._ask(code, listener is not None))
         try:
-            async with self._clock.stopped(), asyncio.timeout(_SIGN_IN_SECONDS):
+            async with self._clock.pause(), asyncio.timeout(_SIGN_IN_SECONDS):
                 held = await code
         except TimeoutError:
             raise AgentConnectionError(
-                notice("mcp.sign_in_late", "nobody signed in within {seconds:g} s", seconds=_SIGN_IN_SECONDS)
+                notice("mcp.sign_in_late", "the sign-in was not completed within {seconds:g} s", seconds=_SIGN_IN_SECONDS)
             ) from None
         finally:
             asking.cancel()
@@ -135,20 +137,19 @@ class SignIn:
             raise AgentConnectionError(
                 notice(
                     "mcp.port_taken",
-                    "port {port} of this machine, to which the browser comes back, is taken: try again, or say another "
-                    "callback_port",
+                    "port {port}, on which kaname waits for the browser, is in use. Try again, or set another callback_port.",
                     port=self.port,
                 )
             )
         if "error" in held or "code" not in held:
-            why = held.get("error_description") or held.get("error") or "no code came back"
+            why = held.get("error_description") or held.get("error") or notice("mcp.no_code", "no code came back")
             raise AgentConnectionError(notice("mcp.sign_in_refused", "the sign-in was refused: {why}", why=why))
         return AuthorizationCodeResult(code=held["code"], state=held.get("state"), iss=held.get("iss"))
 
     async def _ask(self, code: asyncio.Future[Mapping[str, str]], listening: bool) -> None:
-        """`{}` says that the page will be opened; a `url` is where it led to, from a machine that cannot call back."""
+        """Ask the user to open the page. `{}` means that it will be opened; a `url` is the pasted address of the callback."""
         assert self._elicit is not None
-        question = notice("mcp.sign_in", "sign in, so that its tools can be used")
+        question = notice("mcp.sign_in", "Sign in to use the tools of this server.")
         schema = {"url": self._page, "callback": self.callback}
         outcome = (await asyncio.gather(self._elicit(self._entry.name, question, schema), return_exceptions=True))[0]
         if isinstance(outcome, Mapping):
@@ -157,11 +158,11 @@ class SignIn:
             elif not listening and not code.done():
                 code.set_result({"error": _TAKEN})
         elif not code.done():
-            why = str(outcome) if isinstance(outcome, BaseException) else "declined"
+            why = str(outcome) or type(outcome).__name__ if isinstance(outcome, BaseException) else "declined"
             code.set_result({"error": why})
 
     async def _listen(self, code: asyncio.Future[Mapping[str, str]]) -> asyncio.Server | None:
-        """On this machine only. A port that is taken leaves the address to be pasted."""
+        """Listen for the callback on this machine only. Returns None if the port is taken: then the address must be pasted."""
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -188,7 +189,7 @@ class SignIn:
 
 
 async def _is_refused(address: str) -> bool:
-    """Whether the page will not even be shown. Nobody has signed in yet, so it may be asked for."""
+    """Return True if the server refuses to show the sign-in page. Requesting the page has no effect before a sign-in."""
     try:
         async with httpx2.AsyncClient(timeout=10) as client:
             return (await client.get(address, follow_redirects=False)).status_code in (400, 401)
@@ -201,7 +202,7 @@ def _query(address: str) -> dict[str, str]:
 
 
 def oauth(entry: Entry, elicit: Elicit | None, clock: Clock) -> Any:
-    """What signs the requests to this server."""
+    """Return the httpx auth object that signs the requests to this server."""
     held, file = dict(entry.auth or {}), TokenFile(entry)
     given = held.get("scopes")
     scope = (given if isinstance(given, str) else " ".join(given or ())) or None
@@ -212,7 +213,7 @@ def oauth(entry: Entry, elicit: Elicit | None, clock: Clock) -> Any:
 
 
 class Signer(OAuthClientProvider):
-    """Beside a client that is registered on the way, it knows one that was registered before (`client_id`)."""
+    """OAuth that supports a client registered in advance (`client_id`) as well as dynamic registration."""
 
     def __init__(self, entry: Entry, file: TokenFile, sign_in: SignIn, scope: str | None) -> None:
         self._held, self._file, self._sign_in = dict(entry.auth or {}), file, sign_in
@@ -225,7 +226,7 @@ class Signer(OAuthClientProvider):
         }
         sign_in.stored = file.knows_client and not self._held.get("client_id")
         metadata, address = OAuthClientMetadata(**self._told), self._held.get("client_metadata_url")
-        super().__init__(entry.url, metadata, file, sign_in.show, sign_in.came_back, address)
+        super().__init__(entry.url, metadata, file, sign_in.show, sign_in.wait_for_code, address)
 
     async def _initialize(self) -> None:
         await super()._initialize()
@@ -238,7 +239,7 @@ class Signer(OAuthClientProvider):
             )
 
     async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
-        """A token that is refused is renewed first, if it can be; only then somebody has to sign in."""
+        """Refresh a refused token first, if possible, before the user has to sign in."""
         async with aclosing(super()._auth_flow(request)) as flow:
             asked, renewed = await anext(flow), False
             while True:

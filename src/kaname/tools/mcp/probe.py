@@ -1,4 +1,4 @@
-"""Ask a server which protocol it speaks, but not for long: an old one may say nothing at all to what it does not know."""
+"""Ask a server for its protocol version, with a short timeout: an old server may not answer a request that it does not know."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 PROBE = 10.0  # seconds: a busy server of the newest kind must not be taken for an old one
 
 
-async def within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
-    """Too late is as good as no: it is then greeted in the old way."""
+async def ask_within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
+    """Ask with a timeout. A late answer counts as a refusal, so that the client falls back to the older handshake."""
     try:
         async with asyncio.timeout(seconds):
             return await ask(version)

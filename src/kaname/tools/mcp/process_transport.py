@@ -1,4 +1,4 @@
-"""A transport that owns its child process: it knows how the child ended, keeps its last words, and ends the whole group."""
+"""A transport that owns its child process: it records how the child ended and its last output, and ends the process group."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from mcp.shared.message import SessionMessage
 
 from ...core.notices import notice
 from .config import Entry
-from .probe import PROBE, within
-from .watchdog import Guard, kill_group
+from .probe import PROBE, ask_within
+from .watchdog import ProcessGuard, kill_group
 
 _GRACE, _LAST_GRACE = 1.0, 0.5  # seconds to end politely: after its input is closed, and after SIGTERM
 _LAST_WORDS = 20
@@ -27,15 +27,17 @@ _PIECE = 1 << 16
 
 
 class OwnedProcess(ClientTransport):
-    """The child gets HOME, PATH and the like, and what the entry's `env` says: none of our other variables, and so no keys."""
+    """A server as a child process.
+
+    The child gets HOME, PATH and similar variables, and the entry's `env`, but no other variables of ours, and so no keys."""
 
     def __init__(self, entry: Entry, ended: Callable[[], None]) -> None:
         self._entry, self._ended = entry, ended
         self._process: asyncio.subprocess.Process | None = None
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         self._closing = False
         self.over = False  # it can no longer be talked to
-        self._probed = False  # it was asked which protocol it speaks, and has not answered that it speaks the newest
+        self._probed = False  # it was asked for its protocol version, and has not confirmed the newest
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
 
     @property
@@ -43,26 +45,26 @@ class OwnedProcess(ClientTransport):
         return None if self._process is None else self._process.pid
 
     @property
-    def words(self) -> str:
-        """The last that it said."""
+    def last_words(self) -> str:
+        """The last lines that the process wrote to stderr."""
         return " | ".join([word for word in self._words if word.strip()][-3:])[-300:]
 
     @property
     def died_of_the_probe(self) -> bool:
-        """True if it ended after it was asked for its protocol: a server of the old kind may end on what it does not know."""
+        """True if it ended after it was asked for its protocol version: an old server may exit on an unknown request."""
         return self._probed and self.over
 
     @property
     def epitaph(self) -> str:
-        """How it ended, and the last that it said. That we ended it ourselves is nothing to tell."""
+        """The exit code or signal, and the last lines of stderr. No code is given if kaname ended the process itself."""
         code = None if self._process is None or (self._closing and not self.over) else self._process.returncode
         how = "" if code is None else f"exit code {code}" if code >= 0 else _signal_name(-code)
         if self.over and code is None:
-            how = notice("mcp.not_listening", "it lives, but no longer listens")
-        return "; ".join([part for part in (how, self.words) if part])
+            how = notice("mcp.not_listening", "the process is still running, but no longer responds")
+        return "; ".join([part for part in (how, self.last_words) if part])
 
     def kill(self) -> None:
-        """At once and without waiting, for a loop that cannot wait any more."""
+        """Kill the process group at once and without waiting, for an event loop that has ended."""
         self._closing = True
         if self._process is not None and self._process.returncode is None:
             kill_group(self._process.pid)
@@ -85,10 +87,10 @@ class OwnedProcess(ClientTransport):
             stdout=pipe,
             stderr=pipe,
         )
-        self._guard = Guard(process.pid)
+        self._guard = ProcessGuard(process.pid)
         to_session, from_server = anyio.create_memory_object_stream[Any](0)
         from_session, to_server = anyio.create_memory_object_stream[Any](0)
-        work = (self._read(process, to_session), self._write(process, to_server, to_session), self._listen(process))
+        work = (self._read(process, to_session), self._write(process, to_server, to_session), self._read_errors(process))
         tasks = [asyncio.create_task(one) for one in work]
         try:
             async with options.session_class(from_server, from_session, **session) as made:
@@ -109,7 +111,7 @@ class OwnedProcess(ClientTransport):
 
     async def _probe(self, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
         self._probed = True
-        answer = await within(min(PROBE, self._entry.start_timeout / 2), ask, version)
+        answer = await ask_within(min(PROBE, self._entry.start_timeout / 2), ask, version)
         self._probed = False
         return answer
 
@@ -125,35 +127,35 @@ class OwnedProcess(ClientTransport):
                 pieces = [rest]
                 for line in filter(bytes.strip, lines):
                     await to_session.send(_message(line))
-            await _has_ended(process, 1.0)  # the exit code comes a moment after the end of the output
-            await self._is_over(to_session)
+            await _wait_for_end(process, 1.0)  # the exit code comes a moment after the end of the output
+            await self._set_over(to_session)
 
-    async def _is_over(self, to_session: Any) -> None:
-        """Whoever waits for an answer is told now."""
+    async def _set_over(self, to_session: Any) -> None:
+        """Mark the process as over and close the stream, so that waiting calls fail now."""
         if not self._closing and not self.over:
             self.over = True
             self._ended()
         await to_session.aclose()
 
     async def _write(self, process: asyncio.subprocess.Process, to_server: Any, to_session: Any) -> None:
-        """One that no longer listens is as good as dead, even if it lives."""
+        """Write messages to the process. A process that no longer reads counts as over, even if it is running."""
         assert process.stdin is not None
         try:
             async for message in to_server:
                 try:
                     line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-                except ValueError as problem:  # half a character, or the like: this message is refused, the rest goes on
-                    await to_session.send(_refused(message.message, problem))
+                except ValueError as problem:  # such as a lone surrogate: refuse only this message
+                    await to_session.send(_refusal(message.message, problem))
                     continue
                 process.stdin.write(line + b"\n")
                 await process.stdin.drain()
         except OSError:
-            await _has_ended(process, 1.0)
-            await self._is_over(to_session)
+            await _wait_for_end(process, 1.0)
+            await self._set_over(to_session)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return  # the session ended first
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_errors(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         rest = b""
         while piece := await process.stderr.read(_PIECE):
@@ -176,30 +178,30 @@ def _message(line: bytes) -> Any:
         return problem
 
 
-def _refused(message: Any, problem: Exception) -> SessionMessage:
+def _refusal(message: Any, problem: Exception) -> SessionMessage:
     error = mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=f"it was not sent: {problem}")
     return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=getattr(message, "id", None), error=error))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Politely, then firmly; at last the whole group, for a server may have started helpers of its own.
+    """End the process: close its input, then SIGTERM, then SIGKILL to the whole group, since it may have started helpers.
 
-    Whoever is in a hurry (a second Ctrl-C, an abort while it starts) does without the politeness.
-    """
+    If the current task is cancelled (a second Ctrl-C, an abort during the start), SIGKILL is sent at once."""
     task = asyncio.current_task()
     try:
         if process.stdin is not None:
             process.stdin.close()
-        if (task is None or not task.cancelling()) and not await _has_ended(process, _GRACE):
+        if (task is None or not task.cancelling()) and not await _wait_for_end(process, _GRACE):
             kill_group(process.pid, signal.SIGTERM)
-            await _has_ended(process, _LAST_GRACE)
+            await _wait_for_end(process, _LAST_GRACE)
     finally:
         kill_group(process.pid)
-    await _has_ended(process, 1.0)
+    await _wait_for_end(process, 1.0)
     process._transport.close()  # type: ignore[attr-defined] # our ends of the pipes, even if a survivor holds the others
 
 
-async def _has_ended(process: asyncio.subprocess.Process, seconds: float) -> bool:
+async def _wait_for_end(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Wait for the process, at most so many seconds. Returns True if it has ended."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await process.wait()

@@ -1,4 +1,4 @@
-"""Resources and prompts of MCP servers, for the caller and, on request, for the model."""
+"""Resources and prompts of MCP servers, for the caller and, if configured, for the model."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _LISTINGS = (
 
 
 @record
-class Held:
-    """A resource (`uri`, or a template for one) or a prompt (`arguments`: what it wants)."""
+class LibraryItem:
+    """A resource (`uri`), a template for resources (`uri`), or a prompt (`arguments`: their names)."""
 
     server: str
     kind: str
@@ -35,13 +35,13 @@ class Held:
     arguments: tuple[str, ...] = ()
 
 
-async def held_by(servers: Sequence[McpServer]) -> list[Held]:
-    """All that the servers offer; one that cannot be asked offers nothing, and the log says so."""
-    return [one for held in await asyncio.gather(*[_held_by(server) for server in servers]) for one in held]
+async def list_library(servers: Sequence[McpServer]) -> list[LibraryItem]:
+    """List the items of all servers. A server that fails is logged and contributes nothing."""
+    return [one for held in await asyncio.gather(*[_list_items(server) for server in servers]) for one in held]
 
 
-async def _held_by(server: McpServer) -> list[Held]:
-    found: list[Held] = []
+async def _list_items(server: McpServer) -> list[LibraryItem]:
+    found: list[LibraryItem] = []
     for feature, listing, kind in _LISTINGS:
         if getattr(server.capabilities, feature, None) is None:
             continue
@@ -53,14 +53,14 @@ async def _held_by(server: McpServer) -> list[Held]:
     return found
 
 
-def _entry(server: str, kind: str, one: Any) -> Held:
+def _entry(server: str, kind: str, one: Any) -> LibraryItem:
     address = str(getattr(one, "uri", None) or getattr(one, "uri_template", None) or "")
     wanted = tuple([argument.name for argument in getattr(one, "arguments", None) or ()])
-    return Held(server, kind, one.name, address, one.description or "", wanted)
+    return LibraryItem(server, kind, one.name, address, one.description or "", wanted)
 
 
 async def read_resource(servers: Sequence[McpServer], uri: str, server: str = "") -> ToolResult:
-    """From the server that is named, or the first that has it."""
+    """Read a resource from the named server, or from the first server that has it."""
     outcome = await _first(servers, "resources", server, "read_resource", uri)
     if isinstance(outcome, str):
         return ToolResult(error=f"{uri} cannot be read: {outcome}")
@@ -70,11 +70,13 @@ async def read_resource(servers: Sequence[McpServer], uri: str, server: str = ""
 
 
 async def get_prompt(servers: Sequence[McpServer], name: str, arguments: Mapping[str, Any], server: str = "") -> str:
-    """The text of a prompt, with its blanks filled in. What is not the user's is marked with who says it."""
+    """Return the text of a prompt with its arguments filled in. Messages of several roles are marked with their role.
+
+    Raises `AgentConnectionError` if no server returns the prompt."""
     outcome = await _first(servers, "prompts", server, "get_prompt", name, dict(arguments))
     if isinstance(outcome, str):
         raise AgentConnectionError(
-            notice("mcp.prompt_failed", "the prompt {name!r} cannot be had: {outcome}", name=name, outcome=outcome)
+            notice("mcp.prompt_failed", "the prompt {name!r} is not available: {outcome}", name=name, outcome=outcome)
         )
     said = [(message.role, _text(message.content)) for message in outcome.messages]
     mixed = any(role != "user" for role, _ in said)
@@ -86,14 +88,14 @@ def _text(content: Any) -> str:
 
 
 async def _first(servers: Sequence[McpServer], feature: str, wanted: str, method: str, *args: Any) -> Any:
-    """The first answer; or why there is none, as a text."""
+    """Return the first successful answer, or the reason for the failure as a string."""
     able = [one for one in servers if getattr(one.capabilities, feature, None) is not None]
     asked = [one for one in able if wanted in ("", one.name)]
     if wanted and not asked:
         return notice(
-            "mcp.server_without_feature", "no tool server {wanted!r} has {feature}", wanted=wanted, feature=feature
+            "mcp.server_without_feature", "no tool server named {wanted!r} provides {feature}", wanted=wanted, feature=feature
         ) + nearest(wanted, [one.name for one in able])
-    why: str = notice("mcp.no_feature", "no tool server has {feature}", feature=feature)
+    why: str = notice("mcp.no_feature", "no tool server provides {feature}", feature=feature)
     for server in asked:
         outcome = await attempt(server.ask, method, *args, passing=())
         if not isinstance(outcome, Failure):
@@ -103,14 +105,14 @@ async def _first(servers: Sequence[McpServer], feature: str, wanted: str, method
 
 
 def library_tools(servers: Sequence[McpServer], named: Callable[[str], str]) -> list[DefinedTool]:
-    """For the model: four tools, for the servers whose entry says `library: true`."""
+    """Make four tools with which the model can list and read the resources and prompts of servers with `library: true`."""
     if not servers:
         return []
 
     async def resources() -> list[dict[str, Any]]:
         return [
             {"server": one.server, "kind": one.kind, "name": one.name, "uri": one.uri, "description": one.description}
-            for one in await held_by(servers)
+            for one in await list_library(servers)
             if one.kind != "prompt"
         ]
 
@@ -120,7 +122,7 @@ def library_tools(servers: Sequence[McpServer], named: Callable[[str], str]) -> 
     async def prompts() -> list[dict[str, Any]]:
         return [
             {"server": one.server, "name": one.name, "arguments": [*one.arguments], "description": one.description}
-            for one in await held_by(servers)
+            for one in await list_library(servers)
             if one.kind == "prompt"
         ]
 

@@ -1,4 +1,4 @@
-"""Convert an MCP result: text, structured data, pictures, sounds, resources."""
+"""Convert an MCP result to a `ToolResult`: text, structured data, pictures, sounds and resources."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _DATA_ADDRESS = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]{60,
 
 
 def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult:
-    """Structured data, and the text beside it unless it is the same; what is neither is handed on as media, or named.
+    """Convert structured data, and the text too if it differs from the data. Other content becomes media, or is named.
 
-    `schema`: what the server said the data would be. Data that breaks it is handed on with a note: the call has been made.
-    """
+    `schema`: the server's schema of the data. Data that does not match it is returned with a note, because the call has
+    been made already."""
     texts, names, media = list[str](), list[str](), list[Media]()
     for block in given.content:
         text, picture = _read(block)
@@ -47,20 +47,20 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
         else [f"its data does not fit its schema: {one}" for one in problems(data, schema, "data")]
     )
     notes += ["its schema promises data, and none came"] if schema and data is None else []
-    if isinstance(data, dict) and set(data) == {"result"} and _wrapped(given, schema):
+    if isinstance(data, dict) and set(data) == {"result"} and _is_wrapped(given, schema):
         data = data["result"]
-    output = _told_once(texts, said, data, media)
+    output = _merge_output(texts, said, data, media)
     if notes:
         output = {"result": output, "note": "the call was made; " + "; ".join(notes[:3])}
     return ToolResult(output, media=tuple(media))
 
 
-def _told_once(texts: list[str], said: str, data: Any, media: list[Media]) -> Any:
-    """The data, or the text where the data is nothing but the text; both where they differ. Media are named in them."""
+def _merge_output(texts: list[str], said: str, data: Any, media: list[Media]) -> Any:
+    """Return the data, or the text if the data is only the text, or both if they differ. Media are replaced by their type."""
     if data is None or (isinstance(data, dict) and [*data.values()] == ["\n".join(texts)]):
         return said
     shown = _without_media(data, media)
-    alone = _same(texts, data) or set(texts) <= set(_leaves(data))
+    alone = _is_same(texts, data) or set(texts) <= set(_leaves(data))
     return shown if alone else {"text": "\n".join([_without_media(text, media) for text in texts]), "data": shown}
 
 
@@ -73,42 +73,42 @@ def _leaves(data: Any) -> Iterator[str]:
 
 
 def _without_media(value: Any, media: list[Media]) -> Any:
-    """With the name of its kind in the place of a medium's base64, which is collected: it is for the eyes, not to be read."""
+    """Replace base64 media by `[mime]` and append them to `media`."""
     if isinstance(value, str):
         for one in media:
             if one.data and one.data in value:
                 value = value.replace(one.data, f"[{one.mime}]")
         known = next((mime for beginning, mime in _BEGINNINGS.items() if value.startswith(beginning)), "")
         if known and len(value) > _SHORTEST and _BASE64.fullmatch(value):
-            return _collected(known, value, media)
-        return _DATA_ADDRESS.sub(lambda found: _collected(found[1], found[2], media), value)
+            return _collect(known, value, media)
+        return _DATA_ADDRESS.sub(lambda found: _collect(found[1], found[2], media), value)
     if isinstance(value, list):
         return [_without_media(one, media) for one in value]
     if not isinstance(value, dict):
         return value
     kind = value.get("mimeType") or value.get("mime_type")
     return {
-        name: _collected(kind, one, media)
+        name: _collect(kind, one, media)
         if isinstance(kind, str) and name in ("data", "blob") and isinstance(one, str) and _BASE64.fullmatch(one)
         else _without_media(one, media)
         for name, one in value.items()
     }
 
 
-def _collected(kind: str, data: str, media: list[Media]) -> str:
+def _collect(kind: str, data: str, media: list[Media]) -> str:
     if data not in [one.data for one in media]:
         media.append(Media(kind, data))
     return f"[{kind}]"
 
 
-def _wrapped(given: Any, schema: Mapping[str, Any] | None) -> bool:
-    """How FastMCP marks what is no object, and was put into one."""
+def _is_wrapped(given: Any, schema: Mapping[str, Any] | None) -> bool:
+    """Return True if FastMCP wrapped a value that is not an object into `{"result": …}`."""
     told = (given.meta or {}).get("fastmcp")
     return bool((isinstance(told, dict) and told.get("wrap_result")) or (schema or {}).get("x-fastmcp-wrap-result"))
 
 
-def _same(texts: list[str], data: Any) -> bool:
-    """Whether the text is only the data once more, as one JSON text or as one for each item."""
+def _is_same(texts: list[str], data: Any) -> bool:
+    """Return True if the text only repeats the data, as one JSON text or one for each item."""
     if not texts or texts == [data] or texts == data:
         return True
     try:

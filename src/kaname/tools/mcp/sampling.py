@@ -1,4 +1,4 @@
-"""Sampling: a server asks the agent's model, where its entry allows it. Each question is a child of the call it belongs to."""
+"""Sampling: a server asks the agent's model, if its entry allows it. Each question is a child run of the call it belongs to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST = 10  # questions of one call
 
 @record
 class Question:
-    """What the server wants to know of the model."""
+    """A server's question to the model."""
 
     name: str  # of the child run that answers it
     instructions: str
@@ -27,11 +27,13 @@ class Question:
 
 
 Sample = Callable[[ToolContext, Question], Awaitable[tuple[str, str]]]
-"""`await sample(context, question)`: the model's text and its name. What it costs counts for the run of that call."""
+"""`await sample(context, question)`: returns the model's text and its name. The cost counts for the run of that call."""
 
 
 class Samples:
-    """Asks on behalf of the call under way, the latest where several are: the protocol does not say which one it was."""
+    """The questions of one server to the model.
+
+    They are asked on behalf of the running call, or the latest if there are several: the protocol does not say which."""
 
     def __init__(self, server: str, sample: Sample) -> None:
         self._server, self._sample = server, sample
@@ -47,16 +49,22 @@ class Samples:
             self._calls.remove(context)
             self._asked.pop(context.call_id, None)
 
-    async def asked(self, messages: Sequence[Any], params: Any, context: Any) -> Any:
-        """The handler of FastMCP's client; what it raises is the server's error."""
+    async def answer(self, messages: Sequence[Any], params: Any, context: Any) -> Any:
+        """Answer a question, as the sampling handler of FastMCP's client. An exception is sent to the server as an error."""
         from mcp_types import CreateMessageResult, TextContent
 
         if not self._calls:
-            raise AgentError(notice("sampling.no_call", "the model can be asked while a tool is being called, and none is"))
+            raise AgentError(
+                notice("sampling.no_call", "a tool server can use the model only during a tool call, and none is running")
+            )
         call = self._calls[-1]
         number = self._asked[call.call_id] = self._asked.get(call.call_id, 0) + 1
         if number > _MOST:
-            raise AgentError(notice("sampling.too_often", "the model is asked at most {most} times in a call", most=_MOST))
+            raise AgentError(
+                notice(
+                    "sampling.too_often", "a tool server can use the model at most {most} times in one tool call", most=_MOST
+                )
+            )
         question = Question(
             f"{self._server}-asks-{number}",
             params.system_prompt or "",
@@ -69,7 +77,7 @@ class Samples:
 
 
 def _message(messages: Sequence[Any]) -> Message:
-    """One message; several as a transcript, for they are the server's words and not this agent's history."""
+    """Convert the server's messages to one message. Several become a transcript, since they are not this agent's history."""
     parts: list[Any] = []
     for message in messages:
         who = f"{message.role}: " if len(messages) > 1 else ""

@@ -1,4 +1,4 @@
-"""Tool search: beyond a limit the model looks for the tools that it needs, and uses them by name."""
+"""Tool search: if there are too many tools to list, the model searches for those it needs and uses them by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from ...core.errors import BadArguments, ToolNotFoundError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
-from ...kernel.ports import Repair, ToolContext
+from ...kernel.bases import ActionBase
+from ...kernel.ports import ToolContext
 from ..arguments.prepare import read_arguments
 
 MOST_SHOWN = 60
@@ -20,13 +21,10 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
 
 
-class FindTools:
-    """`find_tools(query)`: the best matches, with what they need to be called."""
+class FindTools(ActionBase):
+    """The tool `find_tools(query)`: returns the best matches with their parameters."""
 
     effect: Effect = "pure"
-    timeout: float | None = None
-    undo: Repair | None = None
-    reconcile: Repair | None = None
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "a few words that say what is to be done"}},
@@ -54,17 +52,13 @@ class FindTools:
         return ToolResult(f"nothing fits {prepared!r}. Try other words. There are: {', '.join(names[:_NAMED])}{more}")
 
 
-class UseTool:
-    """`use_tool(name, args)` stands for a call of that tool, and becomes one before anybody sees it.
+class UseTool(ActionBase):
+    """The tool `use_tool(name, args)`. `unfold` turns its calls into calls of the named tool before anything else handles them.
 
-    What is left to run here are names that nobody has.
-    """
+    `act` is only reached by calls that name an unknown tool, and returns an error."""
 
     description = "Use a tool that was found."
     effect: Effect = "pure"
-    timeout: float | None = None
-    undo: Repair | None = None
-    reconcile: Repair | None = None
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
@@ -92,9 +86,9 @@ class UseTool:
 
 
 def _words(text: str) -> set[str]:
-    """Words of any script, the parts of camelCase too; and for languages that do not divide words, pairs of letters."""
-    whole = _WORD.findall(_folded(text))
-    parts = [*whole, *_WORD.findall(_folded(_HUMP.sub(" ", text)))]
+    """Split a text into words, including the parts of camelCase. Scripts without spaces are split into pairs of letters."""
+    whole = _WORD.findall(_fold(text))
+    parts = [*whole, *_WORD.findall(_fold(_HUMP.sub(" ", text)))]
     found = {word for word in parts if len(word) > 1 or ord(word) > 0x2E80}
     for word in whole:
         letters = [char for char in word if ord(char) > 0x2E80]
@@ -102,13 +96,13 @@ def _words(text: str) -> set[str]:
     return found
 
 
-def _folded(text: str) -> str:
-    """Without case, and without the accents that people leave out."""
+def _fold(text: str) -> str:
+    """Return the text without case and accents."""
     return "".join([char for char in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(char)])
 
 
 def _score(wanted: set[str], tool: Any) -> int:
-    """A word of the name counts three times; a beginning of a word counts too (`files`, `file`)."""
+    """Score a tool. A word of its name counts three times as much; the beginning of a word counts too (`files`, `file`)."""
     name, told = _words(tool.name), _words(tool.description)
     return sum(3 * _near(word, name) + _near(word, told) for word in wanted)
 

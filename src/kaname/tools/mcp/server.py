@@ -1,4 +1,4 @@
-"""Lifecycle of one MCP server: started, called, restarted when it dies, ended with us."""
+"""Lifecycle of one MCP server: start, call, restart when it dies, close."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...core.record import replace
 from ...core.tracing import current
 from ...kernel.boundary import Failure, attempt
 from ...kernel.ports import ToolContext
-from ...kernel.results import timed_out
+from ...kernel.results import timeout_result
 from .config import Entry
-from .connection import Connection, causes, reason
+from .connection import McpConnection, causes, reason
 from .elicitation import Clock, Elicit, Questions
 from .results import to_result
 from .sampling import Sample, Samples
@@ -30,18 +30,20 @@ _LOOKING = 10.0  # seconds for a list, a resource or a prompt
 
 
 class McpServer:
-    """`changed` is called when its list of tools is another one. A server that died is started again by the next call."""
+    """One server and its connection. The next call restarts a server that died.
+
+    `changed` is called when its list of tools changes."""
 
     def __init__(
         self, entry: Entry, changed: Callable[[], None], elicit: Elicit | None = None, sample: Sample | None = None
     ) -> None:
         self.entry, self.tools, self.capabilities = entry, [], None  # type: tuple[Entry, list[Any], Any]
-        self.instructions = ""  # what it tells the model of itself
+        self.instructions = ""  # the server's instructions for the model
         self._changed, self._clock = changed, Clock()
         self._elicit, self._questions = elicit, Questions(entry.name, elicit, self._clock)
         self._samples = Samples(entry.name, sample) if sample is not None and entry.sampling else None
-        self._live: Connection | None = None
-        self._starting: asyncio.Task[Connection] | None = None
+        self._live: McpConnection | None = None
+        self._starting: asyncio.Task[McpConnection] | None = None
         self._process: Any = None
         self._failures, self._started_at, self._not_before = 0, 0.0, 0.0
         self._died_of_the_probe = self._old_way = self._late = False
@@ -57,50 +59,51 @@ class McpServer:
         return None if self._process is None else self._process.pid
 
     @property
-    def missing(self) -> str:
-        """Why it is not there, in words for everybody: what the server itself said stays in the log."""
+    def missing_notice(self) -> str:
+        """A notice for every reader of a run that the server is missing. The server's own messages are only logged."""
         if self._late:
             return notice(
                 "mcp.missing_late",
-                "the tools of the server {name!r} are missing in this run: it did not answer within {limit:g} s. If it needs "
-                "longer to start, raise `start_timeout` in its entry.",
+                "the tools of the server {name!r} are not available in this run: the server did not answer within "
+                "{limit:g} s. If it needs more time to start, increase `start_timeout` in its entry.",
                 name=self.name,
                 limit=self.entry.start_timeout,
             )
         return notice(
-            "mcp.missing", "the tools of the server {name!r} are missing in this run: it did not start", name=self.name
+            "mcp.missing",
+            "the tools of the server {name!r} are not available in this run: the server did not start",
+            name=self.name,
         )
 
     @property
     def due(self) -> bool:
-        """Whether a run that begins now should try to start it."""
+        """True if a run that begins now should try to start the server."""
         return self._live is None and (self.entry.required or monotonic() >= self._not_before)
 
-    def elicit_by(self, elicit: Elicit) -> None:
-        """Who is asked, where the program has named nobody."""
+    def set_elicit(self, elicit: Elicit) -> None:
+        """Set the callback for the server's questions, unless the program has set one."""
         if self._elicit is None:
             self._elicit, self._questions = elicit, Questions(self.name, elicit, self._clock)
 
-    # Its life
+    # Start and end
 
-    async def start(self) -> Connection:
-        """Connect and look at the tools, all who want it together. Raises `AgentConnectionError` with the reason."""
+    async def start(self) -> McpConnection:
+        """Connect and list the tools. Concurrent callers share one start. Raises `AgentConnectionError` with the reason."""
         self._closed = False
         if self._live is not None:
             return self._live
         if self._starting is None or self._starting.done():
             self._starting = self._later(self._start())
         task = self._starting
-        await asyncio.wait([task])  # one who waits may be cancelled; the others go on waiting
+        await asyncio.wait([task])  # a cancelled caller must not cancel the start for the others
         if task.cancelled():
-            raise AgentConnectionError(_closed(self.name))
+            raise AgentConnectionError(_closed_notice(self.name))
         return task.result()
 
-    async def _start(self) -> Connection:
-        """Start it, a second time if the server has forgotten who we are, or ended when it was asked for its protocol.
+    async def _start(self) -> McpConnection:
+        """Start the server, and try once more if it has forgotten our client or exited when asked for its protocol version.
 
-        In the first case we register anew. In the second it is greeted in the old way, and so it is whenever it is restarted.
-        """
+        In the first case kaname registers again. In the second it uses the older handshake, now and for every restart."""
         begun = monotonic()
         try:
             return await self._start_once(self.entry.start_timeout)
@@ -115,88 +118,88 @@ class McpServer:
             self._old_way = False
             raise
 
-    async def _start_once(self, limit: float) -> Connection:
+    async def _start_once(self, limit: float) -> McpConnection:
         begun, self._died_of_the_probe, self._late = monotonic(), False, False
-        made = await attempt(asyncio.to_thread, self._connection, passing=(ConfigError,))
+        made = await attempt(asyncio.to_thread, self._make_connection, passing=(ConfigError,))
         if isinstance(made, Failure):
-            raise self._not_started(reason(made.error), begun)
-        connection: Connection = made
+            raise self._start_error(reason(made.error), begun)
+        connection: McpConnection = made
         self._process = connection.process
         try:
-            async with self._clock.limit(limit):  # it stands still while somebody signs in
+            async with self._clock.limit(limit):  # paused while the user signs in
                 outcome = await attempt(connection.open, passing=())
         except TimeoutError:
-            words = f"; {said}" if (said := connection.process.words if connection.process is not None else "") else ""
-            await self._given_up(connection)
+            words = f"; {said}" if (said := connection.process.last_words if connection.process is not None else "") else ""
+            await self._give_up(connection)
             self._late = True
             told = notice(
                 "mcp.start_timeout", "it did not answer within {limit:g} s (`start_timeout`){words}", limit=limit, words=words
             )
-            raise self._not_started(told, begun) from None
+            raise self._start_error(told, begun) from None
         except asyncio.CancelledError:
-            await self._given_up(connection)
+            await self._give_up(connection)
             raise
         if isinstance(outcome, Failure):
             why = connection.why(outcome.error)
             self._died_of_the_probe = connection.process is not None and connection.process.died_of_the_probe
-            await self._given_up(connection)
-            raise self._not_started(why, begun) from outcome.error
+            await self._give_up(connection)
+            raise self._start_error(why, begun) from outcome.error
         self.capabilities, self.tools = outcome
         self.instructions = (connection.client.instructions or "").strip()
         self._live, self._started_at = connection, monotonic()
         return connection
 
-    def _connection(self) -> Connection:
-        return Connection(
+    def _make_connection(self) -> McpConnection:
+        return McpConnection(
             replace(self.entry, protocol="legacy") if self._old_way else self.entry,
             self._on_end,
-            message_handler=self._heard,
-            elicitation_handler=None if self._elicit is None else self._questions.asked,
-            sampling_handler=None if self._samples is None else self._samples.asked,
+            message_handler=self._handle_message,
+            elicitation_handler=None if self._elicit is None else self._questions.ask,
+            sampling_handler=None if self._samples is None else self._samples.answer,
             auth=(self._elicit, self._clock),
         )
 
     @staticmethod
-    async def _given_up(connection: Connection) -> None:
-        connection.kill()  # it has not begun anything that it would have to end in order
+    async def _give_up(connection: McpConnection) -> None:
+        connection.kill()  # nothing has begun that would have to end cleanly
         await connection.close()
 
-    def _not_started(self, why: str, begun: float) -> AgentConnectionError:
-        self._failed(at_least=max(1.0, monotonic() - begun))
+    def _start_error(self, why: str, begun: float) -> AgentConnectionError:
+        self._count_failure(at_least=max(1.0, monotonic() - begun))
         return AgentConnectionError(
             notice(
                 "mcp.not_started",
                 "the tool server {name!r} ({told}) did not start: {why}",
                 name=self.name,
-                told=self.entry.told,
+                told=self.entry.label,
                 why=why,
             )
         )
 
-    def _failed(self, at_least: float = 0.0) -> None:
-        """The more often in a row, the longer the pause before it is started again."""
+    def _count_failure(self, at_least: float = 0.0) -> None:
+        """Count a failure, and lengthen the pause before the next start with each one in a row."""
         self._failures = 1 if monotonic() - self._started_at > _STEADY and self._started_at else self._failures + 1
         pause = 0.5 * 2 ** (self._failures - 1) if self._failures > 1 else 0.0
         self._not_before = monotonic() + min(_LONGEST_WAIT, max(at_least, pause))
 
-    async def connection(self) -> Connection:
-        """After a death, as soon as the pause before the next try is over."""
+    async def connection(self) -> McpConnection:
+        """Return the live connection. After a failure, wait for the pause to pass and start the server again."""
         if self._closed:
-            raise AgentConnectionError(_closed(self.name))
+            raise AgentConnectionError(_closed_notice(self.name))
         if self._live is not None:
             return self._live
         await asyncio.sleep(max(0.0, self._not_before - monotonic()))
         if self._closed:
-            raise AgentConnectionError(_closed(self.name))
+            raise AgentConnectionError(_closed_notice(self.name))
         connection = await self.start()
         self._changed()
         return connection
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: McpConnection) -> None:
         if self._live is connection:
             self._live = None
             self._later(connection.close())
-            self._failed()
+            self._count_failure()
 
     def _on_end(self) -> None:
         if self._live is not None and self._live.process is self._process:
@@ -204,7 +207,7 @@ class McpServer:
             self._drop(self._live)
 
     def forget(self) -> None:
-        """The loop that it lived in is gone, and nobody can wait for its end."""
+        """Drop everything without waiting, because the event loop that the server belonged to is gone."""
         if self._process is not None:
             self._process.kill()
         self._live, self._starting, self._process, self._tasks = None, None, None, set()
@@ -221,28 +224,30 @@ class McpServer:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    # What it is asked to do
+    # Requests
 
     async def call(
         self, tool: str, args: Mapping[str, Any], context: ToolContext, schema: Any, pure: bool = False
     ) -> ToolResult:
-        """A start has its own time limit, and so has the call. A server that does not know us any more is told who we are."""
+        """Call a tool. Start and call have separate time limits. If the server lost our session, reconnect and retry."""
         for last in (False, True):
             try:
                 connection = await self.connection()
             except AgentConnectionError as problem:
                 return ToolResult(error=str(problem) + _not_sent(tool))
-            key = connection.key(tool, args)
-            outcome = await self._sent(connection, tool, args, context, pure)
+            key = connection.call_key(tool, args)
+            outcome = await self._send(connection, tool, args, context, pure)
             if not isinstance(outcome, Failure):
-                return outcome if isinstance(outcome, ToolResult) else connection.explained(to_result(outcome, schema))
-            if last or not connection.refused(outcome.error, key):
+                return outcome if isinstance(outcome, ToolResult) else connection.with_advice(to_result(outcome, schema))
+            if last or not connection.is_session_unknown(outcome.error, key):
                 break
             self._drop(connection)
         return self._call_error(connection, tool, key, outcome.error)
 
-    async def _sent(self, connection: Connection, tool: str, args: Mapping[str, Any], context: ToolContext, pure: bool) -> Any:
-        async def told(done: float, total: float | None, message: str | None) -> None:
+    async def _send(
+        self, connection: McpConnection, tool: str, args: Mapping[str, Any], context: ToolContext, pure: bool
+    ) -> Any:
+        async def report_progress(done: float, total: float | None, message: str | None) -> None:
             await context.progress(message or (f"{done:g}/{total:g}" if total else f"{done:g}"))
 
         self._calls += 1
@@ -250,27 +255,27 @@ class McpServer:
             with nullcontext() if self._samples is None else self._samples.on_behalf_of(context):
                 async with self._clock.limit(self.entry.timeout):
                     meta = {"traceparent": trace} if (trace := current.get()) else None
-                    return await attempt(partial(connection.client.call_tool_mcp, meta=meta), tool, dict(args), told)
+                    return await attempt(partial(connection.client.call_tool_mcp, meta=meta), tool, dict(args), report_progress)
         except TimeoutError:
-            return timed_out(self.entry.timeout, in_doubt=not pure)
+            return timeout_result(self.entry.timeout, in_doubt=not pure)
         finally:
             self._calls -= 1
-            if self._calls == 0:  # nobody is left for whom an answer would be of use
+            if self._calls == 0:  # no call is left that could use an answer
                 self._questions.call_off()
 
-    def _call_error(self, connection: Connection, tool: str, key: str, problem: BaseException) -> ToolResult:
+    def _call_error(self, connection: McpConnection, tool: str, key: str, problem: BaseException) -> ToolResult:
         let_go = self._live is not connection and getattr(getattr(problem, "error", None), "code", -32000) == -32000
-        if not let_go and not connection.over(problem, key):
+        if not let_go and not connection.is_over(problem, key):
             return ToolResult(error=connection.error(problem))
         died = connection.why(problem) or notice("mcp.connection_lost", "connection lost")
         self._drop(connection)
-        if connection.unreached(problem, key) or connection.refused(problem, key):
+        if connection.was_never_sent(problem, key) or connection.is_session_unknown(problem, key):
             gone = notice("mcp.unreachable", "the tool server {name!r} cannot be reached ({died})", name=self.name, died=died)
             return ToolResult(error=gone + _not_sent(tool))
         told = notice(
             "mcp.went_away",
-            "the tool server {name!r} went away while {tool} was running ({died}); whether it took effect is not "
-            "known. It is started again with the next call.",
+            "the tool server {name!r} stopped while {tool} was running ({died}); it is not known whether the "
+            "call took effect. The next call restarts the server.",
             name=self.name,
             tool=tool,
             died=died,
@@ -278,7 +283,7 @@ class McpServer:
         return ToolResult(error=told)
 
     async def ask(self, method: str, *args: Any) -> Any:
-        """Something that only reads: a list, a resource, a prompt. Once more where the connection turns out to be gone."""
+        """Request something that only reads: a list, a resource, a prompt. Retried once if the connection is gone."""
         limit = min(_LOOKING, self.entry.start_timeout)
         for last in (False, True):
             connection = await self.connection()
@@ -291,14 +296,14 @@ class McpServer:
                 raise AgentConnectionError(f"{self.name!r}: {method}: " + late) from None
             if not isinstance(outcome, Failure):
                 return outcome
-            if last or not connection.over(outcome.error):
+            if last or not connection.is_over(outcome.error):
                 raise AgentConnectionError(connection.error(outcome.error)) from outcome.error
             self._drop(connection)
         return None
 
-    # What it tells by itself
+    # Messages of the server
 
-    async def _heard(self, message: Any) -> None:
+    async def _handle_message(self, message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
             self._stale = True
             if not self._looking:  # a storm of notices is answered with one look
@@ -321,18 +326,18 @@ class McpServer:
     def _later(self, work: Any) -> asyncio.Task[Any]:
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._finish_task)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _finish_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits for it is told
+            task.exception()  # mark it as retrieved: the waiting caller gets it
 
 
-def _closed(name: str) -> str:
+def _closed_notice(name: str) -> str:
     return notice("mcp.closed", "the tool server {name!r} was closed", name=name)
 
 
 def _not_sent(tool: str) -> str:
-    return notice("mcp.not_sent", "; the call of {tool} was not sent", tool=tool)
+    return notice("mcp.not_sent", "; the call to {tool} was not sent", tool=tool)

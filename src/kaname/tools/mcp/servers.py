@@ -1,4 +1,4 @@
-"""MCP servers of an agent: started together, their tools under unique names, closed together."""
+"""MCP servers of an agent: started and closed together, with their tools under unique names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import Any
 from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
 from ...core.messages import Message, ToolCall, ToolResult, system
-from ...core.notices import joined, notice
-from ...kernel.ports import Repair, ToolContext
+from ...core.notices import join_notices, notice
+from ...kernel.bases import ActionBase
+from ...kernel.ports import ToolContext
 from ...kernel.view import RunView
 from ..arguments.prepare import fitting_arguments
 from ..registry import ToolRegistry
 from .config import Servers, entries, servers_by_name
 from .elicitation import Elicit
-from .names import Names, says_little
-from .resources import Held, get_prompt, held_by, library_tools, read_resource
+from .names import Names, is_name_lost
+from .resources import LibraryItem, get_prompt, library_tools, list_library, read_resource
 from .sampling import Sample
 from .search import MOST_SHOWN, FindTools, UseTool
 from .server import McpServer
@@ -32,16 +33,14 @@ _GONE = (
 _LONGEST_WORDS = 4000  # characters of a server's instructions
 
 
-class McpTool:
-    """A tool of a server. What the server says of it (read-only, idempotent) is believed; without a word it is irreversible."""
+class McpTool(ActionBase):
+    """A tool of a server. Its effect follows the server's hints (read-only, idempotent); without a hint it is irreversible."""
 
-    undo: Repair | None = None
-    reconcile: Repair | None = None
     timeout: float | None = None  # kept by the server's clock: a restart and a person's answer have their own time
 
     def __init__(self, server: McpServer, tool: Any, name: str, listed: bool = True) -> None:
         told = tool.description or tool.title or ""
-        if says_little(tool.name):
+        if is_name_lost(tool.name):
             told = f"{tool.name}: {told}" if told else tool.name
         self.name, self.description, self.listed = name, told or name, listed
         self.parameters: Mapping[str, Any] = tool.input_schema
@@ -56,7 +55,7 @@ class McpTool:
         args = fitting_arguments(call, self.name, self.parameters)
         try:
             json.dumps(args, ensure_ascii=False, allow_nan=False).encode()
-        except ValueError as problem:  # half a character, or a number that is none
+        except ValueError as problem:  # a lone surrogate, or NaN
             raise BadArguments(f"the arguments of {self.name} cannot be sent as JSON: {problem}") from None
         return args
 
@@ -65,10 +64,10 @@ class McpTool:
 
 
 class McpServers:
-    """`problems`: the servers that did not start, and why. The tools of the others are in the registry.
+    """The MCP servers of an agent. Their tools are in the registry.
 
-    It lives in one event loop at a time: the one of its first run, until it is closed or that loop has ended.
-    """
+    `problems`: the servers that did not start, with the reason. The servers belong to one event loop at a time: that of the
+    first run, until they are closed or that loop has ended."""
 
     def __init__(
         self, servers: Servers, registry: ToolRegistry, elicit: Elicit | None = None, sample: Sample | None = None
@@ -87,21 +86,22 @@ class McpServers:
 
     @property
     def complete(self) -> bool:
-        """Whether all the tools are known: every server is there."""
+        """True if every server is running, so that all tools are known."""
         return not self.problems and not self._missing
 
     @property
-    def missing(self) -> str:
-        """The servers that did not start, in words for everybody who reads a run; empty if none is missing."""
-        return joined("\n", [server.missing for server in self.servers if server.name in self.problems])
+    def missing_notice(self) -> str:
+        """A notice for every reader of a run about the servers that did not start; empty if all did."""
+        return join_notices("\n", [server.missing_notice for server in self.servers if server.name in self.problems])
 
     def names(self, server: str, tool: str) -> bool:
-        """Return whether the configuration has that server and admits that tool of it. Empty: whichever it was."""
+        """Return True if the configuration has that server and includes that tool. An empty `server` means any."""
         return not server or any(one.name == server and one.entry.admits(tool) for one in self.servers)
 
     async def start(self) -> None:
-        """All at once; those that are not up yet, or no more. One that fails is reported by its name, and the rest works,
-        unless it is `required`. Who comes while they start waits with the others."""
+        """Start all servers that are not running, concurrently. Callers that arrive meanwhile wait for the same start.
+
+        A server that fails is reported in `problems`, and the others can be used. Raises if it is `required`."""
         self._enter()
         self._closed = False
         if self._starting is None or self._starting.done():
@@ -140,8 +140,8 @@ class McpServers:
                 raise InvalidState(
                     notice(
                         "mcp.other_event_loop",
-                        "the tool servers of this agent are in use in another event loop; make an agent for each thread, "
-                        "or close it there first",
+                        "the tool servers of this agent are in use in another event loop. Create one agent per thread, or "
+                        "close this agent there first.",
                     )
                 )
         self._starting = None
@@ -149,7 +149,7 @@ class McpServers:
             server.forget()
 
     async def close(self) -> None:
-        """Ends them all; from another loop than theirs only if theirs is over."""
+        """Close all servers. From another event loop this only has an effect if the servers' loop has ended."""
         with self._entering:
             before = self._loop
             if before is not None and before is not asyncio.get_running_loop() and before.is_running():
@@ -162,36 +162,35 @@ class McpServers:
             self._starting.cancel()
         await asyncio.gather(*[server.close() for server in self.servers])
 
-    def elicit_by(self, elicit: Elicit) -> None:
-        """Who answers the servers' questions, where the program has named nobody. Before they start."""
+    def set_elicit(self, elicit: Elicit) -> None:
+        """Set the callback for the servers' questions, unless the program has set one. Call this before the servers start."""
         for server in self.servers:
-            server.elicit_by(elicit)
+            server.set_elicit(elicit)
 
     async def instruct(self, messages: tuple[Message, ...], view: RunView) -> Sequence[Message]:
-        """A part of the context: what the servers say of their tools, after the agent's own instructions, and which of them
-        did not start."""
+        """Add the servers' own instructions to the system message, and the names of the servers that did not start."""
         said = [(server.name, server.instructions) for server in self.servers if server.instructions and server.tools]
-        told = [f"About the tools of the server {name!r}, it says:\n{_cut(text)}" for name, text in said]
+        told = [f"About the tools of the server {name!r}, it says:\n{_shorten(text)}" for name, text in said]
         if gone := ", ".join([repr(server.name) for server in self.servers if server.name in self.problems]):
             told.append(f"{_GONE} {gone}")
         words = "\n\n".join(told)
         if not words:
             return messages
         own = messages[0] if messages and messages[0].role == "system" else None
-        if self._told is None or self._told[:2] != (own, words):  # made once: what did not change is not read again
+        if self._told is None or self._told[:2] != (own, words):  # made once: an unchanged message stays the same object
             self._told = (own, words, system(f"{own.text}\n\n{words}" if own is not None else words))
         return (self._told[2], *(messages if own is None else messages[1:]))
 
-    async def library(self) -> list[Held]:
-        """Resources, templates and prompts of all servers."""
-        return await held_by(await self._ready())
+    async def library(self) -> list[LibraryItem]:
+        """List the resources, templates and prompts of all servers."""
+        return await list_library(await self._ready())
 
     async def read_resource(self, uri: str, server: str = "") -> ToolResult:
-        """`server`: the one that is meant, where two have the same."""
+        """Read a resource. `server`: which one, if several have the same `uri`."""
         return await read_resource(await self._ready(), uri, server)
 
     async def get_prompt(self, name: str, server: str = "", /, **arguments: Any) -> str:
-        """`server`: the one that is meant, where two have the same."""
+        """Return the text of a prompt. `server`: which one, if several have the same name."""
         return await get_prompt(await self._ready(), name, arguments, server)
 
     async def _ready(self) -> list[McpServer]:
@@ -211,17 +210,17 @@ class McpServers:
         made = {names[key]: McpTool(server, tool, names[key], not hidden) for key, (server, tool) in offered.items()}
         actions: list[Any] = list(made.values())
         if hidden:
-            use = self._names.spare("use_tool", own)
-            actions += [FindTools(made, self._names.spare("find_tools", own), use), UseTool(self._registry, use)]
+            use = self._names.give_own("use_tool", own)
+            actions += [FindTools(made, self._names.give_own("find_tools", own), use), UseTool(self._registry, use)]
         wanted = [server for server in self.servers if server.entry.library]
-        actions += library_tools(wanted, lambda name: self._names.spare(name, own))
+        actions += library_tools(wanted, lambda name: self._names.give_own(name, own))
         self._registry.exchange(self._mine, actions)
         self._mine = [action.name for action in actions]
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]} […]"
 
 
 def _is_closed() -> str:
-    return notice("mcp.agent_closed", "the agent was closed, and its tool servers with it")
+    return notice("mcp.agent_closed", "the agent and its tool servers are closed")

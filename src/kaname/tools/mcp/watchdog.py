@@ -1,8 +1,8 @@
 """Watchdog: kills the server's process group when this process dies, even by SIGKILL.
 
-SIGKILL gives us no chance to end our servers, and one that ignores the end of its input would go on for ever. The shell holds
-the other end of a pipe: when we are gone, reading from it ends. A helper that has left the process group is out of reach.
-"""
+After SIGKILL kaname cannot end its servers, and a server that ignores the end of its input would run forever. The shell
+reads from a pipe that kaname holds open: when kaname is gone, reading ends. A helper that has left the process group is not
+killed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from contextlib import suppress
 _SCRIPT = 'read -r _ || kill -9 "-$1"'
 
 
-class Guard:
-    """For one process group. `end` when the group has ended in order."""
+class ProcessGuard:
+    """A shell that watches over one process group. Call `end` after the group has ended normally."""
 
     def __init__(self, group: int) -> None:
         self._shell: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,6 @@
-"""Chunk blocks into pieces of a few sentences, never across headings; in a dialogue, every turn is a piece.
+"""Chunk blocks into pieces of a few sentences, never across headings. In a dialogue, every turn is a piece.
 
-Short ones are found better; what is shown of a hit includes its neighbours."""
+Short pieces are found more reliably; a hit is shown with its neighbours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;])[^\S\n]+|\n")
 _UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
 
 
-class Chunk(NamedTuple):
+class TextChunk(NamedTuple):
     text: str
     heading: str
     place: str
@@ -31,7 +31,7 @@ def width(text: str) -> int:
     return sum(2 if ord(char) > 0x2E80 else 1 for char in text)
 
 
-def chunked(blocks: Iterable[Block]) -> Iterator[Chunk]:
+def chunk_blocks(blocks: Iterable[Block]) -> Iterator[TextChunk]:
     held: list[Block] = []
     whole = list(blocks)
     spoken = is_dialogue([block.text for block in whole])
@@ -40,15 +40,15 @@ def chunked(blocks: Iterable[Block]) -> Iterator[Chunk]:
         full = full or (spoken and bool(held) and bool(speaker(block.text)))
         page = held and block.place.startswith(("page", "slide")) and block.place != held[0].place
         if full or page:
-            yield _joined(held)
+            yield _join(held)
             held = []
         held.append(block)
     if held:
-        yield _joined(held)
+        yield _join(held)
 
 
 def _turns(block: Block) -> Iterator[Block]:
-    """The turns of a dialogue: each begins with the line that names its speaker."""
+    """Split a block into the turns of a dialogue. Each begins with the line that names its speaker."""
     start = place = 0
     for line in block.text.splitlines(keepends=True):
         if place > start and speaker(line):
@@ -58,12 +58,12 @@ def _turns(block: Block) -> Iterator[Block]:
     yield _part_of(block, block.text[start:].rstrip("\n"), start)
 
 
-def _joined(held: list[Block]) -> Chunk:
-    return Chunk("\n".join([block.text for block in held]), held[0].heading, held[0].place)
+def _join(held: list[Block]) -> TextChunk:
+    return TextChunk("\n".join([block.text for block in held]), held[0].heading, held[0].place)
 
 
 def _parts(block: Block) -> Iterator[Block]:
-    """A block that is too long, cut at the ends of sentences or lines; a table's head goes with every part, if it is short."""
+    """Split a block that is too long at sentence or line ends. Every part repeats the head of a table, if that is short."""
     if len(block.text) <= LARGEST and width(block.text) <= LARGEST:
         yield block
         return
@@ -80,7 +80,7 @@ def _parts(block: Block) -> Iterator[Block]:
 
 
 def _head(block: Block) -> str:
-    """Of a table that says that it is one; lines of a log have bars too."""
+    """Return the head of a table, or "" if the block is not marked as a table: log lines contain bars too."""
     lines = block.text.split("\n", 2)
     under = len(lines) > 2 and _UNDER_HEAD.fullmatch(lines[1]) is not None
     if len(lines) < 3 or not (block.table or under):
@@ -90,7 +90,7 @@ def _head(block: Block) -> str:
 
 
 def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
-    """Each with its place and what joins it to the one before; what is no sentence at all is cut by length."""
+    """Yield each sentence with its offset and the separator before it. Text without sentence ends is cut by length."""
     ends = [(found.start(), found.end(), found[0]) for found in SENTENCE.finditer(text, start)]
     joint = ""
     for end, following, between in [*ends, (len(text), len(text), "")]:
@@ -103,7 +103,7 @@ def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
-    """Cut after a cell of a table, else after a word; only one that is too long itself is cut in two."""
+    """Cut after a cell of a table, else after a word. A word is only cut if it is too long itself."""
     while end - start > _PIECE:
         window = text[start : start + _PIECE + 1]
         cuts = [window.rfind(" | ", 1) + 2, max(map(window.rfind, _GAPS))]
@@ -115,7 +115,7 @@ def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, str]]:
 
 
 def _part_of(block: Block, text: str, start: int) -> Block:
-    """A part says in which line it begins."""
+    """Return a part of a block, with the line in which it begins."""
     place = block.place
     if place.startswith("line "):
         after = bisect_right(block.lines, start, key=lambda one: one[0])

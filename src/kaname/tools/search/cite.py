@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
-from .index import Index, Stored
+from .index import Index, StoredChunk
 
 _KEY = re.compile(r"(.+?)[ \t]*[#＃](\d+)\s*", re.DOTALL)
 
 
 class Hit(NamedTuple):
-    """A passage: the chunk that was found, with its neighbours. `similarity`: the cosine; `score`: with the words that fit.
+    """A passage: the chunk that was found, with its neighbours.
 
-    `source` is the whole path, `name` as much of it as tells it apart; `found` the chunk itself."""
+    `score`: the similarity combined with the share of matching words; `similarity`: the cosine. `source`: the whole path;
+    `name`: the shortest end of it that is unique; `found`: the text of the chunk itself."""
 
     text: str
     source: str
@@ -32,15 +33,18 @@ class Hit(NamedTuple):
 
     @property
     def cite(self) -> str:
-        """The same in every run, until the file has changed or another one of its name is added or removed."""
+        """The citation, such as `[rules.md#3]`.
+
+        It stays the same until the file changes, or another file of its name is added or removed."""
         return f"[{self.name or self.source}#{self.chunk}]"
 
     @property
     def citation(self) -> str:
+        """The whole path with heading and place, for people: `/docs/rules.md#3 (Refunds, line 12)`."""
         return f"{self.source}#{self.chunk} ({', '.join([part for part in (self.heading, self.place) if part])})"
 
 
-def hit(index: Index, number: int, passage: list[Stored], score: float, similarity: float) -> Hit:
+def hit(index: Index, number: int, passage: list[StoredChunk], score: float, similarity: float) -> Hit:
     found = next(one for one in passage if one.id == number)
     text = "\n".join([one.text for one in passage])
     name = short_name(found.path, index)
@@ -48,10 +52,10 @@ def hit(index: Index, number: int, passage: list[Stored], score: float, similari
 
 
 def short_name(path: str, index: Index) -> str:
-    """A README says more with its folder."""
-    whole = _normal(path)
+    """Return the shortest end of the path that is unique in the index. README and index files keep their folder."""
+    whole = _normalize(path)
     parts = whole.split("/")[1:]
-    others = [_normal(other) for other in index.same_name(path) if other != path]
+    others = [_normalize(other) for other in index.same_name(path) if other != path]
     least = 2 if parts[-1].lower().startswith(("readme", "index")) else 1
     for count in range(least, len(parts)):
         end = "/".join(parts[-count:])
@@ -60,18 +64,18 @@ def short_name(path: str, index: Index) -> str:
     return whole[0 if path.startswith("/") else 1 :]
 
 
-def _normal(path: str) -> str:
-    """With slashes, one before it too, and letters as they are typed: file systems may keep their dots apart."""
+def _normalize(path: str) -> str:
+    """Return the path with slashes, a leading slash, and composed (NFC) letters: some file systems store accents separately."""
     return "/" + unicodedata.normalize("NFC", path.replace(os.sep, "/")).lstrip("/")
 
 
-def cited(key: str, index: Index) -> Hit:
-    """The passage that a citation means."""
-    found = _KEY.fullmatch(_bare(key))
+def find_cited(key: str, index: Index) -> Hit:
+    """Return the passage that a citation names. Raises `ConfigError` if it is malformed or names no stored passage."""
+    found = _KEY.fullmatch(_strip_brackets(key))
     if found is None:
-        raise ConfigError(notice("search.citation_form", "a citation is like [rules.md#3], not {key!r}", key=key))
+        raise ConfigError(notice("search.citation_form", "a citation must look like [rules.md#3], not {key!r}", key=key))
     path = document(found[1], index)
-    number = index.numbered(path, int(found[2]))
+    number = index.chunk_id(path, int(found[2]))
     passage = index.around(number) if number is not None else []
     if number is None or not passage:
         raise ConfigError(
@@ -86,30 +90,33 @@ def cited(key: str, index: Index) -> Hit:
 
 
 def document(name: str, index: Index) -> str:
-    """Return the path of the file that a name means: a whole path, or as much of its end as tells it apart.
+    """Return the path of the file that a name refers to: a whole path, or an end of one that is unique.
 
-    A citation of one of its passages names it as well. Raises `ConfigError` if the name fits no file, or several.
-    """
-    paths = _named(name, index)
-    if not paths and (cites := _KEY.fullmatch(_bare(name))) is not None:
-        paths = _meant(cites[1], index)
+    A citation of one of its passages is accepted as well. Raises `ConfigError` if the name matches no file, or several."""
+    paths = _paths_named(name, index)
+    if not paths and (cites := _KEY.fullmatch(_strip_brackets(name))) is not None:
+        paths = _match_paths(cites[1], index)
     if not paths:
         others = index.same_name(name)
-        there = notice("search.there_is", "; there is {names}", names=", ".join(others)) if others else ""
-        raise ConfigError(notice("search.no_document", "no document {found} in {path}", found=name, path=index.path) + there)
+        there = notice("search.there_is", "; files of that name: {names}", names=", ".join(others)) if others else ""
+        raise ConfigError(notice("search.no_document", "{path} has no document {found}", found=name, path=index.path) + there)
     if len(paths) > 1:
-        raise ConfigError(notice("search.which_one", "which one: {names}?", names=", ".join(paths)))
+        raise ConfigError(
+            notice("search.which_one", "several documents match: {names}. Give the full path of one", names=", ".join(paths))
+        )
     return paths[0]
 
 
 def whole_document(name: str, index: Index) -> str:
-    """The same, for something that is done to a whole file: a citation of one passage is refused, with the name of its file."""
+    """Return the path of a file that is to be handled as a whole.
+
+    Like `document`, but raises `ConfigError` for a citation of a single passage; the error names the passage's file."""
     path = document(name, index)
-    if not _named(name, index):
+    if not _paths_named(name, index):
         raise ConfigError(
             notice(
                 "search.whole_file",
-                "{name} is one passage of {path}; only whole files can be removed: {file}",
+                "{name} is one passage of {path}, and only whole files can be removed. Use: {file}",
                 name=name,
                 path=path,
                 file=short_name(path, index),
@@ -118,20 +125,19 @@ def whole_document(name: str, index: Index) -> str:
     return path
 
 
-def _bare(key: str) -> str:
-    """Without the brackets around it."""
+def _strip_brackets(key: str) -> str:
     bare = key.strip()
     return bare[1:-1] if bare.startswith("[") and bare.endswith("]") else bare.removesuffix("]")
 
 
-def _named(name: str, index: Index) -> list[str]:
-    return _meant(name, index) or _meant(name.strip().removeprefix("["), index)
+def _paths_named(name: str, index: Index) -> list[str]:
+    return _match_paths(name, index) or _match_paths(name.strip().removeprefix("["), index)
 
 
-def _meant(name: str, index: Index) -> list[str]:
-    """A whole path, or the end of one."""
+def _match_paths(name: str, index: Index) -> list[str]:
+    """Return the stored paths that are equal to this name, or, if there are none, those that end with it."""
     named = index.same_name(name)
-    wanted = {_normal(name), _normal(str(Path(name).expanduser().resolve()))}
-    return [path for path in named if _normal(path) in wanted] or [
-        path for path in named if _normal(path).endswith(_normal(name))
+    wanted = {_normalize(name), _normalize(str(Path(name).expanduser().resolve()))}
+    return [path for path in named if _normalize(path) in wanted] or [
+        path for path in named if _normalize(path).endswith(_normalize(name))
     ]

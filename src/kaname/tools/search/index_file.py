@@ -1,4 +1,4 @@
-"""Open an index file: whose it is before anything is written, read-only where it must be, damage told."""
+"""Open an index file: check that it belongs to kaname before writing, open it read-only if necessary, and explain errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...core.notices import notice
 from ...core.project import make_folder
 
 _FORM = 1  # of the tables
-_OURS = 0x6B6E6D65  # how SQLite files say whose they are; older indexes do not
+_OURS = 0x6B6E6D65  # the application_id of our SQLite files; older indexes have none
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS files (
@@ -34,12 +34,12 @@ _NEW = {"sentences": "BLOB", "turn": "INTEGER"}  # columns of chunks, since inde
 _TABLES = {"meta", "files", "chunks", "words"}
 
 
-def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """The file, made if there is none, and whether it may be written to."""
+def open_index(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """Open the file, and create it if it does not exist. Returns the connection, and True if it is writable."""
     if path.exists() and not path.is_file():
-        raise ConfigError(notice("search.no_file", "{path} is no file, and no index", path=path))
+        raise ConfigError(notice("search.no_file", "{path} is not a file, so it cannot be used as an index", path=path))
     if path.exists() and not _may_write(path):
-        return _as_it_is(path), False
+        return _open_read_only(path), False
     if not path.exists():
         _make_room(path)
     db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
@@ -57,14 +57,14 @@ def opened(path: Path) -> tuple[sqlite3.Connection, bool]:
         db.close()
         if problem.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
-        return _as_it_is(path), False
+        return _open_read_only(path), False
     except (ConfigError, sqlite3.DatabaseError):
         db.close()
         raise
 
 
 def _add_columns(db: sqlite3.Connection) -> None:
-    """Give an index of an older kaname the columns that are new; they are empty until its texts are read again."""
+    """Add the columns that an index of an older kaname lacks. They stay empty until its texts are read again."""
     made = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'chunks'").fetchone() is not None
     for name, kind in _NEW.items() if made and not has_sentences(db) else ():
         try:
@@ -75,13 +75,13 @@ def _add_columns(db: sqlite3.Connection) -> None:
 
 
 def has_sentences(db: sqlite3.Connection) -> bool:
-    """True if the index has all columns; one of an older kaname that can only be read has not."""
+    """Return True if the index has all columns. An older index that is read-only lacks some."""
     known = {row[1] for row in db.execute("PRAGMA table_info(chunks)")}
     return set(_NEW) <= known
 
 
 def _make_room(path: Path) -> None:
-    reason: str = notice("search.folder_read_only", "{parent} may only be read", parent=path.parent)
+    reason: str = notice("search.folder_read_only", "{parent} is read-only", parent=path.parent)
     try:
         make_folder(str(path))
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,14 +89,14 @@ def _make_room(path: Path) -> None:
     except OSError as problem:
         usable, reason = False, str(problem)
     if not usable:
-        raise ConfigError(notice("search.cannot_create", "{path} cannot be made: {reason}", path=path, reason=reason))
+        raise ConfigError(notice("search.cannot_create", "{path} cannot be created: {reason}", path=path, reason=reason))
 
 
 def no_index(path: str | Path) -> ConfigError:
     return ConfigError(
         notice(
             "search.index_missing",
-            "there is no index {path}: {kaname} docs add FOLDER --index {path}",
+            "index {path} was not found. Create it with: {kaname} docs add FOLDER --index {path}",
             path=path,
             kaname=this_command(),
         )
@@ -108,14 +108,14 @@ def _may_write(path: Path) -> bool:
 
 
 def check(db: sqlite3.Connection, path: Path) -> None:
-    """Nothing is written to a file that is somebody else's."""
+    """Raise `ConfigError` if the file belongs to another program or to a newer kaname, so that nothing is written to it."""
     owner, form = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if owner not in (0, _OURS) or (owner == 0 and tables and not tables >= _TABLES):
         raise ConfigError(
             notice(
                 "search.foreign_database",
-                "{path} is a database of something else, not an index; nothing was written. Name another file",
+                "{path} is a database of another program, not an index. Nothing was written; choose another file",
                 path=path,
             )
         )
@@ -123,15 +123,15 @@ def check(db: sqlite3.Connection, path: Path) -> None:
         raise ConfigError(
             notice(
                 "search.index_too_new",
-                "{path} was made by a newer kaname (form {form}); update, or use another file",
+                "{path} was created by a newer version of kaname (format {form}). Update kaname, or use another file",
                 path=path,
                 form=form,
             )
         )
 
 
-def _as_it_is(path: Path) -> sqlite3.Connection:
-    """What may only be read is opened without making anything beside it."""
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    """Open a file that cannot be written, without creating files next to it."""
     for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
         address = f"file:{quote(str(path.resolve()))}?{how}"
         db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
@@ -149,8 +149,8 @@ def _as_it_is(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What SQLite says of a damaged or occupied file, with what to do about it."""
+def explain_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite errors about a damaged or locked file into a `ConfigError` that says what to do."""
     try:
         yield
     except sqlite3.DatabaseError as problem:
@@ -159,7 +159,7 @@ def told(path: Path) -> Iterator[None]:
             raise ConfigError(
                 notice(
                     "search.index_damaged",
-                    "{path} is damaged ({problem}): delete it, and add the documents again",
+                    "{path} is damaged ({problem}). Delete it and add the documents again",
                     path=path,
                     problem=problem,
                 )

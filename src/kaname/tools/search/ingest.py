@@ -1,4 +1,4 @@
-"""Ingest files: read what has changed, embed in batches across files, store a file as a whole."""
+"""Ingest files: read those that have changed, embed them in batches across files, and store each file as a whole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError, ModelError
 from ...core.notices import notice
 from ...kernel.boundary import Border
-from .chunk import Chunk, chunked
+from .chunk import TextChunk, chunk_blocks
 from .embed import BadVector
 from .index import FileRow, Index, Vectors
 from .readers.base import Unreadable
@@ -26,12 +26,15 @@ _READER = "3:"  # before a digest; raised when the same file gives other words t
 _FRESH = 2.0  # seconds: a file may change twice in one tick of its clock
 _PLAIN = "text"  # that every server can embed
 Progress = Callable[[int, int, str], None]
-"""`progress(done, all, file)`, in files; within a large one, `file` ends with how far it is: `manual.pdf (64 of 512)`."""
+"""`progress(done, all, file)`, in files. For a large file, `file` ends with its own progress: `manual.pdf (64 of 512)`."""
 Embed = Callable[[list[str]], Any]
 
 
 class Added(NamedTuple):
-    """Paths. `passed`: how many files of which endings are not read. `again`: those that an older reader had read."""
+    """The result of adding documents, as paths.
+
+    `passed`: how many files of each unsupported ending were skipped. `again`: files that were read again, because an older
+    reader had read them."""
 
     added: list[str]
     unchanged: list[str]
@@ -42,30 +45,30 @@ class Added(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
-    """A file that is being embedded. `known`: by text and heading, the vectors that are stored already."""
+class _PendingFile:
+    """A file that is being embedded. `known`: the vectors that are already stored, by text and heading."""
 
     row: FileRow
-    chunks: list[Chunk]
+    chunks: list[TextChunk]
     known: dict[tuple[str, str], Vectors] = field(default_factory=dict)
     vectors: list[Any] = field(default_factory=list)  # of each chunk, followed by those of its sentences
     texts: list[list[str]] = field(init=False)
     wanted: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.texts = [[] if chunk[:2] in self.known else _texts(chunk) for chunk in self.chunks]
+        self.texts = [[] if chunk[:2] in self.known else _texts_to_embed(chunk) for chunk in self.chunks]
         self.wanted = sum(map(len, self.texts))
 
     def complete(self) -> bool:
         return len(self.vectors) == self.wanted
 
-    def begun(self) -> int:
-        """How many chunks have a vector."""
+    def count_embedded(self) -> int:
+        """Count the chunks that have a vector."""
         starts = accumulate(map(len, self.texts[:-1]), initial=0)
         return sum([not texts or start < len(self.vectors) for start, texts in zip(starts, self.texts, strict=True)])
 
-    def apart(self) -> tuple[list[Any], list[Any]]:
-        """The vectors of the chunks, and those of the sentences of each."""
+    def split_vectors(self) -> tuple[list[Any], list[Any]]:
+        """Return the vectors of the chunks, and for each chunk the vectors of its sentences."""
         parts = [
             self.known.get(chunk[:2], (part[:1], part[1:])) for chunk, part in zip(self.chunks, self._parts(), strict=True)
         ]
@@ -77,21 +80,23 @@ class _Held:
 
 
 class Adding:
+    """A run over files that reads, embeds and stores them. Call `take` for each file, then `finish`; `done` is the result."""
+
     def __init__(self, index: Index, embed: Embed, progress: Progress | None, total: int) -> None:
         self._index, self._embed, self._progress, self._total = index, embed, progress, total
         self._known = {row.path: row for row in index.files()}
-        self._held: deque[_Held] = deque()
-        self._waiting: deque[tuple[_Held, str]] = deque()  # texts that are not embedded yet
+        self._held: deque[_PendingFile] = deque()
+        self._waiting: deque[tuple[_PendingFile, str]] = deque()  # texts that are not embedded yet
         self.done = Added([], [], [], {}, Counter(), [])
 
     def take(self, path: Path) -> None:
-        self._tell(str(path))
-        with Border() as border:  # a file may be anything: what its reader stumbles over is told, and the others are read
+        self._report(str(path))
+        with Border() as border:  # a reader may fail on any file: report it, and read the others
             known = self._known.get(str(path))
             held = self._read(path, known)
         if border.failure is not None:
             self.done.problems[str(path)] = str(border.failure)
-        elif isinstance(held, _Held):
+        elif isinstance(held, _PendingFile):
             self._held.append(held)
             self._waiting.extend([(held, text) for several in held.texts for text in several])
             self._embed_full_batches()
@@ -105,13 +110,13 @@ class Adding:
             self._embed_some()
         self._store()
 
-    def _tell(self, name: str) -> None:
+    def _report(self, name: str) -> None:
         if self._progress is not None:
             done = len(self.done.added) + len(self.done.unchanged) + len(self.done.problems)
             self._progress(done, self._total, name)
 
-    def _read(self, path: Path, known: FileRow | None) -> _Held | FileRow:
-        """What is new in it; or what is known, if it has not changed."""
+    def _read(self, path: Path, known: FileRow | None) -> _PendingFile | FileRow:
+        """Read the file. Return its stored row instead if it has not changed."""
         status = path.stat()
         if known is not None and not known.digest.startswith(_READER):
             self.done.again.extend([str(path)] if not known.problem else [])
@@ -120,19 +125,19 @@ class Adding:
             return known
         modified = 0.0 if abs(time.time() - status.st_mtime) < _FRESH else status.st_mtime  # 0: to be compared again
         digest, problem = "", ""
-        chunks: list[Chunk] = []
+        chunks: list[TextChunk] = []
         try:
             check(path, status.st_size)
             with path.open("rb") as file:
                 digest = _READER + hashlib.file_digest(file, "sha256").hexdigest()
             if known is not None and known.digest == digest and not known.problem:
                 return known._replace(modified=modified)
-            chunks = list(chunked(read_blocks(path)))
-            problem = "" if chunks else notice("search.no_text", "there is no text in it")
+            chunks = list(chunk_blocks(read_blocks(path)))
+            problem = "" if chunks else notice("search.no_text", "it contains no text")
         except Unreadable as trouble:
             problem = str(trouble)
         row = FileRow(str(path), modified, status.st_size, digest, len(chunks), problem)
-        return _Held(row, chunks, self._index.vectors_of(str(path)) if str(path) in self._known else {})
+        return _PendingFile(row, chunks, self._index.vectors_of(str(path)) if str(path) in self._known else {})
 
     def _embed_full_batches(self) -> None:
         while len(self._waiting) >= _BATCH:
@@ -150,12 +155,14 @@ class Adding:
                 held.vectors.append(vector)
         last = some[-1][0]
         if len(last.chunks) > 2 * _BATCH:
-            self._tell(f"{last.row.path} ({last.begun()} of {len(last.chunks)})")
+            self._report(f"{last.row.path} ({last.count_embedded()} of {len(last.chunks)})")
         self._store()
 
-    def _one_by_one(self, some: list[tuple[_Held, str]], problem: ModelError | ConfigError) -> None:
-        """The files of a batch that failed, if it is a text's fault: what is wrong with one is no reason to lose the others."""
-        if not _of_a_text(problem):
+    def _one_by_one(self, some: list[tuple[_PendingFile, str]], problem: ModelError | ConfigError) -> None:
+        """Embed the files of a failed batch one by one, so that a bad text only costs its own file.
+
+        Raises the problem again if no text is at fault, for example if the key is wrong or the server is down."""
+        if not _is_text_fault(problem):
             raise problem
         try:
             self._embed([_PLAIN])
@@ -165,41 +172,42 @@ class Adding:
             try:
                 held.vectors.extend(self._embed([text for one, text in some if one is held]))
             except (ModelError, ConfigError) as trouble:
-                if not _of_a_text(trouble):
+                if not _is_text_fault(trouble):
                     raise
                 held.row = held.row._replace(chunks=0, problem=str(trouble))
                 held.chunks, held.vectors, held.texts, held.wanted = [], [], [], 0
                 self._waiting = deque([one for one in self._waiting if one[0] is not held])
 
     def _store(self) -> None:
-        """Those that are complete, in their order."""
+        """Store the files that are completely embedded, in their order."""
         while self._held and self._held[0].complete():
             held = self._held.popleft()
-            self._index.put(held.row, held.chunks, *held.apart())
+            self._index.put(held.row, held.chunks, *held.split_vectors())
             if held.row.problem:
                 self.done.problems[held.row.path] = held.row.problem
             else:
                 self.done.added.append(held.row.path)
 
 
-def _of_a_text(problem: ModelError | ConfigError) -> bool:
-    """Too long for a server, or something that it stumbles over: not a key, an address, or a server that is gone."""
+def _is_text_fault(problem: ModelError | ConfigError) -> bool:
+    """Return True if the text caused the error, such as one that is too long; not the key, the address or the server."""
     if isinstance(problem, ModelError):
         return problem.status >= 400 and problem.status not in (401, 402, 403, 404, 405, 407, 408, 429)
     return isinstance(problem, BadVector)
 
 
-def _texts(chunk: Chunk) -> list[str]:
-    """What is embedded of a chunk: its headings and its text, since what a passage is about often stands above it; and its
-    sentences, if there are several."""
+def _texts_to_embed(chunk: TextChunk) -> list[str]:
+    """Return the chunk's headings and text, followed by its sentences if it has several.
+
+    The headings are included because they often name the subject of a passage."""
     return [f"{chunk.heading}\n{chunk.text}" if chunk.heading else chunk.text, *sentences(chunk.text)]
 
 
-def of_text(name: str, text: str, chunks: list[Chunk], embed: Embed) -> tuple[FileRow, list[Any], list[Any]]:
-    """A text that is no file, ready to be stored."""
+def embed_text(name: str, text: str, chunks: list[TextChunk], embed: Embed) -> tuple[FileRow, list[Any], list[Any]]:
+    """Embed a text that is not a file. Return its row, the vectors of its chunks, and those of their sentences."""
     digest = _READER + hashlib.sha256(text.encode()).hexdigest()
-    held = _Held(FileRow(name, 0.0, len(text), digest, len(chunks), ""), chunks)
+    held = _PendingFile(FileRow(name, 0.0, len(text), digest, len(chunks), ""), chunks)
     flat = [one for several in held.texts for one in several]
     for start in range(0, len(flat), _BATCH):
         held.vectors.extend(embed(flat[start : start + _BATCH]))
-    return held.row, *held.apart()
+    return held.row, *held.split_vectors()

@@ -1,4 +1,4 @@
-"""`RAGPipeline`: documents in, passages out. Words and meaning are looked up side by side, and their scores are fused."""
+"""`RAGPipeline`: add documents, and search them by words and by meaning."""
 
 from __future__ import annotations
 
@@ -9,26 +9,31 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.project import state_path
-from .chunk import chunked
-from .cite import Hit, cited, hit
-from .embed import Embeddings, checked, embeddings_for
-from .folders import Looked
+from .chunk import chunk_blocks
+from .cite import Hit, find_cited, hit
+from .embed import Embeddings, check_vectors, embeddings_for
+from .folders import FolderScan
 from .index import FileRow, Index
-from .ingest import Added, Adding, Progress, of_text
-from .rank import ranked, score
+from .ingest import Added, Adding, Progress, embed_text
+from .rank import rank, score
 from .readers.base import Block
 from .sentences import sentences
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
 _AT_ONCE = 32  # chunks of an older index whose sentences are embedded together
 _LONGEST_QUESTION = 2_000  # characters; the rest says nothing new
+_USUAL = 0.75  # how much the usual cosine of a question counts against its best
 
 
 class RAGPipeline:
-    """`index`: a file, by default in the user's data folder (`KANAME_DOCS`); with `new=False` it must be there already.
+    """An index of documents that can be searched by words and by meaning.
 
-    `embeddings`: `local`, `openai/MODEL`, or an object with a name and `embed(texts)`; by default those that the index was made
-    with, or `local`."""
+    Args:
+        index: The index file. Default: `KANAME_DOCS`, or `docs.db` in the project's or the user's state folder.
+        embeddings: `local`, `openai/MODEL`, or an object with `name` and `embed(texts)`. Default: those that the index was
+            made with, or `local`.
+        new: Create the file if it does not exist. With `new=False`, a missing file raises `ConfigError`.
+    """
 
     def __init__(
         self, index: str | Path | Index | None = None, *, embeddings: Embeddings | str | None = None, new: bool = True
@@ -44,31 +49,43 @@ class RAGPipeline:
 
     @property
     def path(self) -> Path:
+        """The index file."""
         return self._index.path
 
     def close(self) -> None:
+        """Close the index file."""
         self._index.close()
 
     def __len__(self) -> int:
-        """In chunks."""
+        """The number of chunks."""
         return len(self._index)
 
     def files(self) -> list[FileRow]:
+        """List the files in the index, with their size, number of chunks and problem."""
         return self._index.files()
 
     def some_paths(self, most: int) -> tuple[list[str], int]:
-        """The first so many of its files, and how many there are."""
+        """Return the first `most` files, and the number of all files."""
         return self._index.some_paths(most)
 
     def add(self, *paths: str | Path, progress: Progress | None = None, forget: bool = False) -> Added:
-        """Files, and folders with all that is in them. What has not changed is passed over; what is gone is forgotten.
+        """Add files, and folders with everything in them. Unchanged files are skipped; files that were deleted are removed.
 
-        What cannot be looked into is not gone, nor is what stood in a folder that is missing or completely empty now: that is a
-        problem, and what is known is kept, unless `forget`. If embedding fails, what was added before stays."""
-        looked = Looked({row.path for row in self._index.files()}, forget)
+        If a folder cannot be read, is missing or is completely empty, its files are kept and a problem is reported. If
+        embedding fails, the files that were added before stay.
+
+        Args:
+            paths: Files and folders.
+            progress: Called with the number of files done, the number of all files, and the current file.
+            forget: Also remove the files of folders that are missing or empty.
+
+        Returns:
+            The paths that were added, unchanged and removed, the problems by path, and the endings that were skipped.
+        """
+        looked = FolderScan({row.path for row in self._index.files()}, forget)
         looked.look([Path(os.path.realpath(Path(given).expanduser())) for given in paths])
-        adding = Adding(self._index, self.embedded, progress, len(looked.files))
-        for path in sorted(looked.files, key=_size):  # a huge one holds up nobody but itself
+        adding = Adding(self._index, self.embed, progress, len(looked.files))
+        for path in sorted(looked.files, key=_size):  # small files first: a huge one delays no other
             adding.take(path)
         adding.finish()
         self.renew()
@@ -82,10 +99,10 @@ class RAGPipeline:
         return adding.done
 
     def add_text(self, name: str, text: str) -> int:
-        """A text that is no file; how many chunks it became."""
+        """Add a text that is not a file, under this name. Returns the number of its chunks."""
         name, text = _writable(name), _writable(text)
-        chunks = list(chunked([Block(part, "", "") for part in text.split("\n\n") if part.strip()]))
-        row, vectors, within = of_text(name, text, chunks, self.embedded)
+        chunks = list(chunk_blocks([Block(part, "", "") for part in text.split("\n\n") if part.strip()]))
+        row, vectors, within = embed_text(name, text, chunks, self.embed)
         self._index.put(row, chunks, vectors, within)
         return len(chunks)
 
@@ -96,23 +113,37 @@ class RAGPipeline:
         return gone
 
     def cited(self, key: str) -> Hit:
-        """The passage that a citation means: `[rules.md#3]`."""
-        return cited(key, self._index)
+        """Return the passage that a citation such as `[rules.md#3]` names. Raises `ConfigError` if there is no such passage."""
+        return find_cited(key, self._index)
 
-    def search(self, query: str, top_k: int = 5) -> list[Hit]:
-        """The passages that fit best: those that share words with the question, and those that mean the same."""
+    def search(self, query: str, top_k: int = 5, *, least: float = 0.0, apart: float = 0.0) -> list[Hit]:
+        """Return the passages that fit best: those that share words with the question, and those with a similar meaning.
+
+        Args:
+            query: The question.
+            top_k: The largest number of passages. Default: 5.
+            least: Leave out passages with a lower score.
+            apart: Return nothing unless the best score stands out by this much; see `margin`.
+
+        Raises:
+            ConfigError: The question is empty, or `top_k` is less than 1.
+        """
         query = _writable(query.strip()[:_LONGEST_QUESTION])
         if not query:
             raise ConfigError(notice("search.question_empty", "the question is empty"))
         if top_k < 1:
-            raise ConfigError(notice("search.top_k", "top_k is a number from 1 up, not {top_k!r}", top_k=top_k))
-        return self.found(query, self.embedded([query], zeros=True)[0], top_k)
+            raise ConfigError(notice("search.top_k", "top_k must be at least 1, not {top_k!r}", top_k=top_k))
+        return self.search_vector(query, self.embed([query], zeros=True)[0], top_k, least, apart)
 
-    def found(self, query: str, vector: object, top_k: int) -> list[Hit]:
-        scores, similar = self.scored(query, vector)
+    def search_vector(self, query: str, vector: object, top_k: int, least: float = 0.0, apart: float = 0.0) -> list[Hit]:
+        """Search as `search` does, with a question that is already embedded."""
+        scores, similar = self.score(query, vector)
+        if apart and self.margin(scores, vector) < apart:
+            return []
+        scores = {number: one for number, one in scores.items() if one >= least} if least else scores
         hits: list[Hit] = []
         shown: set[int] = set()
-        for number in ranked(scores):
+        for number in rank(scores):
             if number in shown:  # part of a better one
                 continue
             passage = [one for one in self._index.around(number) if one.id not in shown]  # a neighbour of two is shown once
@@ -122,15 +153,23 @@ class RAGPipeline:
                 break
         return hits
 
-    def scored(self, query: str, vector: object) -> tuple[dict[int, float], dict[int, float]]:
-        """The scores of chunks, and their cosines."""
-        found = score(self._index, query, vector)
-        return found.score, found.cosine
+    def score(self, query: str, vector: object) -> tuple[dict[int, float], dict[int, float]]:
+        """Return the scores of the candidate chunks, and their cosines."""
+        return score(self._index, query, vector, lambda text: self.embed([text], zeros=True)[0])
+
+    def margin(self, scores: dict[int, float], vector: object) -> float:
+        """Return how far the best score is above the question's usual score with any chunk."""
+        return max(scores.values(), default=0.0) - _USUAL * self._index.usual(vector)
 
     def renew(self, most: int | None = None) -> int:
-        """Embed the sentences of chunks that an older kaname had stored without, at most so many (default: all).
+        """Embed the sentences of chunks that an older kaname stored without them.
 
-        Returns how many chunks were renewed. If embedding fails, what was renewed before stays."""
+        Args:
+            most: The largest number of chunks. Default: all.
+
+        Returns:
+            The number of renewed chunks. If embedding fails, those that were renewed before stay.
+        """
         done = 0
         while most is None or done < most:
             old = self._index.without_sentences(_AT_ONCE if most is None else min(_AT_ONCE, most - done))
@@ -138,28 +177,30 @@ class RAGPipeline:
                 break
             parts = {number: sentences(text) for number, text in old}
             flat = [one for several in parts.values() for one in several]
-            made = iter(self.embedded(flat, zeros=True) if flat else ())
+            made = iter(self.embed(flat, zeros=True) if flat else ())
             self._index.add_sentences({number: [next(made) for _ in several] for number, several in parts.items()})
             done += len(old)
         return done
 
-    def embedded(self, texts: list[str], *, zeros: bool = False) -> Any:
-        return checked(self._embeddings.embed(texts), self._embeddings.name, len(texts), zeros=zeros)
+    def embed(self, texts: list[str], *, zeros: bool = False) -> Any:
+        """Embed texts with the pipeline's embeddings. `zeros`: accept vectors that are zero."""
+        return check_vectors(self._embeddings.embed(texts), self._embeddings.name, len(texts), zeros=zeros)
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # what is wrong with it is told when it is read
+    except OSError:  # the problem is reported when the file is read
         return 0
 
 
 def _writable(text: str) -> str:
-    """Halves of letters, as broken JSON has them, cannot be stored."""
+    """Replace lone surrogates, which broken JSON can contain: they cannot be stored."""
     return text.encode("utf-8", "replace").decode()
 
 
 def default_index() -> Path:
+    """Return the program's index file: `KANAME_DOCS`, or `docs.db` in the project's or the user's state folder."""
     if given := os.environ.get("KANAME_DOCS"):
         return Path(given)
     return Path(state_path("docs.db"))

@@ -1,4 +1,4 @@
-"""Vectors of a chunk's sentences: one that means what is asked is not lost among its neighbours. Kept as one byte a number."""
+"""Vectors of a chunk's sentences, stored as one byte per number, so that a relevant sentence is found within a longer chunk."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from .chunk import SENTENCE, width
 
-_SHORTEST = 30  # columns: what is shorter goes with its neighbour
+_SHORTEST = 30  # columns: shorter sentences are joined with a neighbour
 _SCALE = 4  # bytes before each vector: by what its numbers are multiplied
 _BLANK = re.compile(r"\s+")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a chunk, the short ones joined; none if it is a single one, which the chunk's own vector stands for."""
+    """Split a chunk into sentences, joining short ones. Returns [] for a single sentence: the chunk's own vector covers it."""
     found: list[str] = []
     for sentence in [_BLANK.sub(" ", one).strip() for one in SENTENCE.split(text)]:
         if found and sentence and min(width(found[-1]), width(sentence)) < _SHORTEST:
@@ -23,8 +23,8 @@ def sentences(text: str) -> list[str]:
     return found if len(found) > 1 else []
 
 
-def packed(vectors: Any) -> bytes:
-    """Vectors as bytes: each number in one, and before each vector its scale."""
+def pack_vectors(vectors: Any) -> bytes:
+    """Pack vectors into bytes: the scale of each vector, followed by one byte per number."""
     import numpy
 
     if not len(vectors):
@@ -35,8 +35,22 @@ def packed(vectors: Any) -> bytes:
     return numpy.concatenate([scales.view(numpy.int8).reshape(len(given), _SCALE), small], axis=1).tobytes()
 
 
-def best(blobs: list[bytes], vector: Any) -> list[float]:
-    """The cosine of the nearest sentence of each chunk; -1 where there is none."""
+def cosines_of_sums(some: Any, others: Any, vector: Any) -> Any:
+    """Return the cosine of the vector with each sum `some[i] + others[i]`, which stands for the meaning of both texts."""
+    import numpy
+
+    both = some + others
+    return both @ numpy.asarray(vector, dtype=numpy.float32) / numpy.maximum(numpy.linalg.norm(both, axis=1), 1e-12)
+
+
+def best(blobs: list[bytes], own: Any, vector: Any) -> list[float]:
+    """Return the cosine of each chunk combined with its nearest sentence; -1 for a chunk without sentences.
+
+    Args:
+        blobs: For each chunk, the stored vectors of its sentences.
+        own: The vectors of the chunks themselves.
+        vector: The vector of the question.
+    """
     import numpy
 
     size = len(vector) + _SCALE
@@ -45,8 +59,8 @@ def best(blobs: list[bytes], vector: Any) -> list[float]:
     if not kept:
         return [-1.0] * len(blobs)
     rows = numpy.frombuffer(kept, dtype=numpy.int8).reshape(-1, size)
-    scales = rows[:, :_SCALE].copy().view("<f4")[:, 0]
-    cosines = (rows[:, _SCALE:].astype(numpy.float32) @ numpy.asarray(vector, dtype=numpy.float32)) * scales
+    vectors = rows[:, _SCALE:] * rows[:, :_SCALE].copy().view("<f4")
+    cosines = cosines_of_sums(vectors, numpy.repeat(own, counts, axis=0), vector)
     starts = numpy.cumsum([0, *[count for count in counts if count]])[:-1]
     found = iter(numpy.maximum.reduceat(cosines, starts).tolist())
     return [next(found) if count else -1.0 for count in counts]

@@ -1,4 +1,4 @@
-"""Store documents in the file of an index: what they are, their chunks, and what these are found by."""
+"""Store documents in the file of an index: the files, their chunks, words and vectors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from . import index_file as opening
-from .chunk import Chunk
+from .chunk import TextChunk
 from .dialogue import turns
-from .sentences import packed
+from .sentences import pack_vectors
 from .tokenize import terms
 
 
-class Stored(NamedTuple):
+class StoredChunk(NamedTuple):
     id: int
     path: str
     number: int
@@ -40,11 +40,13 @@ class FileRow(NamedTuple):
 
 
 Vectors = tuple[Any, Any]
-"""Of a chunk: a list with its own vector, and the vectors of its sentences, or the bytes that they are stored as."""
+"""The vectors of a chunk: a list with its own, and those of its sentences or the bytes that they are stored as."""
 
 
 class IndexStore:
-    """`embeddings`: the name of those that it must have been made with; by default whichever they are (`made_with`)."""
+    """The stored part of an index.
+
+    `embeddings`: the name of the embeddings that the index must have been made with. Default: accept any (`made_with`)."""
 
     def __init__(self, path: str | Path, embeddings: str = "", *, new: bool = True) -> None:
         self.path = Path(path).expanduser()
@@ -58,19 +60,19 @@ class IndexStore:
         if not new and not self.path.exists():
             raise opening.no_index(path)
         try:
-            with opening.told(self.path):
+            with opening.explain_errors(self.path):
                 self._open()
                 self.made_with = self._meta("embeddings")
         except (sqlite3.DatabaseError, OSError) as problem:
             raise ConfigError(
-                notice("search.not_an_index", "{path} is no index: {problem}", path=path, problem=problem)
+                notice("search.not_an_index", "{path} is not an index: {problem}", path=path, problem=problem)
             ) from problem
         if embeddings:
             self._belong(embeddings)
 
     def _open(self) -> None:
-        """Open the file. It is closed with `close`, or when nothing refers to this index any more."""
-        self._db, self._writable = opening.opened(self.path)
+        """Open the file. It is closed by `close`, or when this object is garbage-collected."""
+        self._db, self._writable = opening.open_index(self.path)
         self._complete = self._writable or opening.has_sentences(self._db)
         self._closing = weakref.finalize(self, self._db.close)
 
@@ -80,19 +82,19 @@ class IndexStore:
             raise ConfigError(
                 notice(
                     "search.other_embeddings",
-                    "{path} was made with {made_with}, not with {embeddings}; use that one, or another file",
+                    "{path} was created with the embeddings {made_with}, not {embeddings}. Use {made_with}, or another file",
                     path=self.path,
                     made_with=self.made_with,
                     embeddings=embeddings,
                 )
             )
         if not self.made_with and self._writable:
-            with opening.told(self.path):
+            with opening.explain_errors(self.path):
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
 
     def use(self, embeddings: str) -> None:
-        """From now on it belongs to these."""
-        with self._reading():
+        """Bind the index to these embeddings. Raises `ConfigError` if it was made with others."""
+        with self._read_lock():
             self._belong(embeddings)
             self.made_with = embeddings
 
@@ -101,15 +103,17 @@ class IndexStore:
             self._closing()
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with self._lock, opening.told(self.path):
+    def _read_lock(self) -> Iterator[None]:
+        """Hold the lock, and turn SQLite errors into `ConfigError`."""
+        with self._lock, opening.explain_errors(self.path):
             yield
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _write_transaction(self) -> Iterator[None]:
+        """Hold the lock in a write transaction. Raises `ConfigError` if the file is read-only."""
         if not self._writable:
-            raise ConfigError(notice("search.read_only", "{path} may only be read", path=self.path))
-        with self._reading(), self._db:
+            raise ConfigError(notice("search.read_only", "{path} is read-only", path=self.path))
+        with self._read_lock(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             yield
 
@@ -118,38 +122,38 @@ class IndexStore:
         return str(row[0]) if row else ""
 
     def files(self) -> list[FileRow]:
-        with self._reading():
+        with self._read_lock():
             rows = self._db.execute("SELECT path, modified, size, digest, chunks, problem FROM files ORDER BY path")
             return [FileRow(*row) for row in rows]
 
     def some_paths(self, most: int) -> tuple[list[str], int]:
-        """The first so many, and how many there are."""
-        with self._reading():
+        """Return the first `most` paths, and the number of all files."""
+        with self._read_lock():
             paths = [path for (path,) in self._db.execute("SELECT path FROM files ORDER BY path LIMIT ?", (most,))]
             (every,) = self._db.execute("SELECT count(*) FROM files").fetchone()
         return paths, every
 
-    def put(self, file: FileRow, chunks: Sequence[Chunk], vectors: Any, sentences: Sequence[Any] | None = None) -> None:
-        """Store a file in the place of what was known of it: all of it or nothing.
+    def put(self, file: FileRow, chunks: Sequence[TextChunk], vectors: Any, sentences: Sequence[Any] | None = None) -> None:
+        """Store a file and replace its earlier version, in one transaction.
 
         Args:
             file: The file.
             chunks: Its chunks.
             vectors: A vector for each chunk.
-            sentences: For each chunk the vectors of its sentences; without them they can be added later (`without_sentences`).
+            sentences: For each chunk the vectors of its sentences. If omitted, add them later; see `without_sentences`.
         """
-        with self._writing():
+        with self._write_transaction():
             self._insert(file, chunks, vectors, sentences, turns([chunk.text for chunk in chunks]))
 
     def _insert(
         self,
         file: FileRow,
-        chunks: Sequence[Chunk],
+        chunks: Sequence[TextChunk],
         vectors: Any,
         sentences: Sequence[Any] | None = None,
         spoken: Sequence[bool] = (),
     ) -> None:
-        """Store a file, within a transaction. `spoken`: which of its chunks are turns of a dialogue."""
+        """Store a file within a transaction. `spoken` marks the chunks that are turns of a dialogue."""
         import numpy
 
         self._check_length(vectors)
@@ -168,13 +172,13 @@ class IndexStore:
             )
             found_by = " ".join([*terms(chunk.heading), *terms(chunk.text)])
             self._db.execute("INSERT INTO words (rowid, terms) VALUES (?, ?)", (made.lastrowid, found_by))
-        self._changed()
+        self._count_version()
 
     def vectors_of(self, path: str) -> dict[tuple[str, str], Vectors]:
-        """By text and heading, the vectors that are stored of a file: what has not changed need not be embedded again."""
+        """Return the stored vectors of a file by text and heading, so that unchanged chunks are not embedded again."""
         import numpy
 
-        with self._reading():
+        with self._read_lock():
             rows = self._db.execute(
                 "SELECT c.text, c.heading, c.vector, c.sentences FROM files f JOIN chunks c ON c.file = f.id "
                 "WHERE f.path = ? AND c.sentences IS NOT NULL",
@@ -184,18 +188,18 @@ class IndexStore:
         return {(text, heading): ([numpy.frombuffer(own, dtype=numpy.float16)], within) for text, heading, own, within in held}
 
     def touch(self, path: str, modified: float) -> None:
-        """The same content, with another time."""
-        with self._writing():
+        """Store another modification time of a file whose content is unchanged."""
+        with self._write_transaction():
             self._db.execute("UPDATE files SET modified = ? WHERE path = ?", (modified, path))
 
     def remove(self, paths: Iterable[str]) -> None:
-        with self._writing():
+        with self._write_transaction():
             for path in paths:
                 self._forget(path)
-            self._changed()
+            self._count_version()
 
     def below(self, *paths: str | Path) -> list[str]:
-        """Return the files that have these paths, or are in these folders."""
+        """Return the stored files that have these paths, or are in these folders."""
         named = {*map(str, paths), *[str(Path(path).expanduser().resolve()) for path in paths]}
         below = tuple([one.rstrip(os.sep) + os.sep for one in named])
         return [row.path for row in self.files() if row.path in named or row.path.startswith(below)]
@@ -206,7 +210,8 @@ class IndexStore:
             raise ConfigError(
                 notice(
                     "search.vector_size",
-                    "{path} holds vectors of {row} numbers, and these have {count}: another model?",
+                    "{path} holds vectors of {row} dimensions, but the new ones have {count}. Use the same embedding model, "
+                    "or another file",
                     path=self.path,
                     row=row[0],
                     count=len(vectors[0]),
@@ -221,7 +226,7 @@ class IndexStore:
             self._db.execute("DELETE FROM files WHERE id = ?", row)
             self._count_up("removed")
 
-    def _changed(self) -> None:
+    def _count_version(self) -> None:
         self._count_up("version")
 
     def _count_up(self, key: str) -> None:
@@ -230,47 +235,47 @@ class IndexStore:
         )
 
     def is_empty(self) -> bool:
-        with self._reading():
+        with self._read_lock():
             return self._db.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None
 
     def __len__(self) -> int:
-        with self._reading():
+        with self._read_lock():
             return int(self._db.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
     def without_sentences(self, most: int) -> list[tuple[int, str]]:
-        """Chunks whose sentences have no vectors, because an older kaname had stored them, with their texts."""
-        with self._reading():
+        """Return chunks that an older kaname stored without vectors of their sentences, with their texts."""
+        with self._read_lock():
             rows = self._db.execute("SELECT id, text FROM chunks WHERE sentences IS NULL ORDER BY id LIMIT ?", (most,))
             return rows.fetchall() if self._writable else []
 
     def add_sentences(self, vectors: dict[int, Any]) -> None:
-        """Store the vectors of sentences of chunks that are there already."""
-        with self._writing():
-            rows = [(packed(made), number) for number, made in vectors.items()]
+        """Store the vectors of sentences for existing chunks."""
+        with self._write_transaction():
+            rows = [(pack_vectors(made), number) for number, made in vectors.items()]
             self._db.executemany("UPDATE chunks SET sentences = ? WHERE id = ?", rows)
 
-    def around(self, number: int) -> list[Stored]:
-        """A chunk with those before and after it, under the same heading."""
-        with self._reading():
+    def around(self, number: int) -> list[StoredChunk]:
+        """Return a chunk with the one before and the one after it, if they are under the same heading."""
+        with self._read_lock():
             rows = self._db.execute(
                 "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
                 "AND c.number BETWEEN a.number - 1 AND a.number + 1 AND c.heading = a.heading JOIN files f ON f.id = c.file "
                 "WHERE a.id = ? ORDER BY c.number",
                 (number,),
             )
-            return [Stored(*row) for row in rows]
+            return [StoredChunk(*row) for row in rows]
 
-    def numbered(self, path: str, number: int) -> int | None:
-        """Which chunk it is."""
-        with self._reading():
+    def chunk_id(self, path: str, number: int) -> int | None:
+        """Return the id of a file's chunk by its number, or None."""
+        with self._read_lock():
             row = self._db.execute(
                 "SELECT c.id FROM chunks c JOIN files f ON f.id = c.file WHERE f.path = ? AND c.number = ?", (path, number)
             ).fetchone()
             return int(row[0]) if row else None
 
     def same_name(self, path: str) -> list[str]:
-        """The paths of all files that have the same name."""
-        with self._reading():
+        """Return the paths of all files that have the same name."""
+        with self._read_lock():
             version = self._meta("version")
             if version != self._listed:
                 self._names, self._listed = {}, version
@@ -280,9 +285,9 @@ class IndexStore:
 
 
 def _bytes(sentences: Any) -> bytes:
-    return sentences if isinstance(sentences, bytes) else packed(sentences)
+    return sentences if isinstance(sentences, bytes) else pack_vectors(sentences)
 
 
 def _name(path: str) -> str:
-    """Of a file, in letters as they are typed."""
+    """Return a file's name with composed (NFC) letters."""
     return unicodedata.normalize("NFC", Path(path).name)

@@ -27,8 +27,8 @@ _OWNER = re.compile(r"['’]s\b")  # of `Tom's`, which would be a word of its ow
 
 
 def terms(text: str) -> list[str]:
-    """Words, and of Japanese every pair of letters, except where both are hiragana that many sentences end with."""
-    text = "".join(map(_without_accent, unicodedata.normalize("NFKC", text).casefold()))
+    """Split a text into words, and Japanese into pairs of letters, except pairs of hiragana that many sentences end with."""
+    text = "".join(map(_strip_accent, unicodedata.normalize("NFKC", text).casefold()))
     found = []
     for word in _SPACED.findall(text):
         found.append(_stem(word))
@@ -41,8 +41,8 @@ def terms(text: str) -> list[str]:
 
 
 @cache
-def _without_accent(char: str) -> str:
-    """Without its accent, if it is Latin, Greek or Cyrillic; vowels that are marks on other letters are left out."""
+def _strip_accent(char: str) -> str:
+    """Remove the accent of a Latin, Greek or Cyrillic letter. Return "" for a combining mark, such as a vowel sign."""
     if char.isascii() or char in "\u3099\u309a":
         return char
     if unicodedata.category(char).startswith("M"):
@@ -54,7 +54,7 @@ def _without_accent(char: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Roughly: what a plural or a form of a verb has in common with the word."""
+    """Cut off a plural or verb ending, so that different forms of a word are compared as equal. This is only approximate."""
     if len(word) < 4 or not word.isalpha():
         return word
     for ending, other in (("ies", "y"), ("sses", "ss"), ("ing", ""), ("ed", ""), ("es", ""), ("s", "")):
@@ -64,7 +64,7 @@ def _stem(word: str) -> str:
 
 
 def query_terms(text: str) -> list[str]:
-    """Those of a question, each once, without the words that every question has."""
+    """Return the terms of a question, each once, without the words that every question has."""
     return list(dict.fromkeys([term for term in terms(_OWNER.sub("", text)) if term not in _COMMON]))
 
 

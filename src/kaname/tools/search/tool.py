@@ -1,4 +1,4 @@
-"""`search`: the user's documents for a model, every passage with where it stands."""
+"""The `search` tool: passages of the user's documents for a model, each with its citation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,18 @@ _SHARE = 4  # no passage has more than this part of what may be said in all, unl
 
 
 class SearchTool:
-    """`pipeline`: documents, or the file of their index. `max_characters`: of all passages together."""
+    """A tool that searches the user's documents.
+
+    Args:
+        pipeline: The documents, the file of their index, or an object of your own with `search(query, top_k)` that returns
+            `Hit`s. Default: the program's own index; see `RAGPipeline`.
+        top_k: The largest number of passages to return. Default: 5.
+        name: The name of the tool. Default: the class's, "search".
+        max_characters: The largest number of characters of all passages together. Default: 8,000.
+
+    Raises:
+        ConfigError: `top_k` is less than 1, or `max_characters` less than 100.
+    """
 
     name = "search"
     effect: Effect = "pure"
@@ -36,7 +47,7 @@ class SearchTool:
         pipeline: RAGPipeline | str | Path | None = None,
         *,
         top_k: int = 5,
-        name: str = "search",
+        name: str = "",
         max_characters: int = 8_000,
     ) -> None:
         for what, value, least in (("top_k", top_k, 1), ("max_characters", max_characters, 100)):
@@ -44,23 +55,32 @@ class SearchTool:
                 raise ConfigError(
                     notice(
                         "search.number",
-                        "{what} is a number from {least} up, not {value!r}",
+                        "{what} must be at least {least}, not {value!r}",
                         what=what,
                         least=least,
                         value=value,
                     )
                 )
+        if not (pipeline is None or isinstance(pipeline, str | Path) or callable(getattr(pipeline, "search", None))):
+            raise ConfigError(
+                notice(
+                    "search.pipeline",
+                    "pipeline must be a RAGPipeline, the path of an index, or an object with search(query, top_k), not "
+                    "{pipeline!r}",
+                    pipeline=pipeline,
+                )
+            )
         self._given = pipeline
-        self.top_k, self.name, self.max_characters = top_k, name, max_characters
+        self.top_k, self.name, self.max_characters = top_k, name or self.name, max_characters
 
     @cached_property
     def pipeline(self) -> RAGPipeline:
         given = self._given
-        return given if isinstance(given, RAGPipeline) else RAGPipeline(given, new=given is None)
+        return RAGPipeline(given, new=given is None) if given is None or isinstance(given, str | Path) else given
 
     @property
     def description(self) -> str:
-        """With the names of the documents, so that a model knows which questions are for them."""
+        """The description for the model. It lists the documents, so that the model knows which questions to search for."""
         return (
             f"Search the user's documents{self._names()}. "
             "Cite the passages that you use by their `cite`, such as [rules.md#3]. "
@@ -70,8 +90,12 @@ class SearchTool:
 
     def _names(self) -> str:
         given = self._given
-        if not isinstance(given, RAGPipeline) and not (default_index() if given is None else Path(given)).exists():
+        if (given is None or isinstance(given, str | Path)) and not (
+            default_index() if given is None else Path(given)
+        ).exists():
             return ""  # whoever searches is told
+        if not hasattr(self.pipeline, "some_paths"):
+            return ""  # a pipeline of one's own
         paths, every = self.pipeline.some_paths(_LISTED)
         more = f" and {every - _LISTED} more" if every > _LISTED else ""
         return f" ({', '.join(map(_name, paths))}{more})" if paths else ""
@@ -81,11 +105,11 @@ class SearchTool:
             return ToolResult(error="say what to look for", retryable=False)
         hits = await off_loop(lambda: self.pipeline.search(input_text, self.top_k))
         found = _passages(hits, self.max_characters)
-        return ToolResult(found, shown=dump({**found, "passages": [_to_read(one) for one in found["passages"]]}))
+        return ToolResult(found, shown=dump({**found, "passages": [_for_model(one) for one in found["passages"]]}))
 
 
 def _name(path: str) -> str:
-    """A file's name without its ending, as one plain word or two: it is somebody's own text."""
+    """Return a file's name without its ending, reduced to plain words: the name is untrusted text."""
     return " ".join("".join([char if char.isalnum() or char in "-_." else " " for char in Path(path).stem]).split())[:40]
 
 
@@ -95,7 +119,7 @@ def _passages(hits: list[Hit], most: int) -> dict[str, Any]:
     for hit in hits:
         if left <= 0:
             break
-        text = _fitting(hit, min(left, max(most // _SHARE, len(hit.found))))
+        text = _cut_around(hit, min(left, max(most // _SHARE, len(hit.found))))
         left -= len(text.strip("…"))
         cut = cut or text != hit.text
         passages.append(_passage(hit, text))
@@ -109,8 +133,8 @@ def _passages(hits: list[Hit], most: int) -> dict[str, Any]:
     return {"passages": passages, **({"note": "; ".join(notes)} if notes else {})}
 
 
-def _fitting(hit: Hit, most: int) -> str:
-    """What was found, and as much of what stands around it as there is room for."""
+def _cut_around(hit: Hit, most: int) -> str:
+    """Return the chunk that was found, with as much of the surrounding text as fits."""
     if len(hit.text) <= most:
         return hit.text
     place = max(0, hit.text.find(hit.found))
@@ -120,8 +144,8 @@ def _fitting(hit: Hit, most: int) -> str:
     return ("…" if start else "") + hit.text[start:end] + ("…" if end < len(hit.text) else "")
 
 
-def _to_read(passage: dict[str, Any]) -> dict[str, Any]:
-    """For the model: where it stands is in its `cite`, and the rest would only be more to read."""
+def _for_model(passage: dict[str, Any]) -> dict[str, Any]:
+    """Keep the fields that the model needs. The `cite` already says where the passage is."""
     return {name: passage[name] for name in ("cite", "heading", "text") if name in passage}
 
 

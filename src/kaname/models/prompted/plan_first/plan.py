@@ -1,7 +1,7 @@
 """The plan of a turn: what has to be found, step by step, and with which tool. The model writes it before its first call.
 
-It is recorded in the reply that makes the first call, and every later call says for which step it was made. So a run that is
-resumed reads its plan from the journal and does not ask for it again.
+It is recorded in the reply with the first call, and every later call records its step. A resumed run therefore reads its plan
+from the journal and does not ask for it again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST = 120  # characters that say what a step finds
 
 @record
 class Step:
-    """`find`: what it finds, in the model's words. `tool`: the tool that the model thinks will find it; it is a guess."""
+    """A step. `find`: what it finds, in the model's words. `tool`: the tool that the model expects to find it."""
 
     find: str
     tool: str
@@ -48,13 +48,13 @@ Question: How many people live in the capital of the country where Ann Lee was b
 
 
 def how_to_plan(question: str) -> str:
-    """What the instructions say of the plan, with an example in the language of the question."""
+    """Return the instructions for a plan, with an example in the language of the question."""
     japanese = any("\u3040" <= char <= "\u30ff" for char in question)
     return HOW.format(example=_EXAMPLES["ja" if japanese else "en"])
 
 
 def plan_schema(tools: Sequence[ToolSpec], answer: str) -> dict[str, Any]:
-    """`answer` instead of a tool: nothing has to be looked up."""
+    """Return the schema of a plan. `answer` in place of a tool means that no look-up is needed."""
     step = {
         "type": "object",
         "properties": {
@@ -69,13 +69,13 @@ def plan_schema(tools: Sequence[ToolSpec], answer: str) -> dict[str, Any]:
 
 
 def step_schema(planned: str, answer: str) -> dict[str, Any]:
-    """One more step with the planned tool, or `answer` if nothing is missing."""
+    """Return the schema for one more step with the planned tool, or `answer` if nothing is missing."""
     properties = {"find": {"type": "string", "maxLength": _LONGEST}, "tool": {"enum": [planned, answer]}}
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def read_step(text: str, plan: Plan, after: int) -> Plan:
-    """The plan with one more step after this; as it was, if none was written, or one that it has already."""
+    """Return the plan with one more step after this one; unchanged if none was written, or one that exists already."""
     try:
         value = read_json(text)
     except ValueError:
@@ -88,9 +88,10 @@ def read_step(text: str, plan: Plan, after: int) -> Plan:
 
 
 def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
-    """The steps up to the first that is not a look-up: a plan pushes nobody into a tool with effects. Nothing if unreadable.
+    """Return the steps up to the first that is not a look-up; empty if the plan cannot be read.
 
-    Of calculations in a row the last is left: one expression does it, and the others only repeat numbers of the question.
+    A plan never leads to a tool with effects. Of several calculations in a row only the last stays: one expression does it
+    all.
     """
     try:
         value = read_json(text)
@@ -111,7 +112,7 @@ def read_plan(text: str, tools: Sequence[ToolSpec]) -> Plan:
 
 
 def mark(step: int, plan: Plan | None = None) -> Provided:
-    """Say in a reply for which step its call was made; in the first, what the steps are."""
+    """Return a mark for a reply: the step of its call, and in the first reply the steps of the plan."""
     steps = {} if plan is None else {"steps": [{"find": one.find, "tool": one.tool} for one in plan]}
     return Provided(_PROVIDER, {"step": step, **steps})
 
@@ -121,7 +122,7 @@ def step_of(message: Message) -> int | None:
 
 
 def recorded_plans(request: ModelRequest, since: int) -> list[Plan]:
-    """The plan among the messages from `since` on, and the one that it became when a step was added."""
+    """Return the plan among the messages from `since` on, and the extended plan if a step was added."""
     held = [data["steps"] for message in request.messages[since:] for data in _marks(message) if "steps" in data]
     return [tuple([Step(str(one["find"]), str(one["tool"])) for one in steps]) for steps in held]
 

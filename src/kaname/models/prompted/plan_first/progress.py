@@ -1,4 +1,4 @@
-"""Where a plan stands, by the calls that were made for its steps, and what may be chosen next."""
+"""Progress of a plan, from the calls made for its steps, and what can be chosen next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ....core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from ....core.record import record
 from ..choice_schema import digits_only, reckons
 from ..findings import is_nought
-from ..offer import Turn, useless
+from ..offer import TurnSoFar, useless
 from .plan import Plan, step_of
 
 _RETRIES = 1  # of a call that failed, with its error in sight
@@ -24,8 +24,8 @@ class Try:
 
 
 @record
-class Progress:
-    """`step`: the one that is open; as many as the plan has if all are done."""
+class PlanProgress:
+    """The progress of a plan. `step`: the open step; the length of the plan if all are done."""
 
     step: int
     tries: tuple[Try, ...]  # of the whole turn
@@ -34,21 +34,21 @@ class Progress:
         return [one for one in self.tries if one.step == step]
 
     @property
-    def known(self) -> list[Try]:
+    def known_tries(self) -> list[Try]:
         return [one for one in self.tries if one.helped and not one.again]
 
 
 @record
 class Next:
-    """What is asked for: a call of one of these tools for the open step. `failed`: what to correct, if that is to be shown."""
+    """The next request: a call of one of these tools for the open step. `failed`: the call to correct, if it is shown."""
 
     step: int
     tools: tuple[ToolSpec, ...]
     failed: Try | None = None
 
 
-def progress_of(turn: Turn, request: ModelRequest) -> Progress:
-    """Read from the marks of the calls which step each was made for. A step is closed when a call of a later one was made."""
+def progress_of(turn: TurnSoFar, request: ModelRequest) -> PlanProgress:
+    """Return the progress, from the marks of the calls. A step is closed when a call of a later step was made."""
     step_by_call = {call.id: step_of(message) for message in request.messages[turn.since :] for call in message.calls}
     sums = {tool.name for tool in request.tools if reckons(tool)}
     tries, last = [], 0
@@ -58,27 +58,27 @@ def progress_of(turn: Turn, request: ModelRequest) -> Progress:
         if result is not None:
             helped = not useless(result, turn.pure) and (call.name in sums or not is_nought(result))
             tries.append(Try(last, call, result, helped))
-    return Progress(last, tuple(tries))
+    return PlanProgress(last, tuple(tries))
 
 
-def next_of(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> Next | None:
-    """The next call to ask for; nothing when the plan is done, or no look-up is left to try for its open step."""
+def next_of(plan: Plan, progress: PlanProgress, tools: tuple[ToolSpec, ...]) -> Next | None:
+    """Return the next call to ask for; None if the plan is done, or no look-up is left to try for its open step."""
     pure = tuple([tool for tool in tools if tool.effect == "pure"])
     step = progress.step
     while step < len(plan):
         tries = progress.of_step(step)
         if offered := _for_step(plan[step].tool, tries, pure):
             found, failed = offered
-            found = tuple([digits_only(tool) if progress.known and reckons(tool) else tool for tool in found])
+            found = tuple([digits_only(tool) if progress.known_tries and reckons(tool) else tool for tool in found])
             return Next(step, found, failed)
         step += 1
     return None
 
 
-def is_half_found(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -> bool:
-    """Return True if another tool than the planned one helped, which had found nothing, and no look-up follows.
+def is_half_found(plan: Plan, progress: PlanProgress, tools: tuple[ToolSpec, ...]) -> bool:
+    """Return True if the planned tool found nothing, another tool helped, and no look-up follows.
 
-    With what is known now the planned one may find the rest, before it is answered or reckoned with.
+    With what is known now the planned tool may find the rest.
     """
     step, tries = progress.step, progress.of_step(progress.step)
     if step >= len(plan) or not tries or not tries[-1].helped:
@@ -89,9 +89,9 @@ def is_half_found(plan: Plan, progress: Progress, tools: tuple[ToolSpec, ...]) -
 
 
 def _for_step(planned: str, tries: list[Try], pure: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec, ...], Try | None] | None:
-    """The tools for one step: the planned one, its failed call once more, then look-ups not tried, then the planned one afresh.
+    """Return the tools for a step: the planned one, its failed call again, then untried look-ups, then the planned one anew.
 
-    What only reckons with its arguments looks nothing up.
+    Tools that only calculate are not look-ups.
     """
     own = tuple([tool for tool in pure if tool.name == planned])
     used = {one.call.name for one in tries} | {planned}

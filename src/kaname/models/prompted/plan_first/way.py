@@ -1,4 +1,4 @@
-"""Choose the next thing to ask for by the plan of the turn: a call for its open step, or the answer."""
+"""Choose the next request by the plan of the turn: a call for its open step, or the answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ....core.messages import Message, ModelReply, ModelRequest, Provided, ToolC
 from ....core.record import record, replace
 from ....core.values import identity
 from ..choice_schema import answer_name
-from ..offer import Offer, Turn, all_pure
+from ..offer import Offer, TurnSoFar, all_pure
 from .plan import Plan, mark, plan_schema, read_plan, read_step, recorded_plans, step_schema
-from .progress import Progress, Try, is_half_found, next_of, progress_of
+from .progress import PlanProgress, Try, is_half_found, next_of, progress_of
 from .prompt import for_answer, for_more, for_plan, for_rest, for_step
 
 _FEWEST = 2  # look-ups between which there is something to plan
@@ -19,7 +19,7 @@ _FEWEST = 2  # look-ups between which there is something to plan
 
 @record
 class Way:
-    """What the model is asked, what it may choose, and the mark that its reply gets."""
+    """A request to the model: the messages, the offer, and the mark for its reply."""
 
     messages: tuple[Message, ...]
     offer: Offer
@@ -29,14 +29,14 @@ class Way:
 class PlanFirst:
     """The plan of one turn. `fresh`: it was made just now, so the reply has to record it."""
 
-    def __init__(self, request: ModelRequest, turn: Turn, plan: Plan, *, fresh: bool) -> None:
+    def __init__(self, request: ModelRequest, turn: TurnSoFar, plan: Plan, *, fresh: bool) -> None:
         self._request, self._turn = request, turn
         self._plan, self._fresh = plan, fresh
         self._progress = progress_of(turn, request)
         self._step = 0
 
     def way(self) -> Way | None:
-        """The next step's call, or the answer when all is done. Nothing where the plan is of no more use."""
+        """Return the request for the next step, or for the answer when all is done; None if the plan is of no more use."""
         request, plan = self._request, self._plan
         wanted = next_of(plan, self._progress, request.tools)
         name = answer_name(request.tools)
@@ -54,24 +54,24 @@ class PlanFirst:
         return mark(len(self._plan) if step is None else step, self._plan if self._fresh else None)
 
     def more(self, missing: str) -> tuple[Message, ...]:
-        """The request for one more call, after an answer that was not taken."""
+        """Return the request for one more call, after an answer that was not accepted."""
         return for_more(self._request, self._turn, self._plan, self._progress, missing)
 
     def again(self, call: ToolCall) -> Way | None:
-        """Go on after a call that was made before: what it gave counts for this step, and it is not shown as failed."""
+        """Continue after a repeated call: its earlier result counts for this step, and it is not shown as failed."""
         for earlier in reversed(self._progress.tries):
             if earlier.call.name == call.name and identity(earlier.call.args) == identity(call.args):
                 repeated = Try(self._step, earlier.call, earlier.result, earlier.helped, again=True)
-                self._progress = Progress(self._step, (*self._progress.tries, repeated))
+                self._progress = PlanProgress(self._step, (*self._progress.tries, repeated))
                 return self.way()
         return None
 
 
-async def plan_for(ask: Any, request: ModelRequest, turn: Turn, emit: Any) -> tuple[PlanFirst | None, Usage]:
-    """The plan of this turn: from the record, or asked for now. None where there is nothing to plan.
+async def plan_for(ask: Any, request: ModelRequest, turn: TurnSoFar, emit: Any) -> tuple[PlanFirst | None, Usage]:
+    """Return the plan of this turn, from the record or from the model; None if there is nothing to plan.
 
-    Where another tool than the planned one found something, and no look-up follows, one step is added: what is missing, in the
-    names that are known by then. A small model takes the words of the question for a name otherwise, and finds nothing again.
+    If another tool than the planned one found something, and no look-up follows, one step is added: what is missing, in the
+    names known by then. Otherwise a small model would search for the words of the question and find nothing again.
     """
     if request.last or len(turn.pure) < _FEWEST:
         return None, Usage()
@@ -79,21 +79,21 @@ async def plan_for(ask: Any, request: ModelRequest, turn: Turn, emit: Any) -> tu
     if not plans and turn.calls:  # begun without one
         return None, Usage()
     if not plans:
-        text, usage = await _written(ask, request, for_plan(request, turn), plan_schema(request.tools, answer), emit)
+        text, usage = await _write_hidden(ask, request, for_plan(request, turn), plan_schema(request.tools, answer), emit)
         return PlanFirst(request, turn, read_plan(text, request.tools), fresh=True), usage
     plan, progress = plans[-1], progress_of(turn, request)
     if len(plans) > 1 or not is_half_found(plan, progress, request.tools):
         return PlanFirst(request, turn, plan, fresh=False), Usage()
     asked = for_rest(request, turn, plan, progress)
-    text, usage = await _written(ask, request, asked, step_schema(plan[progress.step].tool, answer), emit)
+    text, usage = await _write_hidden(ask, request, asked, step_schema(plan[progress.step].tool, answer), emit)
     longer = read_step(text, plan, progress.step)
     return PlanFirst(request, turn, longer, fresh=longer != plan), usage
 
 
-async def _written(
+async def _write_hidden(
     ask: Any, request: ModelRequest, messages: tuple[Message, ...], schema: Mapping[str, Any], emit: Any
 ) -> tuple[str, Usage]:
-    """What the model writes in this form. It is not shown."""
+    """Return what the model writes in this form. It is not shown."""
 
     async def hide(text: str, kind: str = "text", call_id: str = "") -> None:
         if kind != "text":

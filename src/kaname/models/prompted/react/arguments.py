@@ -24,8 +24,8 @@ _FENCE = re.compile(r"(```|~~~)[\w-]*[ \t]*\n?")
 _LONGEST_CODE = 50_000  # characters that Python's parser is given
 
 
-def unfenced(text: str) -> str:
-    """The inside of a code block, if the text is one and nothing else."""
+def strip_fence(text: str) -> str:
+    """Return the inside of a code block, if the text is one and nothing else."""
     text = text.strip()
     fence = _FENCE.match(text)
     if fence is None:
@@ -37,23 +37,23 @@ def unfenced(text: str) -> str:
 
 
 def is_broken(text: str) -> bool:
-    """Whether it looks like a JSON object that could not be read as one."""
+    """Return True if the text looks like a JSON object but cannot be read as one."""
     return _BROKEN.match(text) is not None
 
 
 def first_block(text: str) -> str:
-    """The code block that the text begins with, if it does."""
+    """Return the code block that the text begins with, or the text."""
     block = re.match(r"\s*```[\w-]*[ \t]*\n.*?\n```(?=\s*\n|\s*\Z)", text, re.DOTALL)
     return block[0] if block else text
 
 
 def json_value(text: str) -> Any:
-    """Read JSON in a code block or without one; `ValueError` or `TwoReadings` says why it cannot be read."""
-    return read_json(unfenced(text))
+    """Read JSON, in a code block or without one. Raises `ValueError` or `TwoReadings` with the reason."""
+    return read_json(strip_fence(text))
 
 
 def why_unreadable(text: str) -> str:
-    """Return what is wrong with a text that is not the JSON it should be, in words for the model."""
+    """Return what is wrong with a text that should be JSON, in words for the model."""
     try:
         json_value(text)
     except ValueError as problem:
@@ -62,17 +62,17 @@ def why_unreadable(text: str) -> str:
 
 
 def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool = False) -> Mapping[str, Any] | str:
-    """The arguments for a tool of this schema; the text itself, where it is not clear which parameter it is for.
+    """Return the arguments for a tool of this schema; the text itself, if it is unclear which parameter it is for.
 
     `called`: it stood in the brackets of a call, where values without names have an order.
     """
-    text = unfenced(first_block(given))
+    text = strip_fence(first_block(given))
     properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
     if (value := _object(text)) is not None:
-        return fitted(value, schema, text)
+        return fit_object(value, schema, text)
     if schema is None:
         keywords = _literals(text, None) if called else None
-        return unquoted(text) if keywords is None else keywords
+        return strip_quotes(text) if keywords is None else keywords
     if not properties:
         return {}
     if is_broken(text) and list(properties) != [ONE_TEXT]:
@@ -87,11 +87,11 @@ def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool 
         return text
     if text.lower() in _EMPTY and only[0] not in required:
         return {}
-    return {only[0]: typed(text, properties[only[0]])}
+    return {only[0]: parse_value(text, properties[only[0]])}
 
 
-def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str = "") -> Mapping[str, Any]:
-    """An object for a tool that takes one text, or one object, is that text or that object, unless it names the parameter."""
+def fit_object(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str = "") -> Mapping[str, Any]:
+    """Return the object as the single parameter of a tool that takes one text or one object, unless it names the parameter."""
     properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
     if len(properties) != 1:
         return value
@@ -105,7 +105,7 @@ def fitted(value: Mapping[str, Any], schema: Mapping[str, Any] | None, text: str
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """The JSON object that the text is, or that it begins with, if the rest stands on lines of its own."""
+    """Return the JSON object that the text is, or that it begins with if the rest is on separate lines."""
     if text[:1] != "{":
         return None
     try:
@@ -124,7 +124,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _lines(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`city: Oslo` and `days: 3`, on lines of their own or between commas."""
+    """Read `city: Oslo` and `days: 3`, on separate lines or between commas."""
     either = "|".join([re.escape(name) for name in properties])
     marks = list(
         re.finditer(rf"(?:\A|[,;\n、，；])[ \t\-*]{{0,8}}[\"'`]?({either})[\"'`]?[ \t]{{0,8}}[:=：＝][ \t]{{0,8}}", text)
@@ -135,11 +135,13 @@ def _lines(text: str, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     ends = [*[mark.start() for mark in marks[1:]], len(text)]
     if text[marks[0].end() :][:1] == "=":
         return None  # it compares
-    return {mark[1]: typed(text[mark.end() : end].strip(), properties[mark[1]]) for mark, end in zip(marks, ends, strict=True)}
+    return {
+        mark[1]: parse_value(text[mark.end() : end].strip(), properties[mark[1]]) for mark, end in zip(marks, ends, strict=True)
+    }
 
 
 def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
-    """`city="Oslo", days=3`, or `"Oslo", 3` in the order of the parameters: Python's literals, nothing else."""
+    """Read `city="Oslo", days=3`, or `"Oslo", 3` in the order of the parameters. Only Python literals are accepted."""
     if len(text) > _LONGEST_CODE:
         return None
     try:
@@ -161,7 +163,7 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
 
 
 def _values(written: list[str]) -> list[Any] | None:
-    """Read values by the rules of JSON, all together: where one shows that backslashes are not escaped, others are unclear."""
+    """Read values as JSON, all together: if one shows that backslashes are not escaped, others are unclear."""
     try:
         return list(lenient_json(f"[{','.join(written)}]"))
     except TwoReadings:
@@ -171,7 +173,7 @@ def _values(written: list[str]) -> list[Any] | None:
 
 
 def kinds_of(schema: Any) -> set[str]:
-    """The JSON types that a parameter takes; none, if it does not say."""
+    """Return the JSON types that a parameter accepts; empty, if its schema does not say."""
     if not isinstance(schema, Mapping):
         return set()
     kind = schema.get("type")
@@ -179,11 +181,11 @@ def kinds_of(schema: Any) -> set[str]:
     return own.union(*[kinds_of(one) for key in ("anyOf", "oneOf") for one in schema.get(key) or ()])
 
 
-def typed(text: str, schema: Any) -> Any:
-    """The value of one parameter that a text spells."""
+def parse_value(text: str, schema: Any) -> Any:
+    """Return the value of one parameter that a text spells."""
     kinds = kinds_of(schema)
     if not kinds or "string" in kinds:
-        return None if "null" in kinds and text.lower() in ("null", "none") else unquoted(text)
+        return None if "null" in kinds and text.lower() in ("null", "none") else strip_quotes(text)
     if "boolean" in kinds and text.strip("\"'").lower() in _TRUTH:
         return _TRUTH[text.strip("\"'").lower()]
     narrow = unicodedata.normalize("NFKC", text)
@@ -196,12 +198,12 @@ def typed(text: str, schema: Any) -> Any:
             continue
     if "array" in kinds and text[:1] != "{":
         pieces = re.split(r"\n[ \t\-*•・]*|[,、，]", text.strip("[] \n").lstrip("-*•・ "))
-        return [typed(piece.strip(), schema.get("items")) for piece in pieces if piece.strip()]
-    return unquoted(text)
+        return [parse_value(piece.strip(), schema.get("items")) for piece in pieces if piece.strip()]
+    return strip_quotes(text)
 
 
-def unquoted(text: str) -> str:
-    """Remove the quotes around the whole text. `TwoReadings` where its backslashes may or may not be escapes."""
+def strip_quotes(text: str) -> str:
+    """Remove the quotes around the whole text. Raises `TwoReadings` if its backslashes may or may not be escapes."""
     text = text.strip()
     closing = _QUOTES.get(text[:1])
     if closing is None or len(text) < 2 or not text.endswith(closing) or closing in text[1:-1].replace("\\" + closing, ""):

@@ -1,4 +1,4 @@
-"""The forms in which a model writes one call: JSON, tags, or `name[…]` and `name(…)`."""
+"""Read one call in the forms in which models write it: JSON, tags, or `name[…]` and `name(…)`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ....core.reading.lenient_json import TwoReadings
 from ....core.values import plain_text
-from .arguments import arguments_for, fitted, json_value, unfenced
+from .arguments import arguments_for, fit_object, json_value, strip_fence
 
 Tools = Mapping[str, Mapping[str, Any]]
 """The parameters' schemas of the tools, by name."""
@@ -26,8 +26,8 @@ _TAGGED = re.compile(r"(?P<before>.*?)(?:<tool_call>|\[TOOL_CALLS\])(?P<body>.*?
 _WRAPPERS = re.compile(r"</?(?:tool_call|tool_calls|function_calls)>|\[TOOL_CALLS\]")
 
 
-class Call(NamedTuple):
-    """`name` is a tool's, or one of `ENDS` with the answer as `args`. `alone`: nothing stood beside it but thoughts."""
+class WrittenCall(NamedTuple):
+    """A call. `name` is a tool's, or one of `ENDS` with the answer as `args`. `alone`: only thoughts stood next to it."""
 
     name: str
     args: Mapping[str, Any] | str
@@ -37,26 +37,26 @@ class Call(NamedTuple):
 
 
 def tool_named(text: str, tools: Tools) -> str:
-    """The tool's name, whatever its case and the marks around it; empty, if there is no such tool."""
+    """Return the tool's name, ignoring case and marks around it; "" if there is no such tool."""
     name = re.sub(r"\A\d{1,2}[.)]\s+", "", text.strip()).strip("`*\"'「」『』<>@ ").rstrip(".。:：")
     name = name.removeprefix("functions.").removeprefix("tools.")
     name = name[1:-1] if name[:1] == "[" and name[-1:] == "]" else name
     if name in tools:
         return name
-    same = [known for known in tools if _folded(known) == _folded(name)]
+    same = [known for known in tools if _normalize(known) == _normalize(name)]
     return same[0] if len(same) == 1 else ""
 
 
 def is_end(name: str, tools: Tools) -> bool:
-    return _folded(name.strip("`*\"' ")) in ENDS and not tool_named(name, tools)
+    return _normalize(name.strip("`*\"' ")) in ENDS and not tool_named(name, tools)
 
 
-def _folded(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.casefold())
 
 
-def json_call(text: str, tools: Tools) -> Call | None:
-    """A call, or an answer, that is written as one JSON object. Of a list only one that holds one object."""
+def json_call(text: str, tools: Tools) -> WrittenCall | None:
+    """Return a call or an answer that is written as one JSON object, or as a list with one object."""
     try:
         value = json_value(text)
     except ValueError:
@@ -75,14 +75,14 @@ def json_call(text: str, tools: Tools) -> Call | None:
     if not named or value[named].lower() in ("", "none", "null"):
         answer = next((value[key] for key in _ANSWERS if isinstance(value.get(key), str | int | float)), None)
         alone = not {key for key, one in value.items() if one} - {*_THOUGHTS, *_ANSWERS, named}
-        return Call("final answer", plain_text(answer), thought) if answer is not None and alone else None
+        return WrittenCall("final answer", plain_text(answer), thought) if answer is not None and alone else None
     rest = {key: one for key, one in value.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
     if (named == "name" and not given) or _is_schema(value.get(given)):
         return None  # a thing that has a name; a tool that is described
     held: Any = value[given] if given else rest or {}
     alone = not given or not set(rest) - {given}
     certain = bool(given) and named != "name" and alone
-    return Call(value[named].strip(), arguments_of(held, value[named], tools), thought, alone, certain)
+    return WrittenCall(value[named].strip(), arguments_of(held, value[named], tools), thought, alone, certain)
 
 
 def _is_schema(given: Any) -> bool:
@@ -90,23 +90,24 @@ def _is_schema(given: Any) -> bool:
 
 
 def arguments_of(given: Any, name: str, tools: Tools, *, called: bool = False) -> Mapping[str, Any] | str:
-    """The arguments for the tool of this name; for `finish` the answer: plain, quoted, or under a name.
+    """Return the arguments for the tool of this name; for `finish` the answer: plain, quoted, or under a name.
 
-    `TwoReadings` only for a tool that there is: nothing else is run."""
+    Raises `TwoReadings` only for an existing tool, since nothing else is run.
+    """
     text, schema = "" if given is None else plain_text(given), tools.get(tool_named(name, tools))
     try:
         if is_end(name, tools):
             named = arguments_for(text, _ONE_TEXT, called=True)
             return str(next(iter(named.values()), "")) if isinstance(named, Mapping) else text.strip()
-        return fitted(given, schema) if isinstance(given, Mapping) else arguments_for(text, schema, called=called)
+        return fit_object(given, schema) if isinstance(given, Mapping) else arguments_for(text, schema, called=called)
     except TwoReadings:
         if schema is not None:
             raise
         return text.strip()
 
 
-def tagged_call(text: str, tools: Tools) -> Call | None:
-    """`<tool_call>{…}</tool_call>`: the first. Other tags (`<function=name>`) are asked for again."""
+def tagged_call(text: str, tools: Tools) -> WrittenCall | None:
+    """Return the first `<tool_call>{…}</tool_call>`. For other tags (`<function=name>`) the model is asked again."""
     found = _TAGGED.match(text)
     call = None if found is None else json_call(found["body"], tools)
     if found is None or call is None:
@@ -116,22 +117,22 @@ def tagged_call(text: str, tools: Tools) -> Call | None:
 
 
 def has_call_tag(text: str) -> bool:
-    """Whether a tag of a call begins a line."""
+    """Return True if the tag of a call begins a line."""
     return re.search(r"^[ \t]*(?:<tool_call>|<function=|<invoke |\[TOOL_CALLS\])", text, re.MULTILINE) is not None
 
 
-def bracket_call(text: str, tools: Tools) -> Call | None:
-    """`name[…]` or `name(…)` at the beginning. It is `alone`, if that is all."""
-    text = unfenced(text).strip("`*;. ")
+def bracket_call(text: str, tools: Tools) -> WrittenCall | None:
+    """Return `name[…]` or `name(…)` at the beginning of a text. It is `alone`, if that is all."""
+    text = strip_fence(text).strip("`*;. ")
     found = _CALL.match(text)
-    if found is None or (end := _closed(text, found.end(), found["open"])) < 0:
+    if found is None or (end := _closing_bracket(text, found.end(), found["open"])) < 0:
         return None
     args = arguments_of(text[found.end() : end], found["name"], tools, called=True)
-    return Call(found["name"], args, alone=not text[end + 1 :].strip())
+    return WrittenCall(found["name"], args, alone=not text[end + 1 :].strip())
 
 
-def _closed(text: str, start: int, opening: str) -> int:
-    """Where the bracket closes. A bracket too many inside is text, unless another call follows it."""
+def _closing_bracket(text: str, start: int, opening: str) -> int:
+    """Return where the bracket closes. An extra bracket inside is text, unless another call follows it."""
     closing, depth = _BRACKETS[opening], 1
     another = rf"{re.escape(closing)}\W{{0,6}}(?:\w+ ){{0,3}}\w+{re.escape(opening)}"
     if text.endswith(closing) and not re.search(another, text[start:]):

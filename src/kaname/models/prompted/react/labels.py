@@ -44,7 +44,10 @@ _ENDING = re.compile(r"[ \t\u3000]?\d{0,3}[*_】]{0,3}[ \t\u3000]?[:：]?[*_]{0,
 
 
 class Label(NamedTuple):
-    """`rest`: what follows on the line. `strong`: its word belongs to the protocol. `bold`: the line is bold to its end."""
+    """A label.
+
+    `rest`: the text after it on the line. `strong`: its word belongs to the protocol. `bold`: the whole line is bold.
+    """
 
     kind: str
     rest: str
@@ -53,9 +56,9 @@ class Label(NamedTuple):
 
 
 def label_of(line: str, section: str) -> Label | None:
-    """The label that begins this line of a section (`start`: before anything was written).
+    """Return the label that begins this line of a section (`start`: before anything was written).
 
-    An indented line or one of a patch (`-Action:`) has none. In an answer only a bare word of the protocol is a label.
+    An indented line or a line of a patch (`-Action:`) has none. In an answer only a bare word of the protocol is a label.
     """
     start = line[:_WIDTH]
     if start.startswith(("    ", "\t")) or re.match(r"[-+][^\W\d_]", start):
@@ -76,7 +79,7 @@ def label_of(line: str, section: str) -> Label | None:
 
 
 def may_become_label(line: str) -> bool:
-    """Whether more text could make a label of this beginning of a line, or turn what follows one into it."""
+    """Return True if more text could turn this beginning of a line into a label, or the text after a label into part of it."""
     if len(line) >= _WIDTH or line.startswith(("    ", "\t")):
         return False
     if _HEADING.fullmatch(line) or _ALONE.fullmatch(line):

@@ -1,6 +1,6 @@
-"""ReAct for a model that can only write text: tools are described in the instructions, replies are read, streamed and checked.
+"""ReAct for a model that only writes text: describes tools in the instructions, and reads, streams and checks replies.
 
-Generation stops where the model would begin to make up an observation. A reply that cannot be read is asked for again.
+Generation stops where the model would begin to invent an observation. If a reply cannot be read, the model is asked again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from ....core.messages import (
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
-from ....kernel.ports import Emit, Model, Selective
+from ....kernel.bases import ModelBase, optional
+from ....kernel.ports import Emit, Model
 from ..conversation import as_text
-from ..modes import OF_NATIVE_TOOLS, left_out
+from ..modes import OF_NATIVE_TOOLS, ignored_settings
 from ..offer import CUT_OFF
-from ..tool_text import described
+from ..tool_text import describe_tool
 from .labels import label_of
-from .parse import Reading, read, reading_of
+from .parse import UNCLEAR, ReplyReading, read_reply, reading_of
 from .sections import Sections
 
 STOPS = ["\nObservation:", "\n観察:"]
@@ -53,20 +54,23 @@ language of the question and holds the values that were found."""
 _LAST = f"""No tool can be used any more. Answer now, from what is known, and say what was not done or found out. Write
 {_END}
 ANSWER is in the language of the question."""
-_ASKED_AGAIN = 2  # times in a row, before the best that there is becomes the answer
+_ASKED_AGAIN = 2  # times in a row, before prose that speaks of a call is taken for the answer
 _STOP_REFUSED = re.compile(r"\bstop(?:\b|_|s\b|Seq)|停止", re.IGNORECASE)
 _PROVIDER = "react_text"
 _BLANK = " \t\n\r\f\v\u3000\ufeff\u200b"
 
 
 class Stops:
-    """The stop sequences that go with a request, and whether the server takes any. `setting`: how its provider calls them."""
+    """The stop sequences of a request, and whether the server accepts any. `setting`: the provider's name for them."""
 
     def __init__(self, setting: str = "stop") -> None:
         self._setting, self.refused = setting, False
 
     def beside(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with ours first: without them the model makes up what the tools say. A server may find them too many."""
+        """Return the settings with kaname's stop sequences first: without them the model invents observations.
+
+        A server may refuse them as too many.
+        """
         if self.refused:
             return dict(settings)
         given = settings.get(self._setting) or []
@@ -74,35 +78,39 @@ class Stops:
         return {**settings, self._setting: [*STOPS, *theirs]}
 
 
-class TextOnly:
-    """Any model, used by its text alone. `stop_setting`: how its provider calls stop sequences."""
+class TextOnly(ModelBase):
+    """A model that is used through its text alone, with the ReAct protocol.
+
+    Args:
+        model: Any model.
+        stop_setting: The provider's name for stop sequences (default "stop").
+    """
 
     def __init__(self, model: Model, *, stop_setting: str = "") -> None:
-        self._model, self._stop_setting = model, stop_setting or getattr(model, "stop_setting", "stop")
+        self._model, self._stop_setting = model, stop_setting or optional(model, ModelBase, "stop_setting")
         self._stops = Stops(self._stop_setting)
         self.name = model.name
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        own = getattr(self._model, "settings", None) or {}
+        own = optional(self._model, ModelBase, "settings") or {}
         given = request.settings.get(self._stop_setting, own.get(self._stop_setting))
         settings = {**request.settings, **({self._stop_setting: given} if given else {})}
         return await reply_by_text(self._model.reply, replace(request, settings=settings), emit, stops=self._stops)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that the text protocol, or the model behind it, leaves out of the requests."""
-        own = getattr(self._model, "settings", None) or {}
-        behind = list(self._model.ignores(settings)) if isinstance(self._model, Selective) else []
-        return list(dict.fromkeys([*left_out({**own, **settings}, "text"), *behind]))
+        own = optional(self._model, ModelBase, "settings") or {}
+        behind = optional(self._model, ModelBase, "ignores")(settings)
+        return list(dict.fromkeys([*ignored_settings({**own, **settings}, "text"), *behind]))
 
     async def close(self) -> None:
-        if (close := getattr(self._model, "close", None)) is not None:
-            await close()
+        await optional(self._model, ModelBase, "close")()
 
 
 async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: Stops | None = None) -> ModelReply:
-    """`ask(request, emit)` is the plain model, which knows nothing of tools."""
+    """Reply through the text protocol. `ask(request, emit)` is the plain model, which knows nothing of tools."""
     if request.schema is not None:
-        return await _reply_in_schema(ask, replace(request, messages=told(request)), emit)
+        return await _reply_in_schema(ask, replace(request, messages=build_messages(request)), emit)
     sections = Sections()
     said = await _ask(ask, request, sections, emit, stops or Stops())
     if said.message.calls:  # it could, after all
@@ -113,24 +121,24 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: S
     careful = frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
     reading = reading_of(sections, tools, careful)
     if said.stop_reason == "max_tokens" and not reading.answer and (reading.problem or not _ends_whole(sections)):
-        reading = Reading(reading.thought, problem=CUT_OFF)
+        reading = ReplyReading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
         reading = _without_tools(reading, sections.raw, request)
-    if reading.problem and len(unread := _unread(request)) >= _ASKED_AGAIN:
-        best = next((words for words in (reading.thought, *[message.text for message in unread]) if words), "")
-        reading = Reading(answer=best) if best else reading
-    advice = "" if reading.problem == CUT_OFF else _FORM if request.tools else _LAST
-    return await _replied(said, reading, advice, sections.shown, emit, last=request.last)
+    if reading.prose and _count_unread(request) >= _ASKED_AGAIN:
+        reading = ReplyReading(answer=reading.prose)
+    complete = reading.problem == CUT_OFF or reading.problem.startswith(UNCLEAR)  # they say what to do
+    advice = "" if complete else _FORM if request.tools else _LAST
+    return await _build_reply(said, reading, advice, sections.shown, emit, last=request.last)
 
 
 def _ends_whole(sections: Sections) -> bool:
-    """Whether the call in a reply that was cut off at the token limit had ended before."""
+    """Return True if the call in a reply that was cut off at the token limit was complete."""
     last = sections.found[-1].text.rstrip("`\n ")
     return sections.over or last.endswith(("}", "</tool_call>", "</function>", "</invoke>"))
 
 
 async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> ModelReply:
-    """The answer without labels and thoughts, shown when all of it is there."""
+    """Return the answer without labels and thoughts. It is shown when it is complete."""
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
         if kind != "text":
@@ -138,7 +146,7 @@ async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> Model
 
     said: ModelReply = await ask(request, show)
     written = said.message.text.strip(_BLANK)
-    answer = written if written[:1] == "{" else read(written, {}).answer or written
+    answer = written if written[:1] == "{" else read_reply(written, {}).answer or written
     if answer:
         await emit(answer)
     kept = [part for part in said.message.parts if not isinstance(part, Text)]
@@ -146,7 +154,10 @@ async def _reply_in_schema(ask: Any, request: ModelRequest, emit: Emit) -> Model
 
 
 async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, stops: Stops) -> ModelReply:
-    """A server that takes no stop sequences says so before anything was shown, and is asked again without them."""
+    """Ask the model.
+
+    A server that refuses stop sequences does so before anything is shown, and is asked again without them.
+    """
     heard = False
 
     async def show(text: str, kind: str = "text", call_id: str = "") -> None:
@@ -157,7 +168,7 @@ async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, 
 
     plain = {key: value for key, value in request.settings.items() if key not in OF_NATIVE_TOOLS}
     settings = stops.beside(plain) if request.tools else plain
-    sent = replace(request, messages=told(request), tools=(), settings=settings)
+    sent = replace(request, messages=build_messages(request), tools=(), settings=settings)
     try:
         return await ask(sent, show)  # type: ignore[no-any-return]
     except RequestRefused as problem:
@@ -169,42 +180,47 @@ async def _ask(ask: Any, request: ModelRequest, sections: Sections, emit: Emit, 
 
 
 def _is_spoken(request: ModelRequest) -> bool:
-    """Whether the protocol has been in use."""
+    """Return True if the protocol has been in use."""
     return any(message.role == "tool" for message in request.messages)
 
 
-def _without_tools(reading: Reading, text: str, request: ModelRequest) -> Reading:
-    """Nothing but an answer was asked for: a call is none. Where the protocol was never spoken of, any text is the answer."""
+def _without_tools(reading: ReplyReading, text: str, request: ModelRequest) -> ReplyReading:
+    """Read a reply to a request for an answer only: a call is an error.
+
+    If the protocol was never used, any text is the answer.
+    """
     if not _is_spoken(request):
-        return Reading(answer=reading.thought or text) if text else reading
+        return ReplyReading(answer=reading.thought or text) if text else reading
     if reading.action:
-        return Reading(reading.thought, problem="it called a tool, or had no answer")
-    return Reading(answer=reading.thought) if reading.thought else reading
+        return ReplyReading(reading.thought, problem="it called a tool, or had no answer")
+    return ReplyReading(answer=reading.thought) if reading.thought else reading
 
 
-def _unread(request: ModelRequest) -> list[Message]:
-    """The replies, the last one first, that could not be read just now, one after the other."""
-    found = []
+def _count_unread(request: ModelRequest) -> int:
+    """Count the latest replies in a row that could not be read."""
+    count = 0
     for message in reversed(request.messages):
         if message.role == "assistant" and _as_written(message) is not None:
-            found.append(message)
-        elif message.role != "user" or not message.text.startswith((CUT_OFF, NOTE)):
+            count += 1
+        elif message.role != "user" or not message.text.startswith((CUT_OFF, NOTE, UNCLEAR)):
             break
-    return found
+    return count
 
 
 def _as_written(message: Message) -> str | None:
-    """What the model wrote, of a reply that could not be read."""
+    """Return the original text of a reply that could not be read, or None."""
     kept = [part.data for part in message.parts if isinstance(part, Provided) and part.provider == _PROVIDER]
     return str(kept[0].get("written", "")) if kept else None
 
 
-async def _replied(said: ModelReply, reading: Reading, advice: str, shown: str, emit: Emit, *, last: bool) -> ModelReply:
-    """`last`: nobody will read what a tool says. Then the thought is the best that there is to show for it."""
+async def _build_reply(
+    said: ModelReply, reading: ReplyReading, advice: str, shown: str, emit: Emit, *, last: bool
+) -> ModelReply:
+    """Build the reply. `last`: a tool's result would not be read, so the thought is the best there is to show."""
     kept: list[Part] = [part for part in said.message.parts if not isinstance(part, Text)]
     if reading.problem:
         kept.append(Provided(_PROVIDER, {"written": said.message.text.strip()}))
-        words = [Text(reading.thought)] if reading.thought else []
+        words = [Thinking(reading.thought)] if reading.thought else []  # never an answer
         return replace(said, message=Message("assistant", (*kept, *words)), problem=reading.problem, advice=advice)
     if reading.thought:
         kept.append(Thinking(reading.thought))
@@ -218,13 +234,13 @@ async def _replied(said: ModelReply, reading: Reading, advice: str, shown: str, 
     return replace(said, message=Message("assistant", (*kept, Text(reading.answer))), stop_reason=stop)
 
 
-def told(request: ModelRequest) -> tuple[Message, ...]:
-    """The conversation as text: tools in the instructions, calls as actions, results as observations."""
+def build_messages(request: ModelRequest) -> tuple[Message, ...]:
+    """Return the conversation as text: tools in the instructions, calls as actions, results as observations."""
     last = request.last or (not request.tools and request.schema is None and _is_spoken(request))
-    listed = "\n".join([described(tool) for tool in request.tools])
+    listed = "\n".join([describe_tool(tool) for tool in request.tools])
     names = ", ".join([tool.name for tool in request.tools])
     how = [_LAST] if last else [_HOW.format(tools=listed, names=names)] if request.tools else []
-    return tuple(as_text(request, how, lambda reply: _render(reply, request.tools), _heard))
+    return tuple(as_text(request, how, lambda reply: _render(reply, request.tools), _describe_result))
 
 
 def _render(message: Message, tools: tuple[ToolSpec, ...]) -> str:
@@ -240,7 +256,7 @@ def _render(message: Message, tools: tuple[ToolSpec, ...]) -> str:
 
 
 def _input(call: ToolCall, tools: tuple[ToolSpec, ...]) -> str:
-    """As the model was told to write it: the bare text for a tool of one argument."""
+    """Return the input in the form that the instructions ask for: the bare text for a tool of one argument."""
     only = next((list(tool.parameters.get("properties") or {}) for tool in tools if tool.name == call.name), [])
     args: Any = call.args
     if isinstance(args, Mapping) and len(only) == 1 and list(args) == only:
@@ -248,7 +264,7 @@ def _input(call: ToolCall, tools: tuple[ToolSpec, ...]) -> str:
     return plain_text(args)
 
 
-def _heard(result: ToolResult) -> str:
+def _describe_result(result: ToolResult) -> str:
     text = result_text(result)
     error = result.is_error and not text.startswith("Error: ")
     return f"Observation: {'Error: ' if error else ''}{text or 'nothing'}"

@@ -15,23 +15,27 @@ from typing import Any
 from ....core.reading.lenient_json import TwoReadings
 from ....core.record import record, replace
 from ....core.values import plain_text
-from .arguments import is_broken, unfenced, why_unreadable
-from .calls import Call, Tools, arguments_of, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
+from .arguments import ONE_TEXT, is_broken, strip_fence, why_unreadable
+from .calls import Tools, WrittenCall, arguments_of, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
 from .labels import label_of
 from .sections import Section, Sections
 
 _CALL_KEY = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _OBJECTS = 5
-_UNCLEAR = "it is not clear whether this call is to be made: write only a thought, the action, and its input as one JSON object"
+UNCLEAR = "Is a tool to be called? It was not clear, so none was."
+_ALONE = (
+    f"{UNCLEAR} If {{name}} is meant, write only a thought, the action, and its input as one JSON object, and nothing else."
+)
 _HEAD = re.compile(r"[\[(［（:：|\"]|->|→")
 _NAMED = re.compile(r"(?P<name>[^:：\n]{1,80})[:：](?P<given>.*)", re.DOTALL)
 
 
 @record
-class Reading:
-    """`action` and `args`, or `answer`, or the `problem`: what is wrong, in words for the model.
+class ReplyReading:
+    """The content of a reply: `action` and `args`, or `answer`, or the `problem` in words for the model.
 
-    Beside a problem, `thought` holds the words that become the answer if asking again does not help.
+    A problem that begins with `UNCLEAR` is a question to the model: the reply could be read, but the intention is unclear.
+    `prose`: a whole reply without labels that contains something like a call. If the model insists, it is the answer.
     """
 
     thought: str = ""
@@ -39,52 +43,53 @@ class Reading:
     args: Mapping[str, Any] | str = ""
     answer: str = ""
     problem: str = ""
+    prose: str = ""
 
 
-def read(text: str, tools: Tools, careful: Collection[str] = ()) -> Reading:
-    """`careful`: the tools that change something."""
+def read_reply(text: str, tools: Tools, careful: Collection[str] = ()) -> ReplyReading:
+    """Read a whole reply. `careful`: the tools that change something."""
     sections = Sections()
     sections.feed(text)
     sections.finish()
     return reading_of(sections, tools, careful)
 
 
-def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> Reading:
+def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> ReplyReading:
     try:
         return _reading_of(sections, tools, careful)
     except TwoReadings as problem:
-        return Reading(_thoughts(sections.found), problem=f"the input was {problem}")
+        return ReplyReading(_thoughts(sections.found), problem=f"the input was {problem}")
 
 
-def _reading_of(sections: Sections, tools: Tools, careful: Collection[str]) -> Reading:
+def _reading_of(sections: Sections, tools: Tools, careful: Collection[str]) -> ReplyReading:
     found = [section for section in sections.found if section.text]
     found = [section for section in found if section.kind != "bare" or section.text.strip("`")]  # but the edge of a code block
     labelled = any(section.kind in ("action", "answer") for section in found)
     if (not sections.raw and not labelled) or (found and found[-1].kind == "think"):
         what = "the thought never ended" if sections.raw else "the reply was empty"
-        return Reading(_thoughts(found), problem=what)
+        return ReplyReading(_thoughts(found), problem=what)
     if not found:
-        return Reading(problem="it began with an observation, which only the user gives")
+        return ReplyReading(problem="it began with an observation, which only the user gives")
     first = next((section for section in found if section.kind in ("action", "answer") or has_call_tag(section.text)), None)
     if first is not None and first.kind == "thought" and (call := tagged_call(first.text, tools)) is not None:
         return _run(call._replace(alone=call.alone and first is found[-1]), tools, careful)
     if first is not None and first.kind in ("action", "answer"):
-        reading = _labelled(found, first, sections.raw, tools, careful)
+        reading = _read_labelled(found, first, sections.raw, tools, careful)
         cut = sections.guessed and reading.action in careful
-        return Reading(reading.thought, problem=_UNCLEAR) if cut else reading
+        return ReplyReading(reading.thought, problem=_ALONE.format(name=reading.action)) if cut else reading
     thoughts = _thoughts(found)
     if found[0].kind != "bare" and any(section.kind in ("thought", "input") for section in found):
-        return Reading(thoughts, problem="there was neither an action nor a final answer")
+        return ReplyReading(thoughts, problem="there was neither an action nor a final answer")
     bare = "\n".join([section.text for section in found if section.kind == "bare"])
     reading = _read_unlabelled(bare, sections.raw, tools, careful)
     return replace(reading, thought=reading.thought or thoughts)
 
 
-def _labelled(found: list[Section], first: Section, raw: str, tools: Tools, careful: Collection[str]) -> Reading:
+def _read_labelled(found: list[Section], first: Section, raw: str, tools: Tools, careful: Collection[str]) -> ReplyReading:
     place = found.index(first)
     before, thoughts = found[:place], _thoughts(found[:place], bare=True)
     if first.kind == "answer":
-        return Reading(thoughts, answer=first.text)
+        return ReplyReading(thoughts, answer=first.text)
     following = next((section for section in found[place + 1 : place + 2] if section.kind == "input"), None)
     given = None if following is None else following.text
     call = _action(first.text, given, tools)
@@ -93,24 +98,32 @@ def _labelled(found: list[Section], first: Section, raw: str, tools: Tools, care
     if call is None or not known or (is_end(call.name, tools) and not call.args):
         answer = next((section.text for section in found[place:] if section.kind == "answer"), "")
         if answer:
-            return Reading(thoughts, answer=answer)
+            return ReplyReading(thoughts, answer=answer)
         if prose:
             return _read_prose(raw, tools)  # the word has another meaning here
         if call is None:
-            broken = is_broken(unfenced(first.text))
+            broken = is_broken(strip_fence(first.text))
             why = f"the action was {why_unreadable(first.text)}" if broken else "the action named no tool"
-            return Reading(thoughts, problem=why)
+            return ReplyReading(thoughts, problem=why)
     if prose and known and (following is None or not following.strong):
-        return Reading(raw, problem="it is not clear whether this call is to be made: write a thought before the action")
+        return ReplyReading(
+            prose=raw, problem=f"{UNCLEAR} If so, write a thought before the action, and nothing after its input."
+        )
     rest = found[place + (1 if given is None else 2) :]
-    clear = _is_plain(first.text if given is None else given) and not any(section.kind == "bare" for section in before)
+    plain = _is_plain(first.text if given is None else given) or (given is not None and _takes_all(call.name, tools))
+    clear = plain and not any(section.kind == "bare" for section in before)
     return _run(call._replace(thought=thoughts or call.thought, alone=call.alone and clear and not rest), tools, careful)
 
 
 def _is_plain(text: str) -> bool:
-    """One line, one code block or one JSON object: it is clear where it ends."""
-    text = unfenced(text)
+    """Return True for one line, one code block or one JSON object: it is clear where it ends."""
+    text = strip_fence(text)
     return "\n" not in text or (text[:1] == "{" and text[-1:] == "}")
+
+
+def _takes_all(name: str, tools: Tools) -> bool:
+    """True if the tool takes its whole input as one text, however many lines it has."""
+    return list((tools.get(tool_named(name, tools)) or {}).get("properties") or ()) == [ONE_TEXT]
 
 
 def _thoughts(found: list[Section], *, bare: bool = False) -> str:
@@ -118,54 +131,54 @@ def _thoughts(found: list[Section], *, bare: bool = False) -> str:
     return "\n".join([section.text for section in found if section.kind in kinds])
 
 
-def _action(text: str, given: str | None, tools: Tools) -> Call | None:
-    """The call under the label: a name and its input, JSON, `name[…]`, or `name: input`."""
-    text = unfenced(text)
+def _action(text: str, given: str | None, tools: Tools) -> WrittenCall | None:
+    """Return the call under the label: a name and its input, JSON, `name[…]`, or `name: input`."""
+    text = strip_fence(text)
     if text[:1] in "{[" and (call := json_call(text, tools)) is not None:
         return call
     name, _, rest = text.partition("\n")
     head = _HEAD.split(name, maxsplit=1)[0]  # before a remark, `search (the web)`
     if given is not None and tool_named(head, tools):
-        return Call(head, arguments_of(given, head, tools))
+        return WrittenCall(head, arguments_of(given, head, tools))
     if tool_named(name, tools) or is_end(name, tools):
-        return Call(name, arguments_of(given if given is not None else rest, name, tools))
+        return WrittenCall(name, arguments_of(given if given is not None else rest, name, tools))
     if (call := bracket_call(text, tools)) is not None:
         return call
     if (split := _NAMED.fullmatch(text)) is not None and (tool_named(split["name"], tools) or is_end(split["name"], tools)):
-        return Call(split["name"], arguments_of(split["given"], split["name"], tools))
+        return WrittenCall(split["name"], arguments_of(split["given"], split["name"], tools))
     if not re.fullmatch(r"[\w.\-]+", name.strip("`*\"' .")):
         return None
-    return Call(name.strip("`*\"' "), arguments_of(given if given is not None else rest, name, tools))
+    return WrittenCall(name.strip("`*\"' "), arguments_of(given if given is not None else rest, name, tools))
 
 
-def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]) -> Reading:
-    """No label: a call, if it is the whole of the text; else the answer."""
-    whole = unfenced(text)
+def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]) -> ReplyReading:
+    """Read a text without labels: a call, if it is the whole text, else the answer."""
+    whole = strip_fence(text)
     if whole[:1] in ("{", "["):
         call = json_call(whole, tools)
         if call is not None and (call.certain or tool_named(call.name, tools) or is_end(call.name, tools)):
             return _run(call, tools, careful)
         if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _objects(whole):
-            return Reading(problem=f"the reply was {why_unreadable(whole)}")
+            return ReplyReading(problem=f"the reply was {why_unreadable(whole)}")
     if has_call_tag(text):
         call = tagged_call(text, tools)
-        return Reading(problem="the tool call was not readable JSON") if call is None else _run(call, tools, careful)
+        return ReplyReading(problem="the tool call was not readable JSON") if call is None else _run(call, tools, careful)
     call = bracket_call(text, tools)
     if call is not None and (is_end(call.name, tools) or (call.alone and tool_named(call.name, tools))):
         return _run(call, tools, careful)
     return _read_prose(raw, tools)
 
 
-def _read_prose(text: str, tools: Tools) -> Reading:
-    """The answer, unless a call stands in it that is neither in the protocol's form nor clearly talked about."""
+def _read_prose(text: str, tools: Tools) -> ReplyReading:
+    """Read a text as the answer, unless it contains a call that is neither in the right form nor only mentioned."""
     lines = [line.strip("> \t") for line in text.split("\n")]
     if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith(("```tool_code", "<|channel|>")):
-        return Reading(text, problem="a call of a tool stands in it, but not in the form that was asked for")
-    return Reading(answer=text)
+        return ReplyReading(prose=text, problem="a call of a tool stands in it, but not in the form that was asked for")
+    return ReplyReading(answer=text)
 
 
 def _objects(text: str) -> list[str]:
-    """The first JSON objects that stand in a text."""
+    """Return the first JSON objects in a text."""
     found, place = list[str](), text.find("{")
     while place >= 0 and len(found) < _OBJECTS:
         try:
@@ -178,7 +191,7 @@ def _objects(text: str) -> list[str]:
 
 
 def _is_call(text: str, tools: Tools) -> bool:
-    """Whether a line or a code block is a call of a known tool."""
+    """Return True if a line or a code block is a call of a known tool."""
     label = label_of(text, "start")
     if label is not None and label.kind == "action":
         return bool(tool_named(_HEAD.split(label.rest, maxsplit=1)[0], tools))
@@ -189,22 +202,22 @@ def _is_call(text: str, tools: Tools) -> bool:
     return call is not None and call.alone and call.name in tools
 
 
-def _run(call: Call, tools: Tools, careful: Collection[str]) -> Reading:
+def _run(call: WrittenCall, tools: Tools, careful: Collection[str]) -> ReplyReading:
     if is_end(call.name, tools):
         answer = call.args if isinstance(call.args, str) else plain_text(call.args)
         if not answer.strip():
-            return Reading(call.thought, problem="the final answer was empty")
-        return Reading(call.thought, answer=answer.strip())
+            return ReplyReading(call.thought, problem="the final answer was empty")
+        return ReplyReading(call.thought, answer=answer.strip())
     name = tool_named(call.name, tools) or call.name
     if isinstance(call.args, str) and is_broken(call.args):
-        return Reading(call.thought, problem=f"the input was {why_unreadable(call.args)}")
+        return ReplyReading(call.thought, problem=f"the input was {why_unreadable(call.args)}")
     if name in careful and not (call.alone and _fits(call.args, tools.get(name) or {})):
-        return Reading(call.thought, problem=_UNCLEAR)
-    return Reading(call.thought, name, call.args)
+        return ReplyReading(call.thought, problem=_ALONE.format(name=name))
+    return ReplyReading(call.thought, name, call.args)
 
 
 def _fits(args: Mapping[str, Any] | str, schema: Mapping[str, Any]) -> bool:
-    """All that is required is there, nothing is unknown, and no value is empty or but the parameter's name."""
+    """Return True if all required arguments are there, none is unknown, and no value is empty or the parameter's own name."""
     properties = schema.get("properties") or {}
     if not isinstance(args, Mapping) or any(value in ("", name) for name, value in args.items()):
         return False

@@ -1,7 +1,8 @@
-"""Split ReAct text into its sections, in one pass, while it arrives: what streams and what is read at the end are the same.
+"""Split ReAct text into its sections, in one pass, as it arrives, so that streaming and the final reading agree.
 
-Text under `Thought:` and `Final Answer:` is shown as it comes. Text without a label is held: only the whole of it tells whether
-it is an answer. A label inside a code block is text. What follows an observation, or a label after the answer, is left out.
+Text under `Thought:` and `Final Answer:` is shown as it comes. Text without a label is held: only the whole of it shows
+whether it is an answer. A label inside a code block is text. Text after an observation, or after a label that follows the
+answer, is left out.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Shown = list[tuple[str, str]]
 
 
 class Section:
-    """`kind`: bare, think, thought, action, input or answer. `label`: what it began with; `tagged`: that was a tag."""
+    """A section. `kind`: bare, think, thought, action, input or answer. `label`: its label; `tagged`: it began with a tag."""
 
     def __init__(self, kind: str, label: Label | None = None, tagged: bool = False) -> None:
         self.kind, self.tagged = kind, tagged
@@ -46,7 +47,10 @@ class Section:
 
 
 class Sections:
-    """`feed` returns what can be shown of a piece, as `text` or `thinking`. After `finish`, `found` holds the sections."""
+    """A parser.
+
+    `feed` returns the part that can be shown, as `text` or `thinking`. After `finish`, `found` holds the sections.
+    """
 
     def __init__(self) -> None:
         self.found = [Section("bare")]
@@ -57,14 +61,14 @@ class Sections:
         self._fenced = self._wrapped = False
         self.over = False  # the answer has ended, or an observation was written, which only the user gives
         self.guessed = False  # it was an everyday word that ended it: perhaps a line of the input
-        self._ended = False  # the turn is over: the rest belongs to nobody
+        self._ended = False  # the turn is over: the rest is ignored
         self._called = False  # there was a call before the answer
         self._spaces: list[str] = []  # after what was shown
         self._out: Shown = []
 
     @property
     def raw(self) -> str:
-        """The whole text, without the tokens of the model's template."""
+        """Return the whole text, without the tokens of the model's template."""
         return _SPEAKER.sub("", "".join(self._raw), count=1).strip()
 
     def feed(self, piece: str) -> Shown:
@@ -97,7 +101,7 @@ class Sections:
         self._write(text[place:])
 
     def _take_token(self, token: re.Match[str]) -> bool:
-        """Whether it was a token, and not text about one."""
+        """Take a token. Return False if it is text about one."""
         if token["tag"] is not None:
             kind = token["tag"].lower()
             return not self.over and self._take_tag(_TAG_KINDS.get(kind, kind), closes=bool(token["close"]))
@@ -109,7 +113,7 @@ class Sections:
         return True
 
     def _take_tag(self, kind: str, *, closes: bool) -> bool:
-        """`<action>` and the like, instead of a label."""
+        """Take `<action>` and similar tags, which replace a label. Return False if it is text."""
         now = self.found[-1]
         at_start = now.kind == "bare" and not self._line.strip() and not self._decided
         if closes and not (now.kind == kind and now.tagged):
@@ -123,7 +127,10 @@ class Sections:
         return True
 
     def _take_thinking(self, *, closes: bool) -> bool:
-        """All before `</think>` was thought, also where `<think>` is missing; that one counts only at the beginning."""
+        """Take `<think>` or `</think>`.
+
+        Everything before `</think>` is thought, even without `<think>`, which counts only at the start.
+        """
         if self.found[-1].kind == "answer" if closes else self._line.strip() or any(one.begun for one in self.found):
             return False
         if closes:
@@ -163,7 +170,7 @@ class Sections:
         self._line, self._decided = "", False
 
     def _decide(self) -> None:
-        """The line begins a section, opens or closes a code block, or goes on with the section."""
+        """Decide whether the line begins a section, opens or closes a code block, or continues the section."""
         line, self._decided = self._line, True
         now = self.found[-1].kind
         if (fence := _FENCE.match(line)) is not None:
@@ -202,7 +209,7 @@ class Sections:
             self._show(text, "text", begun)
 
     def _show(self, text: str, kind: str, begun: bool) -> None:
-        """Spaces, and the end of bold, are shown when something follows them."""
+        """Show text. Spaces and the end of bold are held until something follows them."""
         if not text.strip():
             self._spaces += [text] if begun else []
             return
@@ -217,6 +224,6 @@ class Sections:
 
 
 def _may_become_fence(line: str) -> bool:
-    """Its end decides whether it opens or closes a code block."""
+    """Return True if the end of the line decides whether it opens or closes a code block."""
     start = line.lstrip()
     return start.startswith(("```", "~~~")) or not start.strip("`") or not start.strip("~")

@@ -1,10 +1,10 @@
-// The frame of the page: who is here, where we are, and the view that shows it.
+// The frame of the page: sign-in, navigation, and the current view.
 
 import { html, render, useEffect, useErrorBoundary, useMemo, useState } from "./vendor/preact.js";
 import { get, Problem, token } from "./server.js";
-import { address, agents, glance, go, inbox, line, link, may, me, use, watch } from "./shared.js";
+import { address, agents, pollQuestions, go, inbox, line, link, may, me, use, watch } from "./shared.js";
 import { japanese, language, prepare, speak, t } from "./words.js";
-import { Button, Dialog, Key, Loading, Offline, Quiet, Saying, Trouble, useKeys } from "./parts.js";
+import { Button, Dialog, Key, Loading, Offline, EmptyState, Announce, ErrorBox, useKeys } from "./parts.js";
 
 const VIEWS = {
   chat: { title: "Chat", key: "c", load: () => import("./views/chat.js") },
@@ -12,12 +12,12 @@ const VIEWS = {
   inbox: { title: "Inbox", key: "i", load: () => import("./views/inbox.js") },
   workflows: { title: "Workflows", key: "w", load: () => import("./views/workflows.js") },
   memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
-  figures: { title: "Figures", key: "f", load: () => import("./views/figures.js") },
+  figures: { title: "Metrics", key: "f", load: () => import("./views/figures.js") },
 };
 const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
 const THEME = "kaname.theme";
 
-function themed(which) {
+function applyTheme(which) {
   if (which) document.documentElement.dataset.theme = which;
   else delete document.documentElement.dataset.theme;
 }
@@ -33,7 +33,7 @@ function useView(path) {
     let here = true;
     load().then(
       made => here && (fail(null), set({ which, view: made.default })),
-      () => here && fail(new Problem(0, "the server is not reached")),
+      () => here && fail(new Problem(0, "The server cannot be reached.")),
     );
     return () => (here = false);
   }, [which]);
@@ -41,11 +41,11 @@ function useView(path) {
 }
 
 const NotFound = () =>
-  html`<${Quiet} title=${t("There is no such view")}><a href=${link(["runs"])}>${t("Runs")}</a></${Quiet}>`;
+  html`<${EmptyState} title=${t("Page not found")}><a href=${link(["runs"])}>${t("Runs")}</a></${EmptyState}>`;
 
-function Guarded({ view: View, ...props }) {
+function ErrorBoundary({ view: View, ...props }) {
   const [fault, reset] = useErrorBoundary(problem => console.error(problem));
-  if (fault) return html`<${Trouble} problem=${{ detail: `${t("This view failed")}: ${fault.message}` }} again=${reset} />`;
+  if (fault) return html`<${ErrorBox} problem=${{ detail: `${t("Something went wrong on this page")}: ${fault.message}` }} again=${reset} />`;
   return html`<${View} ...${props} />`;
 }
 
@@ -68,7 +68,7 @@ function Nav({ name, theme, setTheme, showHelp }) {
           ${japanese() ? "English" : "日本語"}
         </button>
         <button type="button" class="plain" onClick=${() => setTheme()}>${theme === "dark" ? t("light") : t("dark")}</button>
-        <button type="button" class="plain" onClick=${showHelp} aria-keyshortcuts="?">${t("keys")}</button>
+        <button type="button" class="plain" onClick=${showHelp} aria-keyshortcuts="?">${t("shortcuts")}</button>
         ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}
       </p>
     </div>
@@ -85,30 +85,30 @@ function SignIn() {
   return html`<main class="sign-in">
     <form class="sheet" onSubmit=${enter}>
       <h1>kaname <span class="seal" lang="ja">要</span></h1>
-      <p>${t("This server asks for a token.")} <span class="note">kaname serve users add NAME</span></p>
+      <p>${t("This server requires a token.")} <span class="note">kaname serve users add NAME</span></p>
       <label>${t("Token")}<input name="token" type="password" autocomplete="current-password" required autofocus /></label>
       <label class="check"
         ><input type="checkbox" checked=${always} onChange=${event => set(event.target.checked)} />
-        ${t("keep it in this browser")}</label
+        ${t("Keep me signed in on this browser")}</label
       >
-      ${token.get() ? html`<p class="trouble" role="alert">${t("The server does not know this token.")}</p>` : null}
-      <button class="main">${t("Enter")}</button>
+      ${token.get() ? html`<p class="trouble" role="alert">${t("This token is not valid.")}</p>` : null}
+      <button class="main">${t("Sign in")}</button>
     </form>
   </main>`;
 }
 
 function Help({ close }) {
   const keys = [
-    ["g c · g r · g i · g w · g m · g f", "go to chat, runs, inbox, workflows, memory, figures"],
-    ["j · k", "next, previous"],
-    ["Enter", "open"],
-    ["/", "search"],
-    ["← · →", "one fact back, one forward"],
-    ["f · c · t · .", "fork, compare, make a test, stop"],
-    ["y · e · n", "approve, edit, refuse"],
-    ["?", "this list"],
+    ["g c · g r · g i · g w · g m · g f", "Go to chat, runs, inbox, workflows, memory, metrics"],
+    ["j · k", "Next, previous item"],
+    ["Enter", "Open"],
+    ["/", "Search"],
+    ["← · →", "Previous fact, next fact"],
+    ["f · c · t · .", "Fork, compare, save as test, stop"],
+    ["y · e · n", "Approve, edit, refuse"],
+    ["?", "Show this list"],
   ];
-  return html`<${Dialog} title=${t("Keys")} close=${close}><dl class="keys">${keys.map(
+  return html`<${Dialog} title=${t("Keyboard shortcuts")} close=${close}><dl class="keys">${keys.map(
     ([key, text]) =>
       html`<dt><${Key} name=${key} /></dt>
         <dd>${t(text)}</dd>`,
@@ -141,11 +141,11 @@ function App() {
     );
   };
   useEffect(enter, [connection === "refused"]);
-  useEffect(() => (who ? (single ? glance() : watch()) : undefined), [Boolean(who), Boolean(single)]);
+  useEffect(() => (who ? (single ? pollQuestions() : watch()) : undefined), [Boolean(who), Boolean(single)]);
   useEffect(() => void (document.title = `${t(VIEWS[name]?.title || "kaname")} · kaname`), [name, id, speaking]);
   useEffect(() => {
     let gone = 0;
-    const pressed = event => {
+    const onKey = event => {
       if (
         event.target.closest?.("input, textarea, select") ||
         document.querySelector("dialog[open]") ||
@@ -164,37 +164,37 @@ function App() {
         gone = setTimeout(() => (going.pending = false), 1200);
       }
     };
-    addEventListener("keydown", pressed, true);
-    return () => removeEventListener("keydown", pressed, true);
+    addEventListener("keydown", onKey, true);
+    return () => removeEventListener("keydown", onKey, true);
   }, []);
   useKeys({ "?": () => showHelp(true) });
 
   if (refused?.status === 401) return html`<${SignIn} />`;
-  if (refused) return html`<main><${Trouble} problem=${refused} again=${enter} /></main>`;
+  if (refused) return html`<main><${ErrorBox} problem=${refused} again=${enter} /></main>`;
   const swap = () => {
     const next = theme === "dark" ? "light" : "dark";
     localStorage.setItem(THEME, next);
-    themed(next);
+    applyTheme(next);
     setTheme(next);
   };
-  const told = text => {
+  const announce = text => {
     clearTimeout(saying.gone);
     say("");
     setTimeout(() => say(text), 10);
     saying.gone = setTimeout(() => say(""), 4000);
   };
-  return html`<${Saying.Provider} value=${told}>
-    <a class="skip" href="#main" onClick=${event => (event.preventDefault(), document.getElementById("main").focus())}>${t("To the content")}</a>
+  return html`<${Announce.Provider} value=${announce}>
+    <a class="skip" href="#main" onClick=${event => (event.preventDefault(), document.getElementById("main").focus())}>${t("Skip to content")}</a>
     <${Nav} name=${name} theme=${theme} setTheme=${swap} showHelp=${() => showHelp(true)} />
     <main id="main" tabindex="-1" class=${`view-${name}`}>
       ${connection === "lost" && !single ? html`<${Offline} />` : null}
-      ${problem ? html`<${Trouble} problem=${problem} again=${() => location.reload()} />` : null}
-      ${view && who ? html`<${Guarded} key=${`${name}/${id || ""}/${speaking}`} view=${view} path=${path} query=${query} />` : problem ? null : html`<${Loading} />`}
+      ${problem ? html`<${ErrorBox} problem=${problem} again=${() => location.reload()} />` : null}
+      ${view && who ? html`<${ErrorBoundary} key=${`${name}/${id || ""}/${speaking}`} view=${view} path=${path} query=${query} />` : problem ? null : html`<${Loading} />`}
     </main>
     <p class="said" role="status" aria-live="polite">${said}</p>
     ${help ? html`<${Help} close=${() => showHelp(false)} />` : null}
-  </${Saying.Provider}>`;
+  </${Announce.Provider}>`;
 }
 
-themed(localStorage.getItem(THEME));
+applyTheme(localStorage.getItem(THEME));
 prepare().then(() => render(html`<${App} />`, document.getElementById("app")));

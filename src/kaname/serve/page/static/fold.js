@@ -1,7 +1,7 @@
-// A run's story from its facts: what was said and done, in order, and how things stood at any fact. It only reads.
+// Build the story of a run from its facts: messages and calls in order, and the state at any fact.
 
 export const UNDER_WAY = new Set(["running", "interrupted", "waiting"]);
-const PAUSES = new Set(["Opened", "Received", "Resumed", "Answered"]); // the time before these was nobody's work
+const PAUSES = new Set(["Opened", "Received", "Resumed", "Answered"]); // the time before these facts is not working time
 const OVER = new Set(["completed", "degraded"]);
 
 const parts = (message, type) => (message?.parts || []).filter(part => part.type === type);
@@ -10,7 +10,7 @@ export const textOf = message =>
     .map(part => part.text)
     .join("");
 
-// The story of run `own`, whose facts come after those of the runs that it went on from; up to its fact `at`.
+// Return the story of run `own` up to its fact `at`. Its facts follow those of the runs that it continues.
 export function fold(facts, own, at = Infinity) {
   const story = new Story(own);
   for (const fact of facts) {
@@ -85,7 +85,7 @@ class Story {
 
   onResumed(body, fact) {
     Object.assign(this.state, { attempt: body.attempt, stop: null, status: this.questions.size ? "waiting" : "running" });
-    for (const call of this.calls.values()) call.cut = call.ended === undefined; // its process is gone
+    for (const call of this.calls.values()) call.cut = call.ended === undefined; // its process has ended
     this.add(fact, "resumed", { attempt: body.attempt });
   }
 
@@ -129,7 +129,7 @@ class Story {
     this.bars.push({ lane: fact.agent, kind: "model", from, to: fact.time, text: label, seq: fact.seq, run: fact.run });
     if (!fact.graph) return;
     item.plan = ++this.plans;
-    this.graph = { ...fact.graph, own: /^plan\d+\./, from: this.calls.size }; // the calls of its steps come after it
+    this.graph = { ...fact.graph, own: /^plan\d+\./, from: this.calls.size }; // the calls of its steps follow
   }
 
   call(call, fact) {
@@ -143,10 +143,10 @@ class Story {
   onToolStarted(body, fact) {
     let call = this.calls.get(body.call.id);
     if (!call || call.ended) {
-      call = this.call(body.call, fact); // no reply asked for it: a workflow's
+      call = this.call(body.call, fact); // a task of a workflow, which no reply has called
       this.add(fact, "call", { calls: [call] });
     }
-    call.used = body.call.name !== call.name ? body.call : null; // something stands in for it
+    call.used = body.call.name !== call.name ? body.call : null; // another tool runs instead
     if (JSON.stringify(body.call.args ?? {}) !== JSON.stringify(call.args)) call.changed = body.call.args ?? {};
     Object.assign(call, {
       started: fact.time,
@@ -175,7 +175,7 @@ class Story {
     });
     if (fact.apart) this.add(fact, "result", { call });
     else if (call.earlier && fact.run === this.own && call.startedIn !== fact.run) {
-      call.given = true; // a fork was told this result instead of running the call
+      call.given = true; // the fork got this result instead of running the call
       this.add(fact, "given", { call });
     }
     const from = call.given ? fact.time : (call.started ?? fact.time);
@@ -199,7 +199,7 @@ class Story {
       time: fact.time,
       open: true,
     };
-    const about = body.about || call; // with the arguments that the tool receives, where the fact has them
+    const about = body.about || call; // the fact may hold the arguments that the tool receives
     question.call = about ? { id: about.id, name: about.name, arguments: about.args } : null;
     if (call) call.question = question;
     this.questions.set(body.key, question);
@@ -211,7 +211,7 @@ class Story {
     const question = this.questions.get(body.key) || { key: body.key };
     this.close(question);
     Object.assign(question, { answer: body.answer, by: body.by || "" });
-    if (question.time) this.bars.push({ ...asking(question), to: fact.time });
+    if (question.time) this.bars.push({ ...questionBar(question), to: fact.time });
     this.add(fact, "answered", { question });
     this.status();
   }
@@ -265,13 +265,13 @@ class Story {
     this.add(fact, "custom", { name: fact.type, data: body });
   }
 
-  // What is still open: calls that were asked for and have no result.
+  // The open calls: those without a result.
   get open() {
     return [...this.calls.values()].filter(call => call.ended === undefined && !call.earlier && !this.state.stop);
   }
 
-  // Bars of what is under way, up to now.
-  going(now) {
+  // Bars of open calls and questions, up to now.
+  barsUnderWay(now) {
     const open = [...this.calls.values()].filter(call => call.started && !call.ended && !call.question?.open);
     const end = this.state.stop ? this.before : now;
     const working = open.map(call => ({
@@ -283,10 +283,10 @@ class Story {
       seq: call.startedSeq,
       run: call.run,
     }));
-    return [...working, ...[...this.questions.values()].map(one => ({ ...asking(one), to: end }))];
+    return [...working, ...[...this.questions.values()].map(one => ({ ...questionBar(one), to: end }))];
   }
 
-  // What became of each task of the plan or workflow.
+  // The tasks of the plan or workflow, with their status.
   tasks() {
     if (!this.graph) return [];
     const { own, from, tasks } = this.graph;
@@ -304,7 +304,7 @@ class Story {
 }
 
 function taskStatus(calls, state) {
-  if (!calls.length) return state.stop ? "not run" : "to come";
+  if (!calls.length) return state.stop ? "not run" : "not started";
   if (calls.some(call => call.ended === undefined))
     return state.stop ? "not finished" : calls.some(call => call.question?.open) ? "waiting" : "running";
   if (calls.some(call => call.id.endsWith("~") && call.error === null)) return "undone";
@@ -317,7 +317,7 @@ const label = call =>
     .map(one => (typeof one === "object" ? JSON.stringify(one) : `${one}`))
     .join(", ")
     .slice(0, 60);
-const asking = question => ({
+const questionBar = question => ({
   lane: question.call?.name || "?",
   kind: "asked",
   from: question.time,

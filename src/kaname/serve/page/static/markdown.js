@@ -1,7 +1,7 @@
-// Markdown as models write it, made into elements; never into HTML. What is not known stays as it was written.
+// Render the Markdown of models as elements, never as HTML. Unknown syntax stays as it was written.
 //
-// A picture is shown as its words, a link leads only to http, https or mailto: nothing is loaded, nothing can run.
-// Emphasis does not ask for spaces around it, as Japanese has none: **これ**です.
+// A picture is shown as its text, and links lead only to http, https or mailto: nothing is loaded or run.
+// Emphasis needs no spaces around it, because Japanese has none: **これ**です.
 
 import { html, Component } from "./vendor/preact.js";
 
@@ -9,9 +9,9 @@ const FENCE = /^ {0,3}(```+|~~~+)\s*([\w+#.-]*)/;
 const LIST = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
 const RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const DEEPEST = 8;
-const HUGE = 20000; // characters of one block: nobody wrote that by hand
+const HUGE = 20000; // characters of one block; a larger one is not rendered
 
-// The text cut into blocks: each ends at an empty line outside of a fence. While a text grows, only the last one changes.
+// Split the text into blocks at empty lines outside of fences. While a text grows, only the last block changes.
 export function blocks(text) {
   const found = [];
   let held = [];
@@ -28,7 +28,7 @@ export function blocks(text) {
       fence = mark[1];
     } else if (!line.trim()) {
       if (held.length && LIST.test(held[0]))
-        held.push(line); // a list goes on after an empty line
+        held.push(line); // a list continues after an empty line
       else end();
     } else {
       if (held.length && LIST.test(held[0]) && !held.at(-1).trim() && !/^\s|^[-*+]\s|^\d{1,9}[.)]\s/.test(line)) end();

@@ -1,9 +1,9 @@
-// Small parts that all views are made of.
+// Small components that all views use.
 
 import { Component, createContext, html, useEffect, useRef, useState } from "./vendor/preact.js";
-import { saved } from "./server.js";
+import { saveFile } from "./server.js";
 import { problemText, t } from "./words.js";
-import { state } from "./told.js";
+import { state } from "./format.js";
 
 export const Key = ({ name }) => html`<kbd aria-hidden="true">${name}</kbd>`;
 
@@ -28,7 +28,7 @@ export function Chip({ status }) {
   >`;
 }
 
-export const Quiet = ({ title, children }) =>
+export const EmptyState = ({ title, children }) =>
   html`<div class="quiet">
     <p class="quiet-title">${title}</p>
     ${children}
@@ -37,10 +37,10 @@ export const Loading = () => html`<p class="quiet loading" role="status">${t("Lo
 
 export const Offline = () =>
   html`<p class="offline" role="status">
-    ${t("The server is not reached. The page shows the last known state and reconnects by itself.")}
+    ${t("The server cannot be reached. The page shows the last known state and reconnects automatically.")}
   </p>`;
 
-// The time in seconds, again every second as long as something is going on.
+// The current time in seconds, updated every second while `going`.
 export function useNow(going) {
   const [now, set] = useState(() => Date.now() / 1000);
   useEffect(() => {
@@ -51,7 +51,7 @@ export function useNow(going) {
   return now;
 }
 
-export function Trouble({ problem, again }) {
+export function ErrorBox({ problem, again }) {
   if (!problem) return null;
   return html`<div class="trouble" role="alert">
     <p>${problemText(problem)}</p>
@@ -59,7 +59,7 @@ export function Trouble({ problem, again }) {
   </div>`;
 }
 
-// Something that a view reads once; `depends` says when again.
+// Load something once, and again when one of `depends` changes.
 export function useLoaded(load, depends) {
   const [held, set] = useState({ value: null, problem: null });
   const [turn, again] = useState(0);
@@ -74,16 +74,16 @@ export function useLoaded(load, depends) {
   return { ...held, again: () => again(turn + 1) };
 }
 
-export const HUGE = 50000; // characters of one text: a browser takes a minute to lay out a line of a million
+export const HUGE = 50000; // characters of one text: laying out a line of a million takes a browser a minute
 
-// A text of the outside world, as it is.
+// An external text, unchanged.
 export function Pre({ text }) {
   const cut = text.length > HUGE;
   return html`<pre tabindex="0" dir="auto">${cut ? text.slice(0, HUGE) : text}</pre>
-    ${cut ? html`<${Button} onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</${Button}>` : null}`;
+    ${cut ? html`<${Button} onClick=${() => saveFile("text.txt", text)}>${t("Download the full text")}</${Button}>` : null}`;
 }
 
-// JSON as text, unfolded on demand.
+// JSON as text, shown on demand.
 export function Raw({ value, title, kind = "raw" }) {
   const [open, set] = useState(false);
   return html`<details class=${kind} open=${open} onToggle=${event => set(event.currentTarget.open)}>
@@ -103,24 +103,24 @@ export function Dialog({ title, close, children }) {
     <header><h2>${title}</h2><${Button} onClick=${close} label=${t("Close")}>✕</${Button}></header>${children}</dialog>`;
 }
 
-// Keys of a view: {"f": action}. They rest while somebody types, and while a dialog is open.
+// Keyboard shortcuts of a view: {"f": action}. They are off while the user types or a dialog is open.
 export function useKeys(keys) {
   const held = useRef(keys);
   held.current = keys;
   useEffect(() => {
-    const pressed = event => {
+    const onKey = event => {
       const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
       if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))
         return;
       const action = held.current[event.key];
       if (action) (event.preventDefault(), action(event));
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
   }, []);
 }
 
-// A long list, of which only what is near the window stands in the page: blocks of rows that come and go.
+// A long list in blocks of rows. Only blocks near the window are rendered.
 let watcher = null;
 const watched = new WeakMap();
 function observe(element, tell) {
@@ -158,8 +158,8 @@ class Stretch extends Component {
   }
 }
 
-// `stamp`: whatever the rows depend on beside their items.
-export function Long({ items, row, estimate, block = 30, stamp, role, label }) {
+// `stamp`: what the rows depend on in addition to their items.
+export function LongList({ items, row, estimate, block = 30, stamp, role, label }) {
   const stretches = [];
   for (let place = 0; place < items.length; place += block) stretches.push(items.slice(place, place + block));
   return html`<div class="long" role=${role} aria-label=${label}>
@@ -170,4 +170,4 @@ export function Long({ items, row, estimate, block = 30, stamp, role, label }) {
   </div>`;
 }
 
-export const Saying = createContext(() => {});
+export const Announce = createContext(() => {});

@@ -1,4 +1,4 @@
-// Talks to the server: requests, streams of events, and the token where one is needed.
+// Requests to the server, streams of events, and the token.
 
 const KEY = "kaname.token";
 
@@ -14,7 +14,7 @@ export const token = {
   },
 };
 
-// What went wrong: `status` is 0 where the server was not reached at all.
+// An error. `status` is 0 if the server could not be reached.
 export class Problem extends Error {
   constructor(status, detail, notice) {
     super(detail);
@@ -24,42 +24,42 @@ export class Problem extends Error {
 
 const headers = more => ({ ...(token.get() ? { authorization: `Bearer ${token.get()}` } : {}), ...more });
 
-async function reached(path, options) {
+async function request(path, options) {
   try {
     return await fetch(path, { cache: "no-store", ...options });
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new Problem(0, "the server is not reached");
+    throw new Problem(0, "The server cannot be reached.");
   }
 }
 
-async function checked(answer) {
+async function check(answer) {
   if (answer.ok) return answer;
   const said = await answer.json().catch(() => ({}));
   throw new Problem(answer.status, said.detail || said.error?.message || `${answer.status}`, said.notice);
 }
 
 export async function get(path, signal) {
-  return (await checked(await reached(path, { headers: headers(), signal }))).json();
+  return (await check(await request(path, { headers: headers(), signal }))).json();
 }
 
 export async function send(method, path, body = {}) {
   const content = { method, headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) };
-  const answer = await checked(await reached(path, content));
+  const answer = await check(await request(path, content));
   return answer.status === 204 ? null : answer.json();
 }
 
 export const post = (path, body) => send("POST", path, body);
 
 export async function download(path) {
-  const answer = await checked(await reached(path, { headers: headers() }));
+  const answer = await check(await request(path, { headers: headers() }));
   const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "")?.[1] || "download";
-  saved(name, await answer.blob());
+  saveFile(name, await answer.blob());
   return name;
 }
 
-// Hands something to the user as a file.
-export function saved(name, content) {
+// Save content as a file on the user's machine.
+export function saveFile(name, content) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([content]));
   link.download = name;
@@ -69,22 +69,22 @@ export function saved(name, content) {
 
 export const runPath = (id, more = "") => `api/runs/${id.split("/").map(encodeURIComponent).join("/")}${more}`;
 
-// Follows a stream of events until it says that it is over. If the connection is lost, or the server restarts, it comes back
-// after the last event that it saw. While nobody looks at the tab it is closed: a browser has six connections for all tabs.
+// Follow a stream of events until it says that it is over. After a lost connection or a restart of the server it continues
+// after the last event. It is closed while the tab is hidden: a browser has six connections for all tabs.
 export function follow(path, { last = "", take, state = () => {} }) {
   const stopped = new AbortController();
   let reading = null;
-  const seen = () => document.visibilityState === "hidden" && reading?.abort();
-  document.addEventListener("visibilitychange", seen);
+  const closeIfHidden = () => document.visibilityState === "hidden" && reading?.abort();
+  document.addEventListener("visibilitychange", closeIfHidden);
   stopped.signal.addEventListener("abort", () => reading?.abort());
 
   (async () => {
     for (let tries = 0; !stopped.signal.aborted; tries++) {
-      while (document.visibilityState === "hidden" && !stopped.signal.aborted) await shown();
+      while (document.visibilityState === "hidden" && !stopped.signal.aborted) await untilVisible();
       reading = new AbortController();
       try {
         const asked = headers({ accept: "text/event-stream", ...(last ? { "last-event-id": last } : {}) });
-        const answer = await checked(await reached(path, { headers: asked, signal: reading.signal }));
+        const answer = await check(await request(path, { headers: asked, signal: reading.signal }));
         if (answer.status === 204) return state("over");
         state("open");
         tries = 0;
@@ -105,17 +105,17 @@ export function follow(path, { last = "", take, state = () => {} }) {
   })();
   return () => {
     stopped.abort();
-    document.removeEventListener("visibilitychange", seen);
+    document.removeEventListener("visibilitychange", closeIfHidden);
   };
 }
 
-const shown = () =>
+const untilVisible = () =>
   new Promise(done => {
     const look = () => (document.removeEventListener("visibilitychange", look), done());
     document.addEventListener("visibilitychange", look);
   });
 
-// The events of a text/event-stream, as many at a time as have come.
+// Yield the events of a text/event-stream, in batches as they arrive.
 async function* events(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
@@ -127,11 +127,11 @@ async function* events(body) {
     if (end < 0) continue;
     const frames = held.slice(0, end).split("\n\n");
     held = held.slice(end + 2);
-    yield frames.map(read).filter(Boolean);
+    yield frames.map(parseFrame).filter(Boolean);
   }
 }
 
-function read(frame) {
+function parseFrame(frame) {
   const event = { id: "", name: "message", data: null };
   for (const line of frame.split("\n")) {
     const at = line.indexOf(": ");

@@ -1,4 +1,4 @@
-// What several views know: cells that tell their listeners, the address, who is here, the runs, the waiting questions.
+// State that several views share: observable cells, the address, the user, the runs, the open questions.
 
 import { useEffect, useState } from "./vendor/preact.js";
 import { follow, get } from "./server.js";
@@ -25,15 +25,15 @@ export function use(one) {
 }
 
 // The address: #/runs/abc?at=14 has the path ["runs", "abc"] and the query {at: "14"}.
-const read = () => {
+const readAddress = () => {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   return {
     path: path.split("/").filter(Boolean).map(decodeURIComponent),
     query: Object.fromEntries(new URLSearchParams(query)),
   };
 };
-export const address = cell(read());
-addEventListener("hashchange", () => address.set(read()));
+export const address = cell(readAddress());
+addEventListener("hashchange", () => address.set(readAddress()));
 
 export function link(path, query = {}) {
   const said = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value != null)).toString();
@@ -41,34 +41,34 @@ export function link(path, query = {}) {
 }
 export const go = (path, query) => (location.hash = link(path, query));
 export function change(query) {
-  const now = read();
-  if (now.path.join("/") !== address.get().path.join("/")) return; // we are about to leave this view
+  const now = readAddress();
+  if (now.path.join("/") !== address.get().path.join("/")) return; // the user is leaving this view
   history.replaceState(null, "", link(now.path, { ...now.query, ...query }));
-  address.set(read());
+  address.set(readAddress());
 }
 
 export const me = cell(null);
 export const agents = cell(null);
 export const may = role => Boolean(me.get()?.roles.includes(role));
 
-export const runs = cell({ list: null, byId: new Map(), problem: null, next: null }); // next: where older ones begin
+export const runs = cell({ list: null, byId: new Map(), problem: null, next: null }); // next: the place of the next page
 export const inbox = cell({ questions: null, problem: null });
-export const line = cell("open"); // or "lost", or "over": how the stream of changes stands
+export const line = cell("open"); // state of the stream of changes: "open", "lost" or "over"
 
-const MOST = 10000; // that are read without being asked for
+const MOST = 10000; // runs that are loaded without a click
 let loading = null;
-// The newest are there at once; the rest follows, a page at a time. Older ones are read when somebody asks for them.
+// Load the newest runs first, then the rest page by page. Older ones are loaded on request.
 export function loadRuns() {
-  loading ??= reading(async () => {
+  loading ??= whileLoading(async () => {
     const first = await get("api/runs?limit=200");
     setRuns(first.runs, first.next);
     while (runs.get().next && runs.get().list.length < MOST) await readPage();
   });
   return loading;
 }
-export const moreRuns = () => (loading ??= reading(readPage));
+export const moreRuns = () => (loading ??= whileLoading(readPage));
 
-async function reading(work) {
+async function whileLoading(work) {
   try {
     await work();
   } catch (problem) {
@@ -106,7 +106,7 @@ export function dropRun(id) {
     );
 }
 
-// What a run is called: a fork that was asked nothing new is called as the run that it goes on from.
+// The title of a run. A fork without a new message has the title of the run that it continues.
 export function titleOf(run) {
   const { byId } = runs.get();
   for (let one = run, step = 0; one && step < 50; one = byId.get(one.base), step++)
@@ -125,7 +125,7 @@ export async function loadQuestions() {
   }
 }
 
-// Watches the list of runs; where a run is looked at itself, only the questions are asked for now and then.
+// Watch the list of runs. A view of a single run only polls the questions.
 export function watch() {
   let [later, opened] = [0, 0];
   const questions = () => (clearTimeout(later), (later = setTimeout(loadQuestions, 150)));
@@ -137,13 +137,13 @@ export function watch() {
       if (changed.length) questions();
     },
     state(now) {
-      if (now === "open" && opened++) loadRuns(); // what changed meanwhile was told to nobody
+      if (now === "open" && opened++) loadRuns(); // changes during the interruption were not received
       line.set(now);
       if (now === "open") questions();
     },
   });
 }
-export function glance() {
+export function pollQuestions() {
   loadQuestions();
   const again = setInterval(() => document.visibilityState === "visible" && loadQuestions(), 5000);
   return () => clearInterval(again);

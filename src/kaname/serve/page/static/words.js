@@ -1,12 +1,12 @@
-// English and Japanese. The page's own words are looked up by their English; what the server says, by its code.
+// English and Japanese. Texts of the page are looked up by their English, messages of the server by their code.
 
 import { cell } from "./shared.js";
 import { get } from "./server.js";
 
 const KEY = "kaname.language";
-const chosen = () => localStorage.getItem(KEY) || (navigator.language.toLowerCase().startsWith("ja") ? "ja" : "en");
+const preferredLanguage = () => localStorage.getItem(KEY) || (navigator.language.toLowerCase().startsWith("ja") ? "ja" : "en");
 
-export const language = cell(chosen());
+export const language = cell(preferredLanguage());
 const notices = cell({});
 let ja = {};
 
@@ -25,28 +25,28 @@ export async function prepare(which = language.get()) {
 
 export const japanese = () => language.get() === "ja";
 
-const filled = (template, values) =>
+const fill = (template, values) =>
   template.replace(/\{\{|\}\}|\{(\w+)(![rs])?(?::[^}]*)?\}/g, (whole, name, quoted) => {
-    if (!name) return whole[0]; // a brace that is meant
+    if (!name) return whole[0]; // an escaped brace
     if (!values || !(name in values)) return whole;
     const value = values[name];
     return quoted === "!r" && typeof value === "string" ? `'${value}'` : typeof value === "object" ? notice(value) : `${value}`;
   });
 
-// The page's own words.
+// Return a text of the page in the reader's language.
 export function t(english, values) {
-  return filled((japanese() && ja[english]) || english, values);
+  return fill((japanese() && ja[english]) || english, values);
 }
 
-// What the server says: {text, code, values}. A text that was put together has no code, but parts.
+// Return a message of the server, {text, code, values}. A joined text has parts instead of a code.
 export function notice(said, fallback = "") {
   if (!said || typeof said !== "object") return said == null ? fallback : `${said}`;
   if (Array.isArray(said)) return said.map(one => notice(one)).join(", ");
   const parts = said.values?.parts;
   if (!said.code && Array.isArray(parts)) return parts.map(one => notice(one)).join(notice(said.values.between) || "");
   const known = japanese() && notices.get()[said.code];
-  return known ? filled(known, said.values) : (said.text ?? fallback);
+  return known ? fill(known, said.values) : (said.text ?? fallback);
 }
 
-// A problem, in the reader's words.
+// Return the message of an error in the reader's language.
 export const problemText = problem => notice(problem?.notice, "") || t(problem?.detail || `${problem}`);

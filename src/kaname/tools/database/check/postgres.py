@@ -1,4 +1,4 @@
-"""Judge a statement for PostgreSQL by its own parser, as a library: libpg_query, which `postgast` brings along."""
+"""Check a statement for PostgreSQL with PostgreSQL's own parser (libpg_query, from the package `postgast`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from ....core.errors import nearest
 from ..allowed import FUNCTIONS, TYPES, words
-from ..statement import Missing, Refused
-from ..tables import Known
+from ..statement import Missing, StatementRefused
+from ..tables import KnownTables
 from .tree import Definition, walk
 
 # What a SELECT may be made of. Anything else is refused: other statements, locks, parameters, XML
@@ -28,19 +28,19 @@ _NODES = words(
 )
 
 
-def check(sql: str, known: Known) -> None:
-    statements = _parsed(sql)
+def check(sql: str, known: KnownTables) -> None:
+    statements = _parse(sql)
     if len(statements) != 1:
-        raise Refused("write exactly one statement")
+        raise StatementRefused("write exactly one statement")
     for node, seen in walk(statements, "withClause", _definitions):
         if "intoClause" in node:
-            raise Refused("only SELECT is allowed, not INTO")
+            raise StatementRefused("only SELECT is allowed, not INTO")
         if "typeName" in node:
             _check_type(node["typeName"], known)
         for kind in node:
             if kind[0].isupper():  # objects say what they are by a name; fields begin with small letters
                 if kind not in _NODES:
-                    raise Refused(f"only SELECT is allowed, not {kind.removesuffix('Stmt').upper()}")
+                    raise StatementRefused(f"only SELECT is allowed, not {kind.removesuffix('Stmt').upper()}")
                 if kind == "RangeVar":
                     named = node[kind]
                     known.check_table((named.get("catalogname", ""), named.get("schemaname", ""), named["relname"]), seen)
@@ -48,21 +48,21 @@ def check(sql: str, known: Known) -> None:
                     judge(node[kind], known)
 
 
-def _parsed(sql: str) -> list[Any]:
-    """As JSON, and not as the messages that postgast makes of it: these may not be nested more than a hundred deep."""
+def _parse(sql: str) -> list[Any]:
+    """Parse to JSON. The messages of postgast would limit the nesting to a hundred levels."""
     library, errors = import_module("postgast.native").lib, import_module("postgast.errors")
     result = library.pg_query_parse(sql.encode())
     try:
         errors.check_error(result)
         return list(json.loads(result.parse_tree).get("stmts", []))
     except errors.PgQueryError as problem:
-        raise Refused(f"it cannot be read as SQL: {problem}") from None
+        raise StatementRefused(f"it cannot be read as SQL: {problem}") from None
     finally:
         library.pg_query_free_parse_result(result)
 
 
 def _definitions(held: dict[str, Any]) -> list[Definition]:
-    """A name sees those before it; of a recursive WITH, all."""
+    """Return the names of a WITH. Each sees those before it; in a recursive WITH, all."""
     found = [one["CommonTableExpr"] for one in held["ctes"]]
     every = held.get("recursive", False)
     return [Definition(one["ctename"], [(one, len(found) if every else place)]) for place, one in enumerate(found)]
@@ -72,34 +72,34 @@ def _names(parts: list[Any]) -> list[str]:
     return [part.get("String", {}).get("sval", "") for part in parts]
 
 
-def _check_dots(names: list[str], known: Known) -> None:
-    """`f.pg_read_file` is `pg_read_file(f)` where `f` has no such column."""
+def _check_dots(names: list[str], known: KnownTables) -> None:
+    """Refuse names after a dot that are calls: `f.pg_read_file` is `pg_read_file(f)` if `f` has no such column."""
     columns = known.columns()
     for name in names:
         if name in known.calls - FUNCTIONS["postgres"] - TYPES - columns:
             raise Missing(f"there is no column {name!r}" + nearest(name, columns))
 
 
-def _check_function(node: Any, known: Known) -> None:
+def _check_function(node: Any, known: KnownTables) -> None:
     *schema, name = _names(node["funcname"])
-    if schema not in ([], ["pg_catalog"]):  # the parser writes the server's own so, where a word stands for a function
-        raise Refused(f"write {name}() without a schema")
+    if schema not in ([], ["pg_catalog"]):  # the parser adds pg_catalog if a keyword stands for a function
+        raise StatementRefused(f"write {name}() without a schema")
     known.check_function(name)
 
 
-def _check_type(node: Any, known: Known) -> None:
+def _check_type(node: Any, known: KnownTables) -> None:
     *schema, name = _names(node["names"])
     own = not schema and name in known.types
     if not own and (schema not in ([], ["pg_catalog"]) or name.removeprefix("_") not in TYPES):
-        raise Refused(f"a cast to {name} is not allowed here")
+        raise StatementRefused(f"a cast to {name} is not allowed here")
 
 
-def _check_value(node: Any, known: Known) -> None:
+def _check_value(node: Any, known: KnownTables) -> None:
     if "DATE" not in node["op"] and "TIME" not in node["op"]:
-        raise Refused("who is asking is not told")
+        raise StatementRefused("who is asking is not told")
 
 
-_JUDGES: dict[str, Callable[[Any, Known], None]] = {
+_JUDGES: dict[str, Callable[[Any, KnownTables], None]] = {
     "ColumnRef": lambda node, known: _check_dots(_names(node["fields"])[1:], known),
     "A_Indirection": lambda node, known: _check_dots(_names(node["indirection"]), known),
     "FuncCall": _check_function,

@@ -1,4 +1,4 @@
-"""Walk a parsed statement, knowing which names of WITH can be seen from where."""
+"""Walk a parsed statement, and track which names of WITH are visible where."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Names = frozenset[str]
 
 
 class Definition(NamedTuple):
-    """One name of a WITH, and the trees that define it, each with the number of names of that WITH that it can see."""
+    """A name of a WITH and the trees that define it, each with the number of names of that WITH that it can see."""
 
     name: str
     trees: list[tuple[Any, int]]
 
 
 def walk(tree: Any, key: str, definitions: Callable[[Any], list[Definition]]) -> Iterator[tuple[dict[str, Any], Names]]:
-    """Every object of the tree, and the names of WITH that it can see. `key`: under which an object holds its WITH."""
+    """Yield every object of the tree with the names of WITH that it can see. `key`: the key of an object's WITH."""
     waiting: list[tuple[Any, Names]] = [(tree, frozenset())]
     while waiting:
         one, seen = waiting.pop()

@@ -1,1 +1,1 @@
-"""SQLite, DuckDB, PostgreSQL."""
+"""The database engines: SQLite, DuckDB, PostgreSQL."""

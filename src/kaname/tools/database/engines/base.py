@@ -1,4 +1,4 @@
-"""Engine port: list the tables, and run one statement that was let through."""
+"""Engine port: list the tables, and run one statement that passed the check."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ ROW = "kaname_row_"  # what the statement is called inside ours; no column shoul
 
 
 class Rows(NamedTuple):
-    """`rows` as JSON objects; `more`: there were more than were asked for."""
+    """The rows of a result as JSON objects. `more`: True if there were more than the limit."""
 
     rows: list[dict[str, Any]]
     more: bool
 
 
-class Limits(NamedTuple):
+class QueryLimits(NamedTuple):
     rows: int
     characters: int  # of one row, as JSON
     seconds: float
 
 
 class QueryFailed(Exception):
-    """What the database said."""
+    """An error that the database reported."""
 
 
 class Engine(Protocol):
     dialect: str
 
     def tables(self) -> list[Table]: ...
-    def run(self, sql: str, limits: Limits) -> Rows: ...
+    def run(self, sql: str, limits: QueryLimits) -> Rows: ...
 
 
-class BuiltIn(Engine, Protocol):
-    """One that comes with kaname: it runs in a process of its own, which opens it by its address."""
+class BuiltInEngine(Engine, Protocol):
+    """An engine of kaname. It runs in a worker process, which opens it by its address."""
 
     address: str
 
     def load(self) -> None:
-        """Import what it needs, before there are limits."""
+        """Import the driver, before limits are set."""
 
 
-def out_of_time(limits: Limits) -> QueryFailed:
+def out_of_time(limits: QueryLimits) -> QueryFailed:
     return QueryFailed(f"the query took longer than {limits.seconds:g} s and was stopped; ask for less")
 
 
@@ -57,14 +57,14 @@ def too_large() -> QueryFailed:
     return QueryFailed(told)
 
 
-def row_too_long(limits: Limits) -> QueryFailed:
+def row_too_long(limits: QueryLimits) -> QueryFailed:
     return QueryFailed(
         f"a row is longer than {limits.characters:,} characters; select fewer columns, or parts of them with substr"
     )
 
 
 def unique(names: list[str]) -> list[str]:
-    """Column names, none twice: the second `id` becomes `id_2`."""
+    """Make column names unique: the second `id` becomes `id_2`."""
     taken, seen, made = set(names), set(), []
     for name in names:
         number, free = 2, name
@@ -75,14 +75,14 @@ def unique(names: list[str]) -> list[str]:
     return made
 
 
-def need(package: str, extra: str) -> None:
-    """Without importing it: that is for the process that runs it."""
+def require(package: str, extra: str) -> None:
+    """Raise `ConfigError` if the package is not installed. Only the worker process imports it."""
     if find_spec(package) is not None:
         return
     raise ConfigError(
         notice(
             "database.driver_missing",
-            "{package} is not installed: {how}",
+            "{package} is not installed. Install it with: {how}",
             package=package,
             how=install_command(extra),
         )
@@ -90,12 +90,12 @@ def need(package: str, extra: str) -> None:
 
 
 def as_hex(value: bytes) -> str:
-    """Bytes as PostgreSQL shows them, from every engine."""
+    """Return bytes in the form of PostgreSQL, for every engine."""
     return "\\x" + value.hex()
 
 
-def read_rows(texts: list[str], limits: Limits) -> Rows:
-    """Rows that the engine has written as JSON: columns of one name are told apart, and numbers keep all their digits."""
+def read_rows(texts: list[str], limits: QueryLimits) -> Rows:
+    """Parse rows that the engine wrote as JSON. Duplicate column names are numbered, and numbers keep all their digits."""
     if any(len(text) > limits.characters for text in texts):
         raise row_too_long(limits)
     try:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from ....core.errors import ConfigError, nearest
 from ....core.notices import notice
-from .base import BuiltIn
+from .base import BuiltInEngine
 
 
-def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltIn:
+def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltInEngine:
     text = str(source)
     if text.startswith(("postgres://", "postgresql://")):
         from .postgres import PostgresEngine
@@ -19,7 +19,9 @@ def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltIn:
     path = Path(rest.removeprefix("/") if found else text)
     if found and kind not in ("sqlite", "duckdb", "file"):
         known = ["sqlite", "duckdb", "postgresql"]
-        raise ConfigError(notice("database.no_engine", "no database engine {kind!r}", kind=kind) + nearest(kind, known))
+        raise ConfigError(
+            notice("database.no_engine", "unsupported database engine {kind!r}", kind=kind) + nearest(kind, known)
+        )
     if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
         from .duckdb import DuckEngine
 

@@ -1,4 +1,4 @@
-"""DuckDB: opened read-only, without a way to files or networks, its configuration locked."""
+"""DuckDB: opened read-only, without access to files or networks, and with a locked configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from ....core.errors import ConfigError
 from ....core.notices import notice
 from ..tables import Column, Table
-from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows, too_large
+from .base import ROW, QueryFailed, QueryLimits, Rows, out_of_time, read_rows, require, too_large
 
 SETTINGS: dict[str, Any] = {
     "enable_external_access": "false",
@@ -36,11 +36,11 @@ class DuckEngine:
     dialect = "duckdb"
 
     def __init__(self, path: str | Path) -> None:
-        need("duckdb", "duckdb")
+        require("duckdb", "duckdb")
         self._path = Path(path).expanduser().absolute()
         self.address = f"duckdb:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
+            raise ConfigError(notice("database.no_file", "database file {path} was not found", path=self._path))
 
     def load(self) -> None:
         import duckdb  # noqa: F401
@@ -72,7 +72,7 @@ class DuckEngine:
             connection.close()
         return [Table(name, tuple(columns), told, "main", catalog) for name, (columns, told, catalog) in found.items()]
 
-    def run(self, sql: str, limits: Limits) -> Rows:
+    def run(self, sql: str, limits: QueryLimits) -> Rows:
         import duckdb
 
         connection = self._open()
@@ -96,7 +96,7 @@ class DuckEngine:
 
 
 def _with_hex(connection: Any, sql: str) -> str:
-    """Bytes as PostgreSQL shows them: in JSON, DuckDB has a way of its own."""
+    """Convert bytes to the form of PostgreSQL, because DuckDB writes them to JSON in its own form."""
     described = connection.execute(f"DESCRIBE (\n{sql}\n)").fetchall()
     times = Counter([row[0].lower() for row in described])
     mine = [row[0].replace('"', '""') for row in described if row[1] == "BLOB" and times[row[0].lower()] == 1]

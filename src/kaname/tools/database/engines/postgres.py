@@ -1,4 +1,4 @@
-"""PostgreSQL: one statement in a read-only transaction with a time limit; rows come as JSON that the server has cut to size."""
+"""PostgreSQL: one statement in a read-only transaction with a time limit. The server returns rows as JSON, cut to size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from ....core.errors import ConfigError
 from ....core.notices import notice
 from ..tables import Column, Table
-from .base import ROW, Limits, QueryFailed, Rows, need, out_of_time, read_rows
+from .base import ROW, QueryFailed, QueryLimits, Rows, out_of_time, read_rows, require
 
 _COLUMNS = """
 SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod),
@@ -25,7 +25,7 @@ WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f') AND a.attnum > 0 AND NOT a.attisdro
   AND has_column_privilege(c.oid, a.attnum, 'SELECT')
 ORDER BY array_position(current_schemas(false), n.nspname), c.relname, a.attnum
 """
-# What does more than to calculate, or is not the server's own, and can be called with one argument; types that tell names
+# Functions with arguments that do more than calculate or are not the server's own; types that reveal names
 _CALLS = """
 SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
 WHERE p.pronargs > 0 AND (p.provolatile <> 'i' OR n.nspname <> 'pg_catalog')
@@ -46,8 +46,8 @@ class PostgresEngine:
     dialect = "postgres"
 
     def __init__(self, address: str, *, allow_superuser: bool = False) -> None:
-        need("psycopg", "postgres")
-        need("postgast", "postgres")
+        require("psycopg", "postgres")
+        require("postgast", "postgres")
         self.address, self._allow_superuser = address, allow_superuser
         self.names: dict[str, frozenset[str]] = {}  # functions after a dot and types of users, as of the last look
 
@@ -55,7 +55,7 @@ class PostgresEngine:
         import_module("postgast")
         import_module("psycopg")
 
-    def _open(self, limits: Limits) -> Any:
+    def _open(self, limits: QueryLimits) -> Any:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
 
@@ -71,13 +71,13 @@ class PostgresEngine:
             given["options"] = f"{theirs.get('options') or ''} {ours}".strip()  # of two settings the last one counts
             return psycopg.connect(**given)
         except psycopg.OperationalError as problem:
-            told = self._masked(_first_line(problem))
+            told = self._mask_password(_first_line(problem))
             raise QueryFailed(f"no connection: {told}") from None
         except psycopg.Error:
             raise QueryFailed("the address of the database cannot be read") from None
 
-    def _masked(self, text: str) -> str:
-        """Without the password, as it is written in the address or as it is meant."""
+    def _mask_password(self, text: str) -> str:
+        """Replace the password, encoded or decoded, by `***`."""
         found = re.search(r"://[^:/]*:(.*)@", self.address)  # an @ in a password should be %40, and is not always
         parts = [found[1], unquote(found[1]), *found[1].split("@")] if found else []
         for secret in sorted([part for part in parts if part], key=len, reverse=True):
@@ -101,13 +101,13 @@ class PostgresEngine:
     def _select(self, *questions: str) -> list[list[Any]]:
         import psycopg
 
-        with self._open(Limits(0, 0, 10.0)) as connection:
+        with self._open(QueryLimits(0, 0, 10.0)) as connection:
             try:
                 return [connection.execute(question, ()).fetchall() for question in questions]
             except psycopg.Error as problem:
                 raise QueryFailed(_first_line(problem)) from problem
 
-    def run(self, sql: str, limits: Limits) -> Rows:
+    def run(self, sql: str, limits: QueryLimits) -> Rows:
         import psycopg
 
         wrapped = (
@@ -135,7 +135,7 @@ def _first_line(problem: Exception) -> str:
 def _too_powerful(role: str) -> str:
     return notice(
         "database.superuser",
-        "the role {role!r} may read files of the server, or everything: give the database tool a role that may only read its "
-        "tables, or pass allow_superuser=True",
+        "the role {role!r} can read files of the server, or all tables: give the database tool a role that can "
+        "only read the tables it needs, or pass allow_superuser=True",
         role=role,
     )

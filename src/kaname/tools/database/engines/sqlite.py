@@ -1,4 +1,4 @@
-"""SQLite: opened read-only, with an authorizer that knows nothing but reading."""
+"""SQLite: opened read-only, with an authorizer that only allows reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....core.errors import ConfigError
 from ....core.notices import notice
 from ...to_json import to_json
 from ..tables import Column, Table
-from .base import Limits, QueryFailed, Rows, as_hex, out_of_time, row_too_long, unique
+from .base import QueryFailed, QueryLimits, Rows, as_hex, out_of_time, row_too_long, unique
 
 _LONGEST_VALUE = 1_000_000
 _LOOKING = 3.0  # seconds for tables, columns and samples
@@ -28,10 +28,10 @@ class SqliteEngine:
         self._path = Path(path).expanduser().absolute()
         self.address = f"sqlite:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(notice("database.no_file", "there is no database {path}", path=self._path))
+            raise ConfigError(notice("database.no_file", "database file {path} was not found", path=self._path))
 
     def load(self) -> None:
-        """It comes with Python."""
+        """Do nothing: SQLite comes with Python."""
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -49,7 +49,10 @@ class SqliteEngine:
         return connection
 
     def _address(self) -> str:
-        """A database with a write-ahead log can only be read where its files can be made, or if nobody else writes to it."""
+        """Return the address to open. `immutable` is set if the folder is read-only and there is no write-ahead log.
+
+        SQLite can only read a database with a write-ahead log if it can create files next to it, or if no process writes to
+        it."""
         address = f"{self._path.resolve().as_uri()}?mode=ro"
         if os.access(self._path.parent, os.W_OK) or Path(f"{self._path}-wal").exists():
             return address
@@ -72,21 +75,21 @@ class SqliteEngine:
             connection.close()
 
     def _columns(self, connection: sqlite3.Connection, table: str, of: str) -> list[Column]:
-        """A view that is broken or slow has columns nobody can tell, and does not stand in the way of the others."""
+        """Return the columns of a table. A broken or slow view has none, so that it does not hide the other tables."""
         found: list[Column] = []
         with suppress(sqlite3.Error):
-            for _, name, kind, *_, hidden in connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall():
+            for _, name, kind, *_, hidden in connection.execute(f"PRAGMA table_xinfo({_quote(table)})").fetchall():
                 if hidden == 1:  # of a virtual table; 2 and 3 are generated
                     continue
                 samples: tuple[str, ...] = ()
                 if of == "table" and (not kind or "CHAR" in kind.upper() or "TEXT" in kind.upper()):
-                    some = f"SELECT {_quoted(name)} FROM {_quoted(table)} LIMIT 500"
-                    rows = connection.execute(f"SELECT DISTINCT {_quoted(name)} FROM ({some}) LIMIT 7")
+                    some = f"SELECT {_quote(name)} FROM {_quote(table)} LIMIT 500"
+                    rows = connection.execute(f"SELECT DISTINCT {_quote(name)} FROM ({some}) LIMIT 7")
                     samples = tuple([str(value) for (value,) in rows.fetchall() if value is not None])
                 found.append(Column(name, kind, "", samples))
         return found
 
-    def run(self, sql: str, limits: Limits) -> Rows:
+    def run(self, sql: str, limits: QueryLimits) -> Rows:
         connection = self._open()
         try:
             _fence(connection, limits)
@@ -103,29 +106,29 @@ class SqliteEngine:
 
 
 def _inner_tables(connection: sqlite3.Connection) -> set[str]:
-    """Those in which full-text tables keep their index."""
+    """Return the names of the tables in which full-text tables store their index."""
     searched = connection.execute("SELECT name FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL%fts5%'").fetchall()
     return {f"{name}_{part}" for (name,) in searched for part in ("data", "idx", "content", "docsize", "config")}
 
 
-def _fence(connection: sqlite3.Connection, limits: Limits) -> None:
+def _fence(connection: sqlite3.Connection, limits: QueryLimits) -> None:
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     named = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL%'")
-    for table in ["json_each('[]')", "json_tree('[]')", *[_quoted(name) for (name,) in named.fetchall()]]:
+    for table in ["json_each('[]')", "json_tree('[]')", *[_quote(name) for (name,) in named.fetchall()]]:
         with suppress(sqlite3.Error):  # opened now, because opening a virtual table looks like writing to the authorizer
             connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchall()
     end = monotonic() + limits.seconds
     connection.set_progress_handler(lambda: int(monotonic() > end), _CHECKED_EVERY)
-    connection.set_authorizer(_may)
+    connection.set_authorizer(_authorize)
 
 
-def _may(action: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
+def _authorize(action: int, first: str | None, second: str | None, database: str | None, inside: str | None) -> int:
     search = action == sqlite3.SQLITE_PRAGMA and first == "data_version"  # full-text tables look whether they have changed
     return sqlite3.SQLITE_OK if action in _READING or search else sqlite3.SQLITE_DENY
 
 
-def _rows(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
+def _rows(cursor: sqlite3.Cursor, limits: QueryLimits) -> Rows:
     names = unique([column[0] for column in cursor.description])
     made: list[dict[str, Any]] = []
     size = 0
@@ -145,9 +148,9 @@ def _json_value(value: Any) -> Any:
 
 
 def _text(data: bytes) -> str:
-    """A text that is not UTF-8 is no reason to show nothing."""
+    """Decode a text. Invalid UTF-8 is replaced, not refused."""
     return data.decode(errors="replace")
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -1,1 +1,1 @@
-"""The process in which statements run."""
+"""The worker process in which statements run."""

@@ -1,4 +1,4 @@
-"""Client of the worker process: starts it on first use, asks one thing at a time, kills it when it takes too long."""
+"""Client of the worker process: starts it on first use, sends one request at a time, and kills it when it takes too long."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import IO, Any
 from weakref import finalize
 
 from ....core.errors import ConfigError
-from ..engines.base import Limits, QueryFailed, Rows, out_of_time
-from ..statement import Refused
+from ..engines.base import QueryFailed, QueryLimits, Rows, out_of_time
+from ..statement import StatementRefused
 from ..tables import Column, Table
 
 _STARTING = 30.0  # seconds
@@ -27,12 +27,12 @@ START = (
 )
 
 
-class Late(Exception):
-    """No answer in time."""
+class WorkerTimeout(Exception):
+    """The worker did not answer in time."""
 
 
 class Child:
-    """One process. Nothing about the database stands on its command line."""
+    """One worker process. Its command line contains nothing about the database."""
 
     def __init__(self, opening: dict[str, Any], start: str) -> None:
         command = [sys.executable, "-I", "-c", start]
@@ -45,11 +45,11 @@ class Child:
         self._answers: SimpleQueue[bytes] = SimpleQueue()
         self.end = finalize(self, _end, self._process, self.made_by)
         self._killed = False
-        Thread(target=_listen, args=[self._process.stdout, self._answers], name="kaname-database", daemon=True).start()
+        Thread(target=_read_answers, args=[self._process.stdout, self._answers], name="kaname-database", daemon=True).start()
         self._send([str(Path(entry or ".").absolute()) for entry in sys.path])
         self.ask(opening, _STARTING)
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return not self._killed and self._process.poll() is None and self.made_by == os.getpid()
 
     def kill(self) -> None:
@@ -58,7 +58,7 @@ class Child:
             self._process.kill()
 
     def _send(self, data: Any) -> None:
-        with suppress(BrokenPipeError):  # then there is no answer either
+        with suppress(BrokenPipeError):  # the missing answer reports it
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(data).encode() + b"\n")
             self._process.stdin.flush()
@@ -69,12 +69,12 @@ class Child:
             line = self._answers.get(timeout=seconds)
         except Empty:
             self.kill()
-            raise Late from None
+            raise WorkerTimeout from None
         if not line:
             raise QueryFailed(self._why_ended())
         said: dict[str, Any] = json.loads(line)
         self._killed = self._killed or said["last"]
-        for kind, error in (("refused", Refused), ("failed", QueryFailed), ("config", ConfigError)):
+        for kind, error in (("refused", StatementRefused), ("failed", QueryFailed), ("config", ConfigError)):
             if kind in said:
                 raise error(said[kind])
         return said
@@ -86,7 +86,7 @@ class Child:
         )
 
 
-def _listen(answers: IO[bytes], heard: SimpleQueue[bytes]) -> None:
+def _read_answers(answers: IO[bytes], heard: SimpleQueue[bytes]) -> None:
     with suppress(OSError, ValueError):  # closed while it was read
         for line in answers:
             heard.put(line)
@@ -104,46 +104,46 @@ def _end(process: Popen[bytes], made_by: int) -> None:
                 pipe.close()
 
 
-class Call:
-    """One question on its way, which can be called off."""
+class DatabaseCall:
+    """One running request, which can be cancelled."""
 
     def __init__(self) -> None:
         self._lock, self._off = Lock(), False
         self._child: Child | None = None
 
-    def holds(self, child: Child | None) -> None:
+    def hold(self, child: Child | None) -> None:
         with self._lock:
             self._child = child
             if self._off and child is not None:
                 child.kill()
 
     @property
-    def is_off(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self._off
 
-    def off(self) -> None:
+    def cancel(self) -> None:
         with self._lock:
             self._off = True
             if self._child is not None:
                 self._child.kill()
 
 
-class Workers:
-    """Those of one tool: one is kept, more are started while several questions are asked at once."""
+class WorkerPool:
+    """The workers of one tool. One is kept; more are started while several requests run at once."""
 
     def __init__(self, opening: dict[str, Any], start: str = START) -> None:
         self._opening, self._start = opening, start
         self._idle: list[Child] = []
         self._lock, self._free = Lock(), BoundedSemaphore(_AT_ONCE)
 
-    def tables(self, limits: Limits) -> tuple[list[Table], list[str], list[str]]:
-        """And the chosen ones that are not there, and the names of all that are."""
-        said = self._ask({"seconds": limits.seconds}, limits, Call())
+    def tables(self, limits: QueryLimits) -> tuple[list[Table], list[str], list[str]]:
+        """Return the tables, the chosen names that do not exist, and the names of all tables."""
+        said = self._ask({"seconds": limits.seconds}, limits, DatabaseCall())
         tables = [Table(name, tuple([_column(*one) for one in columns]), *rest) for name, columns, *rest in said["tables"]]
         return tables, said["unknown"], said["names"]
 
-    def query(self, sql: str, limits: Limits, call: Call) -> tuple[Rows, bool]:
-        """And whether there are other tables now."""
+    def query(self, sql: str, limits: QueryLimits, call: DatabaseCall) -> tuple[Rows, bool]:
+        """Return the rows, and True if the tables have changed."""
         said = self._ask({"sql": sql, **limits._asdict()}, limits, call)
         return Rows(said["rows"], said["more"]), said["changed"]
 
@@ -153,34 +153,34 @@ class Workers:
         for child in children:
             child.end()
 
-    def _ask(self, request: dict[str, Any], limits: Limits, call: Call) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Any], limits: QueryLimits, call: DatabaseCall) -> dict[str, Any]:
         with self._free:
-            if call.is_off:  # before its turn came
+            if call.is_cancelled:  # before its turn came
                 raise QueryFailed("called off")
             child = self._take()
-            call.holds(child)
+            call.hold(child)
             try:
                 return child.ask(request, limits.seconds + _LATE)
-            except Late:
+            except WorkerTimeout:
                 raise out_of_time(limits) from None
             finally:
-                call.holds(None)
+                call.hold(None)
                 self._keep(child)
 
     def _take(self) -> Child:
         with self._lock:
             child = self._idle.pop() if self._idle else None
-        if child is not None and child.alive():
+        if child is not None and child.is_alive():
             return child
         try:
             return Child(self._opening, self._start)
-        except Late:
+        except WorkerTimeout:
             told = "the database's process does not start"
             raise QueryFailed(told) from None
 
     def _keep(self, child: Child) -> None:
         with self._lock:
-            if keep := child.alive() and not self._idle:
+            if keep := child.is_alive() and not self._idle:
                 self._idle.append(child)
         if not keep:
             child.end()

@@ -1,7 +1,7 @@
-"""The process in which statements are parsed, checked and run: it can be killed at any moment, and has limits of its own.
+"""The worker process, in which statements are parsed, checked and run. It can be killed at any time and has its own limits.
 
-It is told what to open, then asked, all in lines of JSON on its standard input. It ends when that does, also in the middle of a
-query."""
+It reads lines of JSON from its standard input: first what to open, then requests. It exits when the input ends, even during
+a query."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from typing import Any, TextIO
 
 from ....core.errors import ConfigError
 from ....kernel.boundary import Border
-from ..engines.base import Limits, QueryFailed, too_large
+from ..engines.base import QueryFailed, QueryLimits, too_large
 from ..engines.choice import engine_for
-from ..session import Session
-from ..statement import Refused
+from ..session import DatabaseSession
+from ..statement import StatementRefused
 
 _LARGEST_FILE = 64_000_000  # bytes; SQLite may have to make the index of a write-ahead log
 
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
     asked: SimpleQueue[str] = SimpleQueue()
-    Thread(target=_listen, args=[sys.stdin, asked], daemon=True).start()
-    work = _Work()
+    Thread(target=_read_requests, args=[sys.stdin, asked], daemon=True).start()
+    work = _RequestHandler()
     while True:
         said = _answer(work, json.loads(asked.get()))
-        said["last"] = work.worn_out()  # memory that an engine has used it may not give back
+        said["last"] = work.is_worn_out()  # memory that an engine has used it may not give back
         answers.write(json.dumps(said) + "\n")
         answers.flush()
 
 
-def _listen(line_by_line: TextIO, asked: SimpleQueue[str]) -> None:
+def _read_requests(line_by_line: TextIO, asked: SimpleQueue[str]) -> None:
     for line in line_by_line:
         asked.put(line)
     os._exit(0)
 
 
-def _answer(work: _Work, request: dict[str, Any]) -> dict[str, Any]:
+def _answer(work: _RequestHandler, request: dict[str, Any]) -> dict[str, Any]:
     with Border() as border:
         try:
-            return work.done(request)
-        except Refused as problem:
+            return work.handle(request)
+        except StatementRefused as problem:
             return {"refused": str(problem)}
         except QueryFailed as problem:
             return {"failed": str(problem)}
@@ -58,42 +58,42 @@ def _answer(work: _Work, request: dict[str, Any]) -> dict[str, Any]:
     return {"failed": str(border.failure)}
 
 
-class _Work:
-    session: Session
+class _RequestHandler:
+    session: DatabaseSession
     most = 0  # bytes
 
-    def worn_out(self) -> bool:
-        return self.most > 0 and _used() > self.most
+    def is_worn_out(self) -> bool:
+        return self.most > 0 and _memory_used() > self.most
 
-    def done(self, request: dict[str, Any]) -> dict[str, Any]:
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         if "source" in request:
             engine = engine_for(request["source"], allow_superuser=request["allow_superuser"])
             engine.load()
-            self.most = _used() + request["memory"] // 3
+            self.most = _memory_used() + request["memory"] // 3
             _limit(request["memory"])
-            self.session = Session(engine, request["tables"], request["functions"], request["comments"])
+            self.session = DatabaseSession(engine, request["tables"], request["functions"], request["comments"])
             return {}
         if "sql" in request:
-            found = self.session.query(request["sql"], Limits(request["rows"], request["characters"], request["seconds"]))
-            return {**found._asdict(), "changed": self.session.changed()}
+            found = self.session.query(request["sql"], QueryLimits(request["rows"], request["characters"], request["seconds"]))
+            return {**found._asdict(), "changed": self.session.take_changed()}
         tables = [[one.name, [list(column) for column in one.columns], *one[2:]] for one in self.session.tables()]
         return {"tables": tables, "unknown": self.session.unknown, "names": self.session.names}
 
 
 def _limit(memory: int) -> None:
-    """Above what is used now. Where the system has no such limits, there are the engine's own and the clock."""
+    """Limit the memory to this much above the current use. On systems without such limits, only the engine's own apply."""
     try:
         import resource
     except ImportError:
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
-    if used := _used():
+    if used := _memory_used():
         resource.setrlimit(resource.RLIMIT_DATA, (used + memory, used + memory))
 
 
-def _used() -> int:
-    """Bytes of memory for data; 0 if the system does not tell."""
+def _memory_used() -> int:
+    """Return the bytes of memory used for data, or 0 if the system does not report it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[5]) * os.sysconf("SC_PAGE_SIZE")

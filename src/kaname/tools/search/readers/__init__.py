@@ -1,1 +1,1 @@
-"""One reader for each kind of file."""
+"""Readers that turn files into blocks of text, one for each file format."""

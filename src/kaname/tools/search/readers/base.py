@@ -1,4 +1,4 @@
-"""Block: a paragraph, a list or a table of a file, under its headings, with its place."""
+"""The block that readers return: a paragraph, list or table of a file, with its headings and its place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ LONGEST_NAME = 60  # of a column, which goes with each of its values
 
 
 class Block(NamedTuple):
-    """`place`: `line 12`, `page 3`, `slide 2`, `sheet Prices, row 4`. `table`: the first line is its head.
+    """A paragraph, list or table.
 
-    `lines`: where the lines of the file are not those of the text, `(offset, line)` of its parts."""
+    `place`: `line 12`, `page 3`, `slide 2`, `sheet Prices, row 4`. `table`: True if the first line is the head of a table.
+    `lines`: `(offset, line)` of the text's parts, if its lines are not those of the file."""
 
     text: str
     heading: str
@@ -22,26 +23,28 @@ class Block(NamedTuple):
 
 
 class Headings:
-    """The headings that are open: a new one ends all that are as deep or deeper. One with nothing under it is a text itself."""
+    """The headings above the current block. A new heading closes those of the same or a deeper level.
+
+    A heading with no text below it becomes a block itself."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
-        self._alone = ""  # the place of the last one, until something stands under it
+        self._alone = ""  # the place of the last one, until text follows it
 
     def enter(self, level: int, text: str, place: str) -> list[Block]:
         named = " ".join(text.split())
-        lost = self.ended() if self._open and level <= self._open[-1][0] else []
+        lost = self.flush() if self._open and level <= self._open[-1][0] else []
         self._open = [*[one for one in self._open if one[0] < level], *([(level, named)] if named else [])]
         self._alone = place if named else ""
         return lost
 
     def block(self, text: str, place: str, *, table: bool = False) -> Block:
-        """Under those that are open."""
+        """Return a block under the current headings."""
         self._alone = "" if text.strip() else self._alone
         return Block(text, str(self), place, table)
 
-    def ended(self) -> list[Block]:
-        """The last one, if nothing stood under it."""
+    def flush(self) -> list[Block]:
+        """Return the last heading as a block if no text followed it."""
         place, self._alone = self._alone, ""
         return [Block(self._open[-1][1], " > ".join([text for _, text in self._open[:-1]]), place)] if place else []
 

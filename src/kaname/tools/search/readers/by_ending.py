@@ -1,4 +1,4 @@
-"""Read a file by its ending: the table of readers, where a new one is entered, and what is refused before it is read."""
+"""Choose the reader by the ending of a file. Enter new readers in the table at the end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def read_blocks(path: Path) -> list[Block]:
 
 
 def check(path: Path, size: int) -> None:
-    """Before anything of it is read."""
+    """Raise `Unreadable` if the kind of file is not supported or the file is too large, before it is read."""
     if path.suffix.lower() not in READERS:
         raise Unreadable(
             notice(
                 "search.kind_not_read",
-                "{value} is not read",
-                value=path.suffix or "a file without an ending",
+                "{value} are not supported",
+                value=f"{path.suffix} files" if path.suffix else "files without an extension",
                 value2=path.suffix or "拡張子のないファイル",
             )
         )

@@ -1,4 +1,4 @@
-"""Tables of values (CSV, TSV) as blocks: a row is a line of `column: value`, as in Excel."""
+"""Read CSV and TSV as blocks: each row becomes a line of `column: value`, as in Excel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = tuple[int, list[str]]
 
 
 def values(path: Path) -> Iterator[Block]:
-    """What has one column only is text."""
+    """Read a table of values. A file with a single column is read as text."""
     lines = lines_of(path)
     named = _NAMED_SEPARATOR.fullmatch(lines[0].strip())
     begun = 1 if named else 0
@@ -43,7 +43,7 @@ def values(path: Path) -> Iterator[Block]:
 
 
 def _rows(lines: list[str], begun: int, separator: str) -> Iterator[Row]:
-    """A quote that is never closed is a sign like any other, and does not swallow the rest."""
+    """Yield the rows. A quote that is never closed is read as an ordinary character, so that it does not swallow the rest."""
     while begun < len(lines):
         reader = csv.reader([line + "\n" for line in lines[begun:]], delimiter=separator)
         start = begun
@@ -60,7 +60,7 @@ def _rows(lines: list[str], begun: int, separator: str) -> Iterator[Row]:
 
 
 def _names(rows: list[Row]) -> list[str]:
-    """Of the columns, if the first row has them; those that are the same are numbered."""
+    """Return the names of the columns if the first row contains them, else []. Equal names are numbered."""
     if not rows:
         return []
     head, below = rows[0][1], [row for _, row in rows[1 : _LOOKED_AT + 1]]
@@ -68,10 +68,10 @@ def _names(rows: list[Row]) -> list[str]:
     years = [(place, cell) for place, cell in filled if _YEAR.fullmatch(cell)]
     if any(_NUMBER.fullmatch(cell) and (place, cell) not in years for place, cell in filled):
         return []
-    if len(filled) < 2 or len(years) == len(filled) or any(_all(below, place, _YEAR) for place, _ in years):
+    if len(filled) < 2 or len(years) == len(filled) or any(_column_is(below, place, _YEAR) for place, _ in years):
         return []
     alike = Counter([cell for _, cell in filled])
-    if len(alike) < len(filled) and not any(_all(below, place, _NUMBER) for place, _ in filled):
+    if len(alike) < len(filled) and not any(_column_is(below, place, _NUMBER) for place, _ in filled):
         return []
     seen: Counter[str] = Counter()
     names = []
@@ -81,7 +81,7 @@ def _names(rows: list[Row]) -> list[str]:
     return names
 
 
-def _all(rows: list[list[str]], place: int, kind: re.Pattern[str]) -> bool:
-    """Whether a column has something, and nothing but this kind."""
+def _column_is(rows: list[list[str]], place: int, kind: re.Pattern[str]) -> bool:
+    """Return True if the column has values and all of them match `kind`."""
     cells = [row[place] for row in rows if place < len(row) and row[place]]
     return bool(cells) and all(kind.fullmatch(cell) for cell in cells)

@@ -1,4 +1,4 @@
-"""Detect the encoding of bytes: UTF-8 if it nearly is, else the reading that looks most like written text."""
+"""Detect the encoding of bytes: UTF-8 if it nearly fits, else the encoding whose result looks most like written text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....core.notices import notice
 
 
 class Unreadable(Exception):
-    """Why a file gives no text."""
+    """The reason why no text can be read from a file."""
 
 
 _LOOKED_AT = 4_096  # bytes, for whether it is text at all
@@ -27,13 +27,16 @@ _PLAUSIBLE, _POSSIBLE = 0.4, 0.1  # scores of many letters and of some
 _JUDGED = 20_000
 
 
-def decoded(data: bytes, declared: str = "") -> str:
-    """`declared`: the encoding that it names itself, often wrongly."""
+def decode(data: bytes, declared: str = "") -> str:
+    """Decode bytes of unknown encoding.
+
+    `declared` is the encoding that the file itself names, which is often wrong. Raises `Unreadable` if the data is binary or no
+    encoding is plausible."""
     if data[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
         return data.decode("utf-32", "replace")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
-    if wide := _utf32(data) or _utf16(data):
+    if wide := _decode_utf32(data) or _decode_utf16(data):
         return wide
     _refuse_binary(data)
     if b"\x1b$" in data:
@@ -43,11 +46,11 @@ def decoded(data: bytes, declared: str = "") -> str:
     if declared and not declared.lower().startswith("utf"):
         with suppress(LookupError, ValueError):
             return data.decode(_NAMES.get(declared.lower(), declared))
-    return _line_by_line(data) or _nearly_utf8(data) or _likeliest(data)
+    return _decode_lines(data) or _decode_nearly_utf8(data) or _decode_likeliest(data)
 
 
-def _utf16(data: bytes) -> str:
-    """Without a mark at its beginning: every second byte of what is ASCII is zero, and Japanese has kana."""
+def _decode_utf16(data: bytes) -> str:
+    """Decode UTF-16 without a byte order mark, recognized by zero bytes (ASCII) or kana. Returns "" if it is not UTF-16."""
     seen = data[:_LOOKED_AT]
     zeros = seen[1::2].count(0), seen[::2].count(0)
     if len(data) % 2 or not (any(zeros) or _not_utf8(data)):
@@ -57,16 +60,16 @@ def _utf16(data: bytes) -> str:
         with suppress(UnicodeDecodeError):
             text = seen.decode(encoding, "strict" if len(seen) < _LOOKED_AT else "ignore") if expected == max(zeros) else ""
             odd = sum(1 for char in text if (ord(char) < 32 and char not in "\t\n\r\f") or 0xE000 <= ord(char) < 0xF900)
-            foreign = sum(1 for char in text if not _expected(char))
+            foreign = sum(1 for char in text if not _is_expected(char))
             kana = sum(1 for char in text if first <= char <= "\u30ff")
-            odd += 0 if any(zeros) else sum(1 for char in text if _is_kanji(char) and not _common(char))
+            odd += 0 if any(zeros) else sum(1 for char in text if _is_kanji(char) and not _is_common(char))
             if text and not odd and foreign * 10 < len(text) and max(expected * 5, kana * many) >= len(text):
                 return data.decode(encoding, "replace")
     return ""
 
 
-def _utf32(data: bytes) -> str:
-    """Without a mark: the upper half of every letter is zero."""
+def _decode_utf32(data: bytes) -> str:
+    """Decode UTF-32 without a byte order mark, recognized by the zero upper half of each letter. Returns "" if it is not."""
     for encoding, upper in (("utf-32-le", (2, 3)), ("utf-32-be", (0, 1))):
         if len(data) % 4 == 0 and data and not any(any(data[place::4]) for place in upper):
             with suppress(UnicodeDecodeError):
@@ -83,8 +86,8 @@ def _not_utf8(data: bytes) -> bool:
     return False
 
 
-def _expected(char: str) -> bool:
-    """A letter of Latin, Greek, Cyrillic or Japanese, or a usual sign."""
+def _is_expected(char: str) -> bool:
+    """Return True for a letter of Latin, Greek, Cyrillic or Japanese, and for a usual sign."""
     code = ord(char)
     return code < 0x530 or 0x2000 <= code < 0x2700 or 0x3000 <= code < 0x3130 or 0x4E00 <= code < 0xA000 or code >= 0xFF00
 
@@ -92,11 +95,11 @@ def _expected(char: str) -> bool:
 def _refuse_binary(data: bytes) -> None:
     seen = data[:_LOOKED_AT]
     if len(_CONTROL.findall(seen)) * 50 > len(seen) or b"\0\0" in seen:
-        raise Unreadable(notice("search.binary", "binary file, not text"))
+        raise Unreadable(notice("search.binary", "it is a binary file, not text"))
 
 
-def _nearly_utf8(data: bytes) -> str:
-    """A bad byte among many good letters, or an end that is cut off, does not make it another encoding."""
+def _decode_nearly_utf8(data: bytes) -> str:
+    """Decode UTF-8 with a few bad bytes among many good letters, or with a truncated end. Returns "" if there are too many."""
     text = data.decode("utf-8-sig", "replace")
     bad = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
     good = sum(map(len, _BEYOND.findall(text))) - bad
@@ -108,32 +111,32 @@ def _nearly_utf8(data: bytes) -> str:
     return text if cut or (good and bad * 4 <= good) else ""
 
 
-def _line_by_line(data: bytes) -> str:
-    """Files that were put together: some lines are UTF-8, and others are not nearly that."""
+def _decode_lines(data: bytes) -> str:
+    """Decode a file that was joined from several: some lines are UTF-8 and others have another encoding. Returns "" if not."""
     lines = data.split(b"\n")
     bad = {place for place, line in enumerate(lines) if not line.isascii() and _not_utf8(line)}
     good = [line for place, line in enumerate(lines) if not line.isascii() and place not in bad]
     sure = any(len(_LONG.findall(line)) > 1 for line in good)  # two bytes are UTF-8 by chance
     if not good or not (sure or len(good) * 4 >= len(bad)):
         return ""
-    other = sorted([place for place in bad if not _nearly_utf8(lines[place])])
+    other = sorted([place for place in bad if not _decode_nearly_utf8(lines[place])])
     if not other:
         return ""
-    read = dict(zip(other, _likeliest(b"\n".join([lines[place] for place in other])).split("\n"), strict=True))
+    read = dict(zip(other, _decode_likeliest(b"\n".join([lines[place] for place in other])).split("\n"), strict=True))
     return "\n".join([read.get(place) or line.decode("utf-8", "replace") for place, line in enumerate(lines)]).lstrip("\ufeff")
 
 
-def _likeliest(data: bytes) -> str:
-    """If even that one looks like nothing, it is told rather than stored."""
+def _decode_likeliest(data: bytes) -> str:
+    """Decode with the encoding of the best score. Raises `Unreadable` if even that result is implausible."""
     readings = {encoding: data.decode(encoding, "replace") for encoding in ("cp932", "euc_jp", "cp1252")}
-    scores = {name: (_western if name == "cp1252" else _japanese)(text) for name, text in readings.items()}
+    scores = {name: (_score_western if name == "cp1252" else _score_japanese)(text) for name, text in readings.items()}
     best = max(scores, key=lambda name: scores[name])
     beyond = "".join(_BEYOND.findall(readings[best][:_JUDGED]))
     least = _PLAUSIBLE if len(beyond) >= 2 * _FEW else _POSSIBLE if len(beyond) >= _FEW else -9.0
     without_kana = not any("\u3041" <= char <= "\u30fe" for char in beyond)
     korean = best == "euc_jp" and without_kana and sum(map(_is_kanji, beyond)) >= 3 * _FEW  # or Chinese, or Russian
     if scores[best] < least or korean:
-        raise Unreadable(notice("search.encoding_unclear", "its encoding is not clear; save it as UTF-8"))
+        raise Unreadable(notice("search.encoding_unclear", "its encoding could not be detected; save it as UTF-8"))
     return readings[best]
 
 
@@ -141,8 +144,8 @@ def _is_kanji(char: str) -> bool:
     return "\u4e00" <= char <= "\u9fff"
 
 
-def _japanese(text: str) -> float:
-    """From 1, like Japanese, down below 0: half-width kana and single rare letters come from a wrong reading."""
+def _score_japanese(text: str) -> float:
+    """Score how much a text looks like Japanese, from 1 to below 0. Half-width kana and single rare letters lower the score."""
     total = count = 0.0
     beyond = "".join(_BEYOND.findall(text[:_JUDGED]))
     if len(beyond) >= 2 * _FEW and all("\uff61" <= char <= "\uff9f" for char in beyond):
@@ -151,16 +154,16 @@ def _japanese(text: str) -> float:
         if number == _RUNS:
             break
         around = text[max(0, run.start() - 1) : run.start()] + text[run.end() : run.end() + 1]
-        total += _run_of_japanese(run[0], any(char.isalpha() for char in around))
+        total += _score_japanese_run(run[0], any(char.isalpha() for char in around))
         count += len(run[0])
     return total / count if count else 0.0
 
 
-def _run_of_japanese(run: str, latin_beside: bool) -> float:
+def _score_japanese_run(run: str, latin_beside: bool) -> float:
     half = sum(1 for char in run if "\uff61" <= char <= "\uff9f")
     kana = sum(1 for char in run if "\u3000" <= char <= "\u30ff" or "\uff01" <= char <= "\uff5e" or char in _SIGNS)
     kanji = [char for char in run if "\u4e00" <= char <= "\u9fff"]
-    rare = sum(1 for char in kanji if not _common(char))
+    rare = sum(1 for char in kanji if not _is_common(char))
     odd = sum(1 for char in run if char == "\ufffd" or "\ue000" <= char <= "\uf8ff")
     other = len(run) - half - kana - len(kanji) - odd
     alone = not kana and len(kanji) < 2 and latin_beside
@@ -169,15 +172,15 @@ def _run_of_japanese(run: str, latin_beside: bool) -> float:
     return score + (-0.5 * len(kanji) - rare if alone else 0.9 * (len(kanji) - rare) + 0.2 * rare)
 
 
-def _common(kanji: str) -> bool:
-    """Of the first level of JIS, where those are that people use."""
+def _is_common(kanji: str) -> bool:
+    """Return True for a kanji of the first level of JIS, which contains the common ones."""
     with suppress(UnicodeEncodeError):
         return kanji.encode("euc_jp")[0] < 0xD0
     return False
 
 
-def _western(text: str) -> float:
-    """From 1 down: letters with accents stand alone among plain ones, and signs alone."""
+def _score_western(text: str) -> float:
+    """Score how much a text looks like a Western language, at most 1: accented letters and signs stand between plain ones."""
     total = count = 0.0
     for number, run in enumerate(_BEYOND.finditer(text)):
         if number == _RUNS:

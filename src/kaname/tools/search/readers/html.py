@@ -1,4 +1,4 @@
-"""HTML as blocks, without what is there for looks or for finding one's way."""
+"""Read HTML as blocks, without scripts, styles and navigation."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .base import Block, Headings
-from .encoding import decoded
+from .encoding import decode
 
 _CHARSET = re.compile(rb"<(?:meta[^>]{1,200}charset|\?xml[^>]{1,200}encoding)\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_BESIDE = {"nav", "footer", "aside"}  # parts of the page; the others stand in the midst of a sentence
-_RUBY = {"rt", "rp"}  # how Japanese words are read, beside them; often not closed
+_BESIDE = {"nav", "footer", "aside"}  # parts of the page; the other skipped tags occur within sentences
+_RUBY = {"rt", "rp"}  # the readings of Japanese words; often not closed
 _SKIPPED = _BESIDE | _RUBY | {"script", "style", "noscript", "template", "svg"}
 _PARAGRAPHS = {"p", "li", "dt", "dd", "blockquote", "pre", "div", "section", "article", "figcaption", "caption", "br", "hr"}
 
 
-class _Written(NamedTuple):
-    """A text, and in which lines of the file its parts stand: `(offset, line)`."""
+class _PlacedText(NamedTuple):
+    """A text, and the lines of the file in which its parts are: `(offset, line)`."""
 
     text: str = ""
     lines: tuple[tuple[int, int], ...] = ()
 
 
 class _Html(HTMLParser):
-    """A table's row is one line: `a | b`."""
+    """A parser that collects blocks. A row of a table becomes one line: `a | b`."""
 
     def __init__(self, skipped: set[str]) -> None:
         super().__init__(convert_charrefs=True)
@@ -37,7 +37,7 @@ class _Html(HTMLParser):
         self._skipped = skipped
         self._headings = Headings()
         self._held: list[tuple[str, int]] = []  # each with its line
-        self._cells: list[_Written] | None = None  # of the row, those that have ended
+        self._cells: list[_PlacedText] | None = None  # of the row, those that have ended
         self._level = 0
         self._title = self._row = self._code = False
 
@@ -89,14 +89,14 @@ class _Html(HTMLParser):
                 self._held.append((re.sub(r"\s+", " ", part if first else " " + part), line))
 
     def _cell(self) -> None:
-        """One begins: the one before it has ended, if there was one, and keeps its column if it is empty."""
+        """Begin a cell, and end the one before it. An empty cell keeps its column."""
         if self._cells is None:
             self._cells = []
         else:
             self._cells.append(self._joined_text())
         self._held = []
 
-    def _joined_text(self) -> _Written:
+    def _joined_text(self) -> _PlacedText:
         parts: list[str] = []
         lines: list[tuple[int, int]] = []
         length, last = 0, " "
@@ -107,7 +107,7 @@ class _Html(HTMLParser):
                 lines.append((length + len(part) - len(part.lstrip()), line))
             parts += [part] if part else []
             length, last = length + len(part), part[-1:] or last
-        return _Written("".join(parts).rstrip(), tuple(lines))
+        return _PlacedText("".join(parts).rstrip(), tuple(lines))
 
     def _end(self) -> None:
         written = self._joined_text() if self._cells is None else _row([*self._cells, self._joined_text()])
@@ -122,35 +122,35 @@ class _Html(HTMLParser):
     def close(self) -> None:
         super().close()
         self._end()
-        self.blocks += self._headings.ended()
+        self.blocks += self._headings.flush()
 
 
-def _row(cells: list[_Written]) -> _Written:
+def _row(cells: list[_PlacedText]) -> _PlacedText:
     if not any(cell.text for cell in cells):
-        return _Written()
+        return _PlacedText()
     lines, offset = [], 0
     for cell in cells:
         lines += [(offset + place, line) for place, line in cell.lines]
         offset += len(cell.text) + len(" | ")
-    return _Written(" | ".join([cell.text for cell in cells]), tuple(lines))
+    return _PlacedText(" | ".join([cell.text for cell in cells]), tuple(lines))
 
 
 def html(path: Path) -> Iterator[Block]:
     data = path.read_bytes()
     declared = _CHARSET.search(data[:2048])
-    text = re.sub(r"\r\n?", "\n", decoded(data, declared[1].decode() if declared else ""))
+    text = re.sub(r"\r\n?", "\n", decode(data, declared[1].decode() if declared else ""))
     skipped = set(_SKIPPED)
     while True:
         parser = _Html(skipped)
         parser.feed(text)
         parser.close()
         if not parser.open or parser.open[0] in ("script", "style"):
-            return _titled(parser)
+            return _add_title(parser)
         skipped.discard(parser.open[0])  # opened and never closed: what follows is not part of it
 
 
-def _titled(parser: _Html) -> Iterator[Block]:
-    """Where no heading says what the page is, its title does."""
+def _add_title(parser: _Html) -> Iterator[Block]:
+    """Yield the blocks, with the page's title as top heading if no heading names the page."""
     title = " ".join(parser.title.split())
     if not title or parser.named:
         yield from parser.blocks

@@ -1,4 +1,4 @@
-"""Word and PowerPoint files: what is written in them, read from their XML. Excel is next door."""
+"""Read Word and PowerPoint files as blocks, from their XML. Excel is in `spreadsheet.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zipfile import BadZipFile, ZipFile
 
 from ....core.notices import notice
 from .base import Block, Headings, Unreadable
-from .office_xml import ordered, part, related
+from .office_xml import list_parts, part, relations_of
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -35,16 +35,16 @@ def read_office(path: Path) -> Iterator[Block]:
     except BadZipFile as problem:
         if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":  # the container of the old formats, which also holds encrypted files
             raise Unreadable(
-                notice("search.password_or_old_format", "it needs a password, or is in the old format")
+                notice("search.password_or_old_format", "it needs a password, or is in an old Office format")
             ) from problem
-        raise Unreadable(_broken(path, problem)) from problem
+        raise Unreadable(_reason(path, problem)) from problem
     except (KeyError, IndexError, ElementTree.ParseError, ValueError, RecursionError, RuntimeError) as problem:
-        raise Unreadable(_broken(path, problem)) from problem
+        raise Unreadable(_reason(path, problem)) from problem
 
 
-def _broken(path: Path, problem: Exception) -> str:
+def _reason(path: Path, problem: Exception) -> str:
     kind = path.suffix[1:]
-    return notice("search.document_unreadable", "the {kind} cannot be read: {problem}", kind=kind, problem=problem)
+    return notice("search.document_unreadable", "the {kind} file cannot be read: {problem}", kind=kind, problem=problem)
 
 
 def _word(archive: ZipFile) -> Iterator[Block]:
@@ -53,7 +53,7 @@ def _word(archive: ZipFile) -> Iterator[Block]:
     headings, levels, notes = Headings(), _levels(archive), _notes(archive)
     paged = whole.find(f".//{_W}lastRenderedPageBreak") is not None
     page = 1
-    for number, node in enumerate([] if body is None else _opened_up(body), 1):
+    for number, node in enumerate([] if body is None else _body_nodes(body), 1):
         begins, breaks = _page_breaks(node)
         place = f"page {page + begins}" if paged else f"paragraph {number}"
         page += breaks
@@ -68,20 +68,20 @@ def _word(archive: ZipFile) -> Iterator[Block]:
         elif text and level == 9:
             said = [notes.get(one.get(f"{_W}id", ""), "") for one in node.iter(f"{_W}footnoteReference")]
             yield headings.block("\n".join([text, *[one for one in said if one]]), place)
-    yield from headings.ended()
+    yield from headings.flush()
 
 
-def _opened_up(body: Element) -> Iterator[Element]:
-    """Paragraphs and tables, also those inside of a frame that Word puts around fields."""
+def _body_nodes(body: Element) -> Iterator[Element]:
+    """Yield paragraphs and tables, including those inside a content control (`w:sdt`)."""
     for node in body:
         if node.tag == f"{_W}sdt":
-            yield from _opened_up(node.find(f"{_W}sdtContent") or Element("nothing"))
+            yield from _body_nodes(node.find(f"{_W}sdtContent") or Element("nothing"))
         else:
             yield node
 
 
 def _levels(archive: ZipFile) -> dict[str, int]:
-    """How deep a heading is, by the id of its style (in a Japanese Word the id is a number); 10 for a table of contents."""
+    """Return the heading level of each style id, with 10 for a table of contents. In a Japanese Word the ids are numbers."""
     found = {f"Heading{level}": level for level in range(1, 10)} | {"Title": 0}
     if "word/styles.xml" not in archive.namelist():
         return found
@@ -105,7 +105,7 @@ def _notes(archive: ZipFile) -> dict[str, str]:
 
 
 def _page_breaks(node: Element) -> tuple[int, int]:
-    """How many stand before the first word, and how many in all."""
+    """Count the page breaks before the first word, and all page breaks."""
     before, count, seen = 0, 0, False
     for one in node.iter():
         if one.tag == f"{_W}lastRenderedPageBreak":
@@ -121,7 +121,7 @@ def _table(node: Element) -> str:
 
 
 def _inside(node: Element, tag: str) -> Iterator[Element]:
-    """Those of a table itself; a table in one of its cells is a part of that cell."""
+    """Yield the elements of a table itself. A table within a cell is part of that cell."""
     for child in node:
         if child.tag == tag:
             yield child
@@ -130,7 +130,7 @@ def _inside(node: Element, tag: str) -> Iterator[Element]:
 
 
 def _line(node: Element) -> str:
-    """The words, with the spaces that tabs, line ends and new paragraphs stand for."""
+    """Return the text of a node, with the white space that tabs, line breaks and paragraphs stand for."""
     return "".join(_pieces(node)).strip()
 
 
@@ -148,7 +148,7 @@ def words(node: Element, tag: str) -> str:
 
 
 def _powerpoint(archive: ZipFile) -> Iterator[Block]:
-    for number, (_, name) in enumerate(ordered(archive, "ppt/presentation.xml", f"{_P}sldId"), 1):
+    for number, (_, name) in enumerate(list_parts(archive, "ppt/presentation.xml", f"{_P}sldId"), 1):
         slide = part(archive, name)
         title, lines = "", []
         for kind, paragraphs in _shapes(slide):
@@ -159,13 +159,13 @@ def _powerpoint(archive: ZipFile) -> Iterator[Block]:
         rows = [" | ".join([words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
         text = "\n".join([line for line in [*lines, *rows] if line])
         yield Block(text or title, title, f"slide {number}")
-        notes = [target for kind, target in related(archive, name).values() if kind == "notesSlide"]
+        notes = [target for kind, target in relations_of(archive, name).values() if kind == "notesSlide"]
         said = [line for one in notes for kind, lines in _shapes(part(archive, one)) if kind == "body" for line in lines]
         yield Block("\n".join([line for line in said if line]), title, f"slide {number}, notes")
 
 
 def _shapes(slide: Element) -> Iterator[tuple[str, list[str]]]:
-    """What kind of box it is, and its paragraphs."""
+    """Yield the kind of each text box, and its paragraphs."""
     for shape in slide.iter(f"{_P}sp"):
         kind = shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
         named = "" if kind is None else kind.get("type", "")

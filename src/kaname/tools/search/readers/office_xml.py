@@ -1,4 +1,4 @@
-"""The parts of an Office file: XML in a ZIP archive, and which part refers to which."""
+"""Read the parts of an Office file (XML in a ZIP archive) and the relations between them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _STRICT = {
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
-class _Usual:
-    """A part as most programs write it: the names that its head declares are not those of the strict form (ISO 29500)."""
+class _TransitionalXml:
+    """A part of an archive, with the namespaces of the strict form (ISO 29500) replaced by the usual, transitional ones."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._head = file, True
@@ -46,21 +46,21 @@ class _Usual:
         self._file.close()
 
 
-def opened(archive: ZipFile, name: str, largest: int = _LARGEST) -> _Usual:
+def open_part(archive: ZipFile, name: str, largest: int = _LARGEST) -> _TransitionalXml:
     if archive.getinfo(name).file_size > largest:
         raise Unreadable(
             notice("search.entry_too_large", "{name} is larger than {value} MB", name=name, value=largest // 10**6)
         )
-    return _Usual(archive.open(name))
+    return _TransitionalXml(archive.open(name))
 
 
 def part(archive: ZipFile, name: str) -> Element:
-    with opened(archive, name) as file:
+    with open_part(archive, name) as file:
         return ElementTree.fromstring(file.read(_LARGEST + 1))
 
 
-def related(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """What a part refers to: by its id, the kind and the name of the part."""
+def relations_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """Return the parts that a part refers to: by id, the kind and the name of the part."""
     folder, file = posixpath.split(name)
     relations = f"{folder}/_rels/{file}.rels"
     if relations not in archive.namelist():
@@ -73,8 +73,8 @@ def related(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def ordered(archive: ZipFile, name: str, tag: str) -> list[tuple[Element, str]]:
-    """The slides or sheets that a part lists, in its order, each with the name of its own part."""
-    parts = related(archive, name)
+def list_parts(archive: ZipFile, name: str, tag: str) -> list[tuple[Element, str]]:
+    """Return the slides or sheets that a part lists, in order, each with the name of its own part."""
+    parts = relations_of(archive, name)
     listed = [(one, parts.get(one.get(_RELATION, ""))) for one in part(archive, name).iter(tag)]
     return [(one, found[1]) for one, found in listed if found is not None]

@@ -1,4 +1,4 @@
-"""PDF as blocks, a paragraph each, with its page."""
+"""Read PDF as blocks, one per paragraph, each with its page."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ def pdf(path: Path) -> Iterator[Block]:
         import pypdf
         from pypdf.errors import FileNotDecryptedError, PyPdfError
     except ImportError as problem:
-        raise ConfigError(notice("search.pdf_missing", "PDF needs pypdf: {how}", how=install_command("search"))) from problem
-    remarks = logging.getLogger("pypdf")  # about the file's faults, for people who make PDFs
+        raise ConfigError(
+            notice("search.pdf_missing", "reading PDF files needs pypdf. Install it with: {how}", how=install_command("search"))
+        ) from problem
+    remarks = logging.getLogger("pypdf")  # warnings about faults of the file
     level = remarks.level
     remarks.setLevel(logging.CRITICAL + 1)
     try:
         for number, page in enumerate(pypdf.PdfReader(path).pages, 1):
             for _, lines in paragraphs((page.extract_text() or "").splitlines()):
-                yield Block(_rejoined(lines), "", f"page {number}")
+                yield Block(_rejoin(lines), "", f"page {number}")
     except FileNotDecryptedError as problem:
         raise Unreadable(notice("search.needs_password", "it needs a password")) from problem
     except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as problem:
@@ -34,8 +36,8 @@ def pdf(path: Path) -> Iterator[Block]:
         remarks.setLevel(level)
 
 
-def _rejoined(lines: list[str]) -> str:
-    """Lines that were broken to fit a page, whole again: Japanese without spaces between them."""
+def _rejoin(lines: list[str]) -> str:
+    """Join lines that were broken to fit a page; Japanese lines are joined without a space."""
     whole = lines[0]
     for line in lines[1:]:
         wide = bool(whole) and ord(whole[-1]) > 0x2E80 and bool(line) and ord(line[0]) > 0x2E80

@@ -1,4 +1,4 @@
-"""Excel files: a row is a line of `column: value`, as a person sees it: dates as dates, percentages as such."""
+"""Read Excel files as blocks: each row becomes a line of `column: value`, with dates and percentages as Excel shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
 from .base import LONGEST_NAME, Block
-from .office_xml import opened, ordered, part
+from .office_xml import list_parts, open_part, part
 
 _S = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 _LARGEST = 200_000_000  # of a sheet, unpacked; it is read row by row
@@ -27,8 +27,8 @@ class _Book(NamedTuple):
 
 
 def excel(archive: ZipFile) -> Iterator[Block]:
-    book = _Book(_shared(archive), _formats(archive), _first_day(archive))
-    for sheet, name in ordered(archive, "xl/workbook.xml", f"{_S}sheet"):
+    book = _Book(_shared_strings(archive), _formats(archive), _first_day(archive))
+    for sheet, name in list_parts(archive, "xl/workbook.xml", f"{_S}sheet"):
         title = sheet.get("name", "")
         head: dict[int, str] = {}
         for place, cells in _rows(archive, name, book):
@@ -42,8 +42,8 @@ def excel(archive: ZipFile) -> Iterator[Block]:
 
 
 def _rows(archive: ZipFile, name: str, book: _Book) -> Iterator[tuple[str, dict[int, str]]]:
-    """The rows that have something in them, each cell by its column."""
-    with opened(archive, name, _LARGEST) as file:
+    """Yield the rows that are not empty, each with its cells by column."""
+    with open_part(archive, name, _LARGEST) as file:
         for _, node in ElementTree.iterparse(file):
             if node.tag == f"{_S}row":
                 cells = {_column(cell, number): _cell(cell, book) for number, cell in enumerate(node.iter(f"{_S}c"))}
@@ -53,11 +53,11 @@ def _rows(archive: ZipFile, name: str, book: _Book) -> Iterator[tuple[str, dict[
                 node.clear()
 
 
-def _shared(archive: ZipFile) -> list[str]:
+def _shared_strings(archive: ZipFile) -> list[str]:
     if "xl/sharedStrings.xml" not in archive.namelist():
         return []
     found = []
-    with opened(archive, "xl/sharedStrings.xml", _LARGEST) as file:
+    with open_part(archive, "xl/sharedStrings.xml", _LARGEST) as file:
         for _, node in ElementTree.iterparse(file):
             if node.tag == f"{_S}si":
                 found.append(_text(node))
@@ -66,7 +66,7 @@ def _shared(archive: ZipFile) -> list[str]:
 
 
 def _text(node: Element) -> str:
-    """Without the readings that a Japanese Excel keeps beside the words."""
+    """Return the text of a node, without the phonetic readings (`rPh`) that a Japanese Excel stores."""
     runs = [one for child in node if child.tag != f"{_S}rPh" for one in child.iter(f"{_S}t")]
     return "".join([one.text or "" for one in runs]).strip()
 
@@ -94,7 +94,7 @@ def _first_day(archive: ZipFile) -> datetime:
 
 
 def _column(cell: Element, number: int) -> int:
-    """Empty cells are left out of the file: the letters say which column it is."""
+    """Return the column of a cell from the letters of its reference: empty cells are left out of the file."""
     letters = re.match(r"[A-Z]+", cell.get("r", ""))
     if letters is None:
         return number

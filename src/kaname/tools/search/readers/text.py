@@ -1,4 +1,4 @@
-"""Plain text and Markdown as blocks, each with the line that it begins in."""
+"""Read plain text and Markdown as blocks, each with the line in which it begins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .base import Block, Headings
-from .encoding import decoded
+from .encoding import decode
 
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t\u3000]+(.*?))?(?:[ \t\u3000]+#+)?[ \t\u3000]*")
 _FENCE = re.compile(r"\s*(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -21,8 +21,8 @@ _TOLD = re.compile(r"(?:title|subtitle|description|summary|tags|keywords|categor
 
 
 def lines_of(path: Path) -> list[str]:
-    """As an editor counts them."""
-    return re.split(r"\r\n|\r|\n", decoded(path.read_bytes()))
+    """Return the lines of a file, as an editor counts them."""
+    return re.split(r"\r\n|\r|\n", decode(path.read_bytes()))
 
 
 def text(path: Path) -> Iterator[Block]:
@@ -49,14 +49,14 @@ def markdown(path: Path) -> Iterator[Block]:
     skipped = _front_matter(lines)
     if skipped:
         yield Block("\n".join(_about(lines[1 : skipped - 1])), "", "line 2")
-    reader = _Markdown()
+    reader = _MarkdownReader()
     for number, line in enumerate(lines[skipped:], skipped + 1):
         yield from reader.take(number, line)
-    yield from reader.closed()
+    yield from reader.finish()
 
 
 def _front_matter(lines: list[str]) -> int:
-    """How many lines at the beginning are about the document, between `---` and `---`."""
+    """Count the lines of front matter between `---` and `---` at the beginning; 0 if there is none."""
     if lines[0].rstrip() != "---":
         return 0
     for number, line in enumerate(lines[1:200], 2):
@@ -68,7 +68,7 @@ def _front_matter(lines: list[str]) -> int:
 
 
 def _about(lines: list[str]) -> Iterator[str]:
-    """Its title and tags; the rest is for programs."""
+    """Yield the front matter's title, description and tags. The rest is for programs."""
     wanted = False
     for line in lines:
         wanted = bool(_TOLD.match(line)) or (wanted and line.startswith(("- ", " ", "\t")))
@@ -76,7 +76,7 @@ def _about(lines: list[str]) -> Iterator[str]:
             yield line.rstrip()
 
 
-class _Markdown:
+class _MarkdownReader:
     def __init__(self) -> None:
         self._headings, self._held = Headings(), list[str]()
         self._begun, self._opened, self._fence, self._list = 1, 0, "", False
@@ -91,30 +91,30 @@ class _Markdown:
         if under and len(self._held) == 1 and not _NO_TITLE.match(self._held[0]):
             yield from self._headings.enter(1 if "=" in under[1] else 2, self._held.pop(), f"line {self._begun}")
         elif heading:
-            yield from self.ended()
+            yield from self.end_block()
             yield from self._headings.enter(len(heading[1]), heading[2] or "", f"line {number}")
         elif not line.strip() or _RULE.fullmatch(line):
-            yield from self.ended()
+            yield from self.end_block()
         else:
             self._hold(number, line)
 
-    def ended(self) -> Iterator[Block]:
+    def end_block(self) -> Iterator[Block]:
         text = "\n".join(self._held).rstrip()
         self._held = []
         if text:
             yield self._headings.block(text, f"line {self._begun}")
 
-    def closed(self) -> Iterator[Block]:
-        yield from self.ended()
-        yield from self._headings.ended()
+    def finish(self) -> Iterator[Block]:
+        yield from self.end_block()
+        yield from self._headings.flush()
 
     def _hold(self, number: int, line: str) -> None:
-        """In code, blank lines too."""
+        """Keep a line for the current block; in code, blank lines too."""
         self._begun = self._begun if self._held else number
         self._held.append(line.rstrip())
 
     def _opens(self, number: int, line: str) -> bool:
-        """As deep as code is indented, only in a list."""
+        """Return True if the line opens a fenced block. A line indented like code opens one only within a list."""
         if line.strip():
             bullet = _BULLET.match(line) is not None
             self._list = bullet or (self._list and line[0] in " \t")
@@ -123,6 +123,6 @@ class _Markdown:
         return bool(fence)
 
     def _closes(self, line: str) -> bool:
-        """By the same sign, as often or more, and nothing else."""
+        """Return True if the line closes the fence: the same character, at least as often, and nothing else."""
         closing = line.strip()
         return len(closing) >= len(self._fence) and set(closing) == {self._fence[0]}

@@ -1,11 +1,11 @@
-// Chat: the story without numbers. A conversation is a run with those that it went on from; to edit a question is to fork.
+// Chat: the story without numbers. A conversation is a run and those that it continues. Editing a message forks the run.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
 import { agents, go, link, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Button, Chip, Loading, Offline, Pre, Quiet, Trouble, useKeys } from "../parts.js";
+import { Button, Chip, Loading, Offline, Pre, EmptyState, ErrorBox, useKeys } from "../parts.js";
 import { Markdown } from "../markdown.js";
-import { called, money, other, plain, short, when } from "../told.js";
+import { callText, money, other, asText, shorten, when } from "../format.js";
 import { notice, t } from "../words.js";
 import { fold, UNDER_WAY } from "../fold.js";
 import { useRun } from "./following.js";
@@ -13,15 +13,15 @@ import { body, Call, Live, Text, Thinking } from "./story.js";
 import { Answered, useChosen } from "./question.js";
 import { statusOf } from "./run.js";
 
-const MOST = 300; // things said that are shown at once
+const MOST = 300; // items that are shown at once
 
-const fresh = () =>
+const newSessionId = () =>
   `chat-${Array.from(crypto.getRandomValues(new Uint8Array(6)), one => one.toString(16).padStart(2, "0")).join("")}`;
 
 function Calls({ calls, over }) {
   const open = calls.some(call => call.ended === undefined);
   const sign = calls.some(call => call.question?.open) ? "◆" : open ? "◐" : signOf(calls.filter(call => !call.apart));
-  const told = short(calls.map(call => called(call.name, call.args, 60)).join(" · "), 110);
+  const told = shorten(calls.map(call => callText(call.name, call.args, 60)).join(" · "), 110);
   return html`<details class="tools">
     <summary><span class="call">${sign} ${told}</span></summary>
     ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} given=${{ over, now: Date.now() / 1000 }} />`)}
@@ -29,30 +29,30 @@ function Calls({ calls, over }) {
 }
 const signOf = calls => (calls.length ? (calls.some(call => call.error != null) ? "✕" : "✓") : "→");
 
-// Enter sends, unless it begins a line, or ends the choice of a word in Japanese.
-const sends = event => event.key === "Enter" && !event.shiftKey && !event.isComposing;
+// Enter sends, except with Shift or while a Japanese word is being converted.
+const isSendKey = event => event.key === "Enter" && !event.shiftKey && !event.isComposing;
 
-function Mine({ item, edit }) {
+function UserMessage({ item, edit }) {
   const [text, set] = useState(null);
   const field = useRef();
   useEffect(() => field.current?.focus(), [text === null]);
   const ask = () => text.trim() && edit(item, text.trim());
   if (text !== null)
     return html`<form class="mine editing" onSubmit=${event => (event.preventDefault(), ask())} onKeyDown=${event => event.key === "Escape" && set(null)}>
-      <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your question")} onInput=${event => set(event.target.value)} onKeyDown=${event => sends(event) && (event.preventDefault(), ask())}></textarea>
-      <div class="row"><button class="main">${t("Ask again")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation goes on from here in a new run; this one is kept.")}</span></div></form>`;
+      <textarea ref=${field} rows="3" value=${text} aria-label=${t("Your message")} onInput=${event => set(event.target.value)} onKeyDown=${event => isSendKey(event) && (event.preventDefault(), ask())}></textarea>
+      <div class="row"><button class="main">${t("Resend")}</button><${Button} onClick=${() => set(null)}>${t("Cancel")}</${Button}><span class="note">${t("The conversation continues from here in a new run. The old run is kept.")}</span></div></form>`;
   return html`<div class="mine">
     ${other(item.user) ? html`<p class="note">${item.user}</p>` : null}<${Text}
       text=${item.text}
     />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
-    ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and ask again")}>${t("edit")}</button>` : null}
+    ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and resend")}>${t("edit")}</button>` : null}
   </div>`;
 }
 
-function Said({ item, given }) {
+function ChatItem({ item, given }) {
   switch (item.kind) {
     case "asked_for":
-      return html`<${Mine} item=${item} edit=${given.edit} />`;
+      return html`<${UserMessage} item=${item} edit=${given.edit} />`;
     case "reply":
       return html`<div class="theirs">
         <${Thinking}
@@ -78,21 +78,21 @@ function Said({ item, given }) {
         ? null
         : html`<div class=${item.good ? "theirs" : "stopped"}>
             ${item.good ? null : html`<${Chip} status=${item.stop.kind} /> <span class="text">${notice(item.stop.detail_notice, item.stop.detail || "")}</span>`}
-            ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}
+            ${item.output === null ? null : typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${asText(item.output)} />`}
           </div>`;
     default:
       return null;
   }
 }
 
-// The conversations: the newest run of each, forks among them.
-function Before({ current }) {
+// The conversations, each with its newest run. Forks are included.
+function ConversationList({ current }) {
   const { list } = use(runs);
   useEffect(() => void loadRuns(), []);
   const heads = useMemo(() => {
     const { byId } = runs.get();
     const flows = new Set((agents.get() || []).filter(one => one.graph).map(one => one.name));
-    const newest = new Map(); // of each conversation, by its first run
+    const newest = new Map(); // newest run of each conversation, by its first run
     for (const run of list || []) {
       let first = run;
       for (let step = 0; step < 200 && byId.get(first.base); step++) first = byId.get(first.base);
@@ -135,27 +135,27 @@ function Conversation({ id, following, edit, setProblem }) {
   const down = () => near.current && scrollTo(0, document.documentElement.scrollHeight);
   useEffect(down, [facts, Boolean(run)]);
   useEffect(() => live.listen(() => requestAnimationFrame(down)), [live]);
-  if (problem && !run) return html`<${Trouble} problem=${problem} again=${following.again} />`;
+  if (problem && !run) return html`<${ErrorBox} problem=${problem} again=${following.again} />`;
   if (!run) return html`<${Loading} />`;
   const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
   const over = Boolean(story.state.stop) || status === "interrupted";
   const open = new Set(over ? [] : story.questions.keys());
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asked: chosen, choose, over, open };
   return html`<div class="talk">
-      ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("what was said before")}</${Button}>` : null}
-      ${story.items.slice(-most).map(item => html`<${Said} key=${item.key} item=${item} given=${given} />`)}
+      ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("Show earlier messages")}</${Button}>` : null}
+      ${story.items.slice(-most).map(item => html`<${ChatItem} key=${item.key} item=${item} given=${given} />`)}
       <${Live} live=${live} agent=${story.state.agent} over=${!UNDER_WAY.has(status)} />
       ${status === "interrupted" ? html`<p class="row"><span class="note">${t("The run was interrupted. The server resumes it.")}</span><${Button} onClick=${resume}>${t("Resume")}</${Button}></p>` : null}
     </div>
     ${connection === "lost" ? html`<${Offline} />` : null}
     <p class="note">
-      <${Chip} status=${status} /> ${money(story.state.cost)} · <a href=${link(["runs", id])}>${t("see what happened")}</a>
+      <${Chip} status=${status} /> ${money(story.state.cost)} · <a href=${link(["runs", id])}>${t("Show the run")}</a>
     </p>`;
 }
 
 export default function Chat({ path, query }) {
   const id = path.slice(1).join("/");
-  const known = (use(agents) || []).filter(one => !one.graph); // a workflow is not talked with
+  const known = (use(agents) || []).filter(one => !one.graph); // workflows have no chat
   const following = useRun(id);
   const field = useRef();
   const [agent, setAgent] = useState(known.find(one => one.name === query.agent)?.name || known[0]?.name || "");
@@ -165,7 +165,7 @@ export default function Chat({ path, query }) {
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
   const waits = Boolean(story?.questions.size);
-  const closed = going || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // it is at work, waits, or is not there yet
+  const closed = going || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // the run is in progress, waits, or is not loaded yet
   useEffect(() => (waits ? field.current?.blur() : field.current?.focus({ preventScroll: true })), [id, waits]);
 
   const attempt = async work => {
@@ -182,10 +182,10 @@ export default function Chat({ path, query }) {
       setBusy(false);
     }
   };
-  // In a session its next run; else a run that goes on from this one.
+  // Start the next run of the session; without a session, fork this run.
   const ask = input =>
     attempt(() => {
-      if (!run) return post("api/runs", { input, agent, session_id: fresh(), mode: "detach" });
+      if (!run) return post("api/runs", { input, agent, session_id: newSessionId(), mode: "detach" });
       const followed = (runs.get().list || []).some(one => one.base === run.run_id && one.session_id);
       if (run.session_id && !followed)
         return post("api/runs", { input, agent: run.agent, session_id: run.session_id, user_id: run.user_id, mode: "detach" });
@@ -203,10 +203,10 @@ export default function Chat({ path, query }) {
   useKeys({ "/": () => field.current.focus(), ".": () => going && (!waits || confirm(t("Stop this run?"))) && stop() });
   return html`<h1 class="unseen">${t("Chat")}</h1>
     <div class=${`chat ${id ? "talking" : ""}`}>
-      <${Before} current=${id} />
+      <${ConversationList} current=${id} />
       <section aria-label=${t("Conversation")}>
-        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} setProblem=${setProblem} />` : html`<${Quiet} title=${t("What shall be done?")}><p>${known.length ? t("Choose an agent, and ask.") : t("No agents are served.")}</p></${Quiet}>`}
-        <${Trouble} problem=${problem} />
+        ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} setProblem=${setProblem} />` : html`<${EmptyState} title=${t("What do you want to do?")}><p>${known.length ? t("Choose an agent and write a message.") : t("This server has no agents.")}</p></${EmptyState}>`}
+        <${ErrorBox} problem=${problem} />
       </section>
       ${
         may("talk")
@@ -214,9 +214,9 @@ export default function Chat({ path, query }) {
               <textarea
                 ref=${field}
                 rows="2"
-                aria-label=${t("Your question")}
-                placeholder=${waits ? (may("approve") ? t("It waits for your answer above.") : t("It waits for an answer.")) : going ? t("It is at work …") : t("Ask …")}
-                onKeyDown=${event => sends(event) && submit(event)}
+                aria-label=${t("Your message")}
+                placeholder=${waits ? (may("approve") ? t("The run is waiting for your answer above.") : t("The run is waiting for an answer.")) : going ? t("The run is in progress …") : t("Message …")}
+                onKeyDown=${event => isSendKey(event) && submit(event)}
               ></textarea>
               <div class="row">
                 ${
@@ -229,7 +229,7 @@ export default function Chat({ path, query }) {
                         </select></label
                       >`
                 }
-                <span class="note hint">${t("Enter sends, Shift Enter begins a new line")}</span>
+                <span class="note hint">${t("Enter to send, Shift+Enter for a new line")}</span>
                 ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
                 <button class="main" disabled=${busy || closed}>${t("Send")}</button>
               </div>

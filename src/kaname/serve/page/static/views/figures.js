@@ -1,10 +1,10 @@
-// Figures: small multiples over time, drawn plainly, each with its numbers.
+// Metrics: small charts over time, each with its numbers.
 
 import { html } from "../vendor/preact.js";
 import { get } from "../server.js";
 import { agents, change, link, use } from "../shared.js";
-import { Loading, Quiet, Trouble, useLoaded } from "../parts.js";
-import { count, lasted, money, state } from "../told.js";
+import { Loading, EmptyState, ErrorBox, useLoaded } from "../parts.js";
+import { count, durationText, money, state } from "../format.js";
 import { t } from "../words.js";
 
 const GOOD = ["completed", "degraded"];
@@ -28,7 +28,7 @@ function Bars({ title, days, value, told, more }) {
       ${days.map((day, place) => html`<rect x=${place * step} y=${HIGH - ((values[place] || 0) / most) * (HIGH - 4)} width=${Math.max(1, Math.min(28, step - 2))} height=${((values[place] || 0) / most) * (HIGH - 4)}><title>${day.day}: ${told(values[place])}</title></rect>`)}
     </svg>
     <p class="note ends">
-      <span>${days[0].day}</span><span>${t("most")}: ${told(Math.max(...values.map(one => one || 0)))}</span
+      <span>${days[0].day}</span><span>${t("max")}: ${told(Math.max(...values.map(one => one || 0)))}</span
       ><span>${days.at(-1).day}</span>
     </p>
   </figure>`;
@@ -56,8 +56,8 @@ const Uses = ({ title, list, costs }) =>
                 <td>${one.name}</td>
                 <td class="number">${count(one.calls)}</td>
                 <td class="number">${costs ? count(one.tokens) : `${one.failed} (${share(one.failed, one.calls)})`}</td>
-                <td class="number">${lasted(one.median)}</td>
-                <td class="number">${lasted(one.slow)}</td>
+                <td class="number">${durationText(one.median)}</td>
+                <td class="number">${durationText(one.slow)}</td>
                 ${costs ? html`<td class="number">${money(one.cost)}</td>` : null}
               </tr>`,
           )}
@@ -66,7 +66,7 @@ const Uses = ({ title, list, costs }) =>
     </div>
   </section>`;
 
-// Days without a run are days, too.
+// Fill in the days without runs.
 function everyDay(days) {
   if (!days.length) return [];
   const known = new Map(days.map(day => [day.day, day]));
@@ -100,9 +100,9 @@ export default function Figures({ query }) {
       Object.keys(by).filter(one => !OPEN.includes(one)),
     );
   return html`<header class="top">
-      <h1>${t("Figures")}</h1>
+      <h1>${t("Metrics")}</h1>
       <span class="meta"
-        >${all ? html`<b>${count(all.runs)}</b> ${t("runs")} · <b>${money(all.cost)}</b>${all.unpriced ? ` (${t("{count} without a price", { count: all.unpriced })})` : ""}` : null}</span
+        >${all ? html`<b>${count(all.runs)}</b> ${t("runs")} · <b>${money(all.cost)}</b>${all.unpriced ? ` (${t("{count} with unknown price", { count: all.unpriced })})` : ""}` : null}</span
       >
     </header>
     <div class="filters">
@@ -115,14 +115,14 @@ export default function Figures({ query }) {
         </select></label
       >
     </div>
-    <${Trouble} problem=${problem} again=${again} />
+    <${ErrorBox} problem=${problem} again=${again} />
     ${
       !value
         ? problem
           ? null
           : html`<${Loading} />`
         : !all.runs
-          ? html`<${Quiet} title=${t("Nothing to count yet")}></${Quiet}>`
+          ? html`<${EmptyState} title=${t("No runs in this period")}></${EmptyState}>`
           : html`<div class="multiples">
                 <${Bars} title=${t("Runs")} days=${list} value=${day => day.runs} told=${count} more=${count(all.runs)} />
                 <${Bars}
@@ -138,19 +138,19 @@ export default function Figures({ query }) {
                   title=${t("Duration (median)")}
                   days=${list}
                   value=${day => day.median}
-                  told=${lasted}
-                  more=${lasted(all.median)}
+                  told=${durationText}
+                  more=${durationText(all.median)}
                 />
                 <${Bars}
                   title=${t("Duration (95 %)")}
                   days=${list}
                   value=${day => day.slow}
-                  told=${lasted}
-                  more=${lasted(all.slow)}
+                  told=${durationText}
+                  more=${durationText(all.slow)}
                 />
               </div>
               <section class="sheet">
-                <h2>${t("How they ended")}</h2>
+                <h2>${t("How the runs ended")}</h2>
                 <p class="row">
                   ${Object.entries(all.by_status)
                     .sort((a, b) => b[1] - a[1])
@@ -170,8 +170,8 @@ export default function Figures({ query }) {
                 />
               </div>
               <p class="note">
-                ${t("Tools and models: of the last {count} runs.", { count: value.read })}
-                ${all.runs > value.timed ? t("Durations: of the last {count} runs.", { count: value.timed }) : null}
+                ${t("Tools and models are counted in the last {count} runs.", { count: value.read })}
+                ${all.runs > value.timed ? t("Durations are measured in the last {count} runs.", { count: value.timed }) : null}
               </p>`
     }`;
 }

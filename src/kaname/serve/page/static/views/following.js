@@ -1,4 +1,4 @@
-// A run as it goes: its facts so far, those to come, and what is being said right now.
+// Follow a run: its facts so far, new facts, and the text that is streaming.
 
 import { useEffect, useMemo, useState } from "../vendor/preact.js";
 import { follow, get, runPath } from "../server.js";
@@ -8,7 +8,7 @@ import { UNDER_WAY } from "../fold.js";
 const FIRST = 300; // facts
 const SILENT = { text: "", thinking: "", progress: null, notes: {} };
 
-// Tells its listener at most once a frame, however much comes.
+// Return a function that calls `act` at most once per frame.
 function eachFrame(act) {
   let due = 0;
   return () => (due ||= requestAnimationFrame(() => ((due = 0), act())));
@@ -38,7 +38,7 @@ class Following {
     this.tell();
   }
 
-  // The beginning of a long run is shown while the rest is on its way.
+  // Show the beginning of a long run while the rest is loading.
   async rest() {
     this.tell();
     const { run, facts } = await get(runPath(this.id, `/facts?after=${this.last}`));
@@ -53,7 +53,7 @@ class Following {
       last,
       take: batch => this.take(batch),
       state: (now, problem) => {
-        if (now === "open") this.said = SILENT; // what was half said comes again, or as a fact
+        if (now === "open") this.said = SILENT; // unfinished text is sent again, or as a fact
         Object.assign(this, { connection: now, problem: now === "refused" ? problem : this.problem });
         this.show();
         this.tell();
@@ -66,7 +66,7 @@ class Following {
   take(batch) {
     let facts = null;
     for (const { name, data } of batch) {
-      const inner = data.data?.run_id; // of a run inside this one
+      const inner = data.data?.run_id; // an event of a run inside this one
       if (inner && inner !== this.id) continue;
       if (name === "fact") {
         if (data.seq <= this.last) continue;
@@ -86,7 +86,7 @@ class Following {
     this.show();
   }
 
-  // How it stands: a run that nobody executes any more has no fact that says so.
+  // Read the status: no fact says that a run was interrupted.
   async look() {
     if (document.visibilityState === "hidden" && this.connection !== "over") return;
     try {
@@ -96,7 +96,7 @@ class Following {
       takeRuns([run]);
       this.tell();
     } catch {
-      // the stream says whether the server is there
+      // the stream shows if the server can be reached
     }
     if (this.connection === "over") clearInterval(this.looking);
   }

@@ -1,36 +1,36 @@
-// Fork: go on from a fact in a new run, with another prompt, model, instruction or tool result. The old run stays as it is.
+// Fork: continue a run from a fact in a new run, with another message, model, instruction or result. The old run does not change.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { get, post, runPath } from "../server.js";
 import { agents, go, may } from "../shared.js";
-import { Button, Dialog, Trouble, useLoaded } from "../parts.js";
-import { called, loosely, short } from "../told.js";
+import { Button, Dialog, ErrorBox, useLoaded } from "../parts.js";
+import { callText, parseLoosely, shorten } from "../format.js";
 import { t } from "../words.js";
 
-// A value as the text that is read so.
-const written = value => (typeof value === "string" && loosely(value) === value ? value : JSON.stringify(value ?? null));
+// Return the text that `parseLoosely` reads as this value.
+const asFieldText = value => (typeof value === "string" && parseLoosely(value) === value ? value : JSON.stringify(value ?? null));
 
-// Where to go on from: right before the result that is to be another; at the cursor; or, at the end of a run that is over, at its
-// last question, for there is nothing to do after the end.
-export function beginning(story, at, call) {
+// Return the fact to continue after: the one before the result that is replaced, or the cursor. At the end of an ended run, return
+// its last message, because nothing follows the end.
+export function forkPoint(story, at, call) {
   if (call) return call.endedSeq - 1;
   const asked = story.items.findLast(item => item.kind === "asked_for" && !item.earlier);
   return story.state.stop && at >= story.state.seq ? (asked?.seq ?? 1) : at;
 }
 
-// A call that was open there: it keeps what it returned, gets another result, or is run.
+// A call that is open at that fact: keep its recorded result, supply another, or run it.
 function Pending({ one, known, first }) {
   const kept = known?.ended !== undefined;
   const [how, choose] = useState(first ? "other" : kept ? "keep" : "run");
   const field = useRef();
   useEffect(() => void (how === "other" && (field.current.focus(), field.current.select())), [how]);
-  const start = kept ? written(known.error ?? known.output) : "";
+  const start = kept ? asFieldText(known.error ?? known.output) : "";
   const ways = {
-    ...(kept ? { keep: t("as it was: {result}", { result: short(start, 50) }) } : {}),
+    ...(kept ? { keep: t("recorded result: {result}", { result: shorten(start, 50) }) } : {}),
     other: t("another result"),
-    run: t("run it"),
+    run: t("run the call"),
   };
-  const name = called(one.name, one.arguments, 90);
+  const name = callText(one.name, one.arguments, 90);
   return html`<fieldset>
     <label
       >${name}<select name=${`how ${one.id}`} value=${how} onChange=${event => choose(event.target.value)}>
@@ -42,7 +42,7 @@ function Pending({ one, known, first }) {
 }
 
 export function Fork({ run, at, call, story, close }) {
-  const [from, setFrom] = useState(() => beginning(story, at, call));
+  const [from, setFrom] = useState(() => forkPoint(story, at, call));
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
   const { value: state } = useLoaded(signal => get(runPath(run.run_id, `/state?at=${from}`), signal), [from]);
@@ -51,11 +51,11 @@ export function Fork({ run, at, call, story, close }) {
     event.preventDefault();
     const form = new FormData(event.target);
     const chosen = way => pending.filter(one => form.get(`how ${one.id}`) === way).map(one => one.id);
-    const results = Object.fromEntries(chosen("other").map(call => [call, loosely(form.get(`result ${call}`))]));
+    const results = Object.fromEntries(chosen("other").map(call => [call, parseLoosely(form.get(`result ${call}`))]));
     const body = { at: from, mode: "detach", results, keep: chosen("keep") };
     for (const name of ["input", "model", "instructions"]) if (form.get(name)?.trim()) body[name] = form.get(name).trim();
     if (story.state.stop && from >= story.state.seq && !body.input)
-      return setProblem({ detail: t("After its last fact there is nothing to do: choose an earlier one, or say something.") });
+      return setProblem({ detail: t("The run has ended at this fact. Choose an earlier fact, or write a message.") });
     setBusy(true);
     try {
       const made = await post(runPath(run.run_id, "/fork"), body);
@@ -70,7 +70,7 @@ export function Fork({ run, at, call, story, close }) {
     name => name === "local" || name.includes("/"),
   );
   const fact = html`<label
-    >${t("From fact")}<input
+    >${t("Continue after fact")}<input
       type="number"
       min="1"
       max=${story.state.seq}
@@ -78,17 +78,17 @@ export function Fork({ run, at, call, story, close }) {
       onChange=${event => setFrom(Number(event.target.value) || from)}
   /></label>`;
   return html`<${Dialog} title=${t("Fork")} close=${close}><form class="form" onSubmit=${fork}>
-    <p class="note">${t("A new run goes on from there; the old one stays as it is. What came after that fact is done anew: calls that had been made then are made again.")}</p>
+    <p class="note">${t("A new run continues after this fact. The old run does not change. Later steps are repeated, so their calls are made again.")}</p>
     ${call ? null : fact}
     ${pending.map(one => html`<${Pending} key=${`${from} ${one.id}`} one=${one} known=${story.calls.get(one.id)} first=${one.id === call?.id} />`)}
-    ${call ? null : html`<label>${t("Say something else")}<textarea name="input" rows="3" autofocus></textarea></label>`}
+    ${call ? null : html`<label>${t("Send another message")}<textarea name="input" rows="3" autofocus></textarea></label>`}
     ${
       may("admin")
         ? html`<label
               >${t("Another model")}<input
                 name="model"
                 list="models"
-                placeholder=${t("provider/model, such as openai/gpt-5.4-mini; or local")}
+                placeholder=${t("PROVIDER/MODEL, for example openai/gpt-5.4-mini, or local")}
                 autocomplete="off"
             /></label>
             <datalist id="models">${models.map(name => html`<option value=${name} />`)}</datalist>
@@ -101,6 +101,6 @@ export function Fork({ run, at, call, story, close }) {
             </label>`
         : null
     }
-    <${Trouble} problem=${problem} />
+    <${ErrorBox} problem=${problem} />
     <div class="row"><button class="main" disabled=${busy || !state}>${state ? t("Fork") : t("Loading …")}</button><${Button} onClick=${close}>${t("Cancel")}</${Button}></div></form></${Dialog}>`;
 }

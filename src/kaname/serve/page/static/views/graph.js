@@ -1,10 +1,10 @@
-// A plan or a workflow, as the server has drawn it, with the state of each task by sign, word and edge.
+// The graph of a plan or workflow, drawn by the server, with the status of each task as sign, word and border.
 
 import { html } from "../vendor/preact.js";
 import { notice, t } from "../words.js";
 
 const SIGNS = {
-  "to come": "○",
+  "not started": "○",
   running: "◐",
   done: "●",
   failed: "✕",
@@ -23,7 +23,7 @@ function Task({ task, choose }) {
     ...(task.conditions || []).map(one => notice(one)),
   ];
   return html`<svg
-    class=${`task ${(status || "to come").replaceAll(" ", "-")}`}
+    class=${`task ${(status || "not started").replaceAll(" ", "-")}`}
     x=${x}
     y=${y}
     width=${w}

@@ -1,9 +1,9 @@
-// Inbox: all that waits for somebody, the oldest first.
+// Inbox: the open questions, the oldest first.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { inbox, link, loadQuestions, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Loading, Quiet, Trouble, useKeys } from "../parts.js";
-import { count, when } from "../told.js";
+import { Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
+import { count, when } from "../format.js";
 import { t } from "../words.js";
 import { Question } from "./question.js";
 
@@ -12,11 +12,11 @@ export default function Inbox() {
   const [chosen, choose] = useState("");
   useEffect(() => void (loadQuestions(), runs.get().list || loadRuns()), []);
   const id = one => `${one.run.run_id} ${one.key}`;
-  // Nothing is chosen by itself: who presses y must have seen what it is for. When the chosen one is gone, j takes its neighbour.
+  // No question is selected automatically: the user must see it before pressing y. When the selected one is gone, j selects the next.
   const place = (questions || []).findIndex(one => id(one) === chosen);
   const last = useRef(-1);
   if (place >= 0) last.current = place;
-  // It was answered elsewhere, perhaps while somebody was writing: the keys rest until nobody has typed for a while.
+  // If it was answered elsewhere while the user was typing, shortcuts are off until the user pauses.
   const [resting, rest] = useState(0);
   const mine = useRef("");
   useEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && rest(Date.now())), [place < 0]);
@@ -32,16 +32,16 @@ export default function Inbox() {
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
-      ${questions?.length && may("approve") ? html`<span class="note">${t("j chooses the next one; then y, e, n")}</span>` : null}
+      ${questions?.length && may("approve") ? html`<span class="note">${t("Press j for the next question, then y, e or n")}</span>` : null}
     </header>
-    <${Trouble} problem=${problem} again=${loadQuestions} />
+    <${ErrorBox} problem=${problem} again=${loadQuestions} />
     ${
       !questions
         ? problem
           ? null
           : html`<${Loading} />`
         : !questions.length
-          ? html`<${Quiet} title=${t("Nothing waits for you")}><p>${t("When an agent asks before it acts, the question stands here.")}</p></${Quiet}>`
+          ? html`<${EmptyState} title=${t("No open questions")}><p>${t("Questions that agents ask before they act appear here.")}</p></${EmptyState}>`
           : html`<ol class="inbox">
               ${questions.map(
                 (one, at) =>

@@ -1,14 +1,14 @@
-// Time on top: a lane for each actor, bars to scale, and a cursor at one fact. Pauses, in which nobody worked, are cut short.
+// The timeline: a lane for each agent and tool, bars to scale, and a cursor at one fact. Idle time is shortened.
 
 import { html, useMemo, useRef, useState } from "../vendor/preact.js";
-import { lasted } from "../told.js";
+import { durationText } from "../format.js";
 import { notice, t } from "../words.js";
 
 const MOST = 10; // lanes
-const said = bar => (bar.kind === "asked" ? `? ${notice(bar.notice, bar.text)}` : bar.text);
+const barText = bar => (bar.kind === "asked" ? `? ${notice(bar.notice, bar.text)}` : bar.text);
 const PAUSE = 0.03; // of the width
 
-// Places on the track, from 0 to 1, of moments.
+// Return a function from a time to its place on the track, from 0 to 1.
 export function scale(start, end, pauses) {
   const cuts = pauses.filter(([from, to]) => to > from && from >= start && to <= end);
   const idle = cuts.reduce((sum, [from, to]) => sum + to - from, 0);
@@ -27,8 +27,8 @@ export function scale(start, end, pauses) {
   };
 }
 
-// Bars that would be drawn over each other are drawn once.
-function thinned(bars, place) {
+// Leave out bars that would cover each other.
+function withoutOverlaps(bars, place) {
   const seen = new Set();
   return bars.filter(bar => {
     const key = `${bar.lane} ${bar.kind} ${Math.round(place(bar.from) * 400)} ${Math.round(place(bar.to) * 400)}`;
@@ -44,11 +44,11 @@ export function Lanes({ story, facts, own, at, go, now }) {
     const start = mine[0]?.time ?? 0;
     const idle = story.pauses.reduce((sum, [from, to]) => sum + (from >= start ? to - from : 0), 0);
     let end = Math.max(start + 0.001, mine.at(-1)?.time ?? 0, now);
-    if (story.questions.size && !story.state.stop) end += 0.25 * Math.max(0.001, end - start - idle); // a question is open: it goes on
-    const bars = [...story.bars, ...story.going(end)].filter(bar => bar.run === own && bar.to >= start);
+    if (story.questions.size && !story.state.stop) end += 0.25 * Math.max(0.001, end - start - idle); // a question is open: leave room
+    const bars = [...story.bars, ...story.barsUnderWay(end)].filter(bar => bar.run === own && bar.to >= start);
     const place = scale(start, end, story.pauses);
-    const named = apart(bars);
-    const lanes = named.slice(0, all ? 300 : MOST).map(({ who, list }) => [who, thinned(list, place)]);
+    const named = splitLanes(bars);
+    const lanes = named.slice(0, all ? 300 : MOST).map(({ who, list }) => [who, withoutOverlaps(list, place)]);
     return { lanes, place, start, end, others: all ? 0 : Math.max(0, named.length - MOST) };
   }, [story, mine, Math.round(now), all]);
   if (!mine.length) return null;
@@ -76,14 +76,14 @@ export function Lanes({ story, facts, own, at, go, now }) {
           ([who, bars]) =>
             html`<div class="who" title=${who}>${who}</div>
               <div class="track" onPointerDown=${drag} onPointerMove=${drag}>
-                ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${said(bar)} · ${lasted(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${said(bar)}</span>`)}
+                ${bars.map(bar => html`<span class=${`bar ${bar.kind}`} title=${`${barText(bar)} · ${durationText(bar.to - bar.from)}`} style=${{ left: `${place(bar.from) * 100}%`, width: `${Math.max(0.25, (place(bar.to) - place(bar.from)) * 100)}%` }}>${barText(bar)}</span>`)}
               </div>`,
         )}
       </div>
       ${others ? html`<button type="button" class="plain" onClick=${() => showAll(true)}>${t("{count} more lanes", { count: others })}</button>` : null}
       <div class="scrub" ref=${track} onPointerDown=${drag} onPointerMove=${drag}>
-        ${story.pauses.filter(([from]) => from >= start).map(([from, to]) => html`<i class="pause" title=${t("waited {time}", { time: lasted(to - from) })} style=${{ left: `${place((from + to) / 2) * 100}%` }}>⋯</i>`)}
-        ${ticks.map(time => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? lasted(time - start) : "0"}</i>`)}
+        ${story.pauses.filter(([from]) => from >= start).map(([from, to]) => html`<i class="pause" title=${t("waited {time}", { time: durationText(to - from) })} style=${{ left: `${place((from + to) / 2) * 100}%` }}>⋯</i>`)}
+        ${ticks.map(time => html`<i style=${{ left: `${place(time) * 100}%` }} class=${place(time) > 0.95 ? "last" : ""}>${time > start ? durationText(time - start) : "0"}</i>`)}
       </div>
       <div class="over">
         <span class="now" style=${{ left: `${cursorAt * 100}%` }}
@@ -102,8 +102,8 @@ export function Lanes({ story, facts, own, at, go, now }) {
   </section>`;
 }
 
-// A lane for each name; what is done at the same time under one name gets lanes of its own.
-function apart(bars) {
+// One lane per name; overlapping bars of one name get separate lanes.
+function splitLanes(bars) {
   const named = new Map();
   for (const bar of [...bars].sort((a, b) => a.from - b.from)) {
     const lanes = named.get(bar.lane) || named.set(bar.lane, []).get(bar.lane);

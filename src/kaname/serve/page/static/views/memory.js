@@ -1,10 +1,10 @@
-// Memory: what is remembered, where it comes from, and what it took the place of. It can be corrected and forgotten.
+// Memory: the stored memories, their origin and earlier versions. They can be corrected and deleted.
 
 import { html, useContext, useState } from "../vendor/preact.js";
 import { get, post, send } from "../server.js";
 import { change, link, may } from "../shared.js";
-import { Button, Loading, Quiet, Saying, Trouble, useLoaded } from "../parts.js";
-import { day, when } from "../told.js";
+import { Button, Loading, EmptyState, Announce, ErrorBox, useLoaded } from "../parts.js";
+import { day, when } from "../format.js";
 import { t } from "../words.js";
 
 const KINDS = { fact: "a fact", preference: "a preference", decision: "a decision", said: "said", profile: "a setting" };
@@ -13,7 +13,7 @@ function One({ chain, place, done }) {
   const [now, ...before] = chain;
   const [editing, edit] = useState(null);
   const [problem, setProblem] = useState(null);
-  const say = useContext(Saying);
+  const say = useContext(Announce);
   const act = async (work, said) => {
     try {
       await work();
@@ -29,19 +29,19 @@ function One({ chain, place, done }) {
     act(() => send("PATCH", `api/memory/${now.id}?${place}`, { text: editing }), t("Corrected"))
   );
   const forget = () =>
-    confirm(t("Forget this for good, with its past?")) &&
-    act(() => send("DELETE", `api/memory/${now.id}?${place}`), t("Forgotten"));
+    confirm(t("Delete this memory and its earlier versions permanently?")) &&
+    act(() => send("DELETE", `api/memory/${now.id}?${place}`), t("Deleted"));
   return html`<li class="memory">
-    ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea ref=${field => field?.focus()} rows="2" value=${editing} aria-label=${t("The right words")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Correct")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
+    ${editing === null ? html`<p>${now.about ? html`<span class="note">${now.about}: </span>` : null}${now.text}</p>` : html`<form onSubmit=${correct}><textarea ref=${field => field?.focus()} rows="2" value=${editing} aria-label=${t("Corrected text")} onInput=${event => edit(event.target.value)}></textarea><div class="row"><button class="main">${t("Save")}</button><${Button} onClick=${() => edit(null)}>${t("Cancel")}</${Button}></div></form>`}
     <p class="note parted">
       <span>${t(KINDS[now.kind] || now.kind)}</span>
       <span
         >${t("since {day}", { day: day(now.said) })}${now.ended ? `, ${t("until {day}", { day: day(now.ended) })}` : ""}</span
       >
-      ${now.run ? html`<a href=${link(["runs", now.run])}>${t("from a run")}</a>` : t("written by a person")}
-      ${may("talk") && editing === null ? html`<button type="button" class="plain" onClick=${() => edit(now.text)}>${t("correct")}</button> <button type="button" class="plain" onClick=${forget}>${t("forget")}</button>` : null}
+      ${now.run ? html`<a href=${link(["runs", now.run])}>${t("from a run")}</a>` : t("added by hand")}
+      ${may("talk") && editing === null ? html`<button type="button" class="plain" onClick=${() => edit(now.text)}>${t("correct")}</button> <button type="button" class="plain" onClick=${forget}>${t("delete")}</button>` : null}
     </p>
-    ${before.map(old => html`<p class="note past">↳ ${t("before")}: <s>${old.text}</s> (${day(old.said)} – ${day(old.ended)})</p>`)}<${Trouble}
+    ${before.map(old => html`<p class="note past">↳ ${t("previously")}: <s>${old.text}</s> (${day(old.said)} – ${day(old.ended)})</p>`)}<${ErrorBox}
       problem=${problem}
     />
   </li>`;
@@ -78,7 +78,7 @@ export default function Memory({ query }) {
   return html`<header class="top"><h1>${t("Memory")}</h1></header>
     ${
       value && !value.agents.length
-        ? html`<${Quiet} title=${t("No agent here has a memory")}><p>${t("Give one to an agent: Agent(…, context=[Memory()]), or memory: in kaname.yaml.")}</p></${Quiet}>`
+        ? html`<${EmptyState} title=${t("No agent on this server has memory")}><p>${t("To add memory, use Agent(…, context=[Memory()]), or memory: in kaname.yaml.")}</p></${EmptyState}>`
         : html` <div class="filters" role="search">
               <input
                 type="search"
@@ -87,10 +87,10 @@ export default function Memory({ query }) {
                 aria-label=${t("Search")}
                 onChange=${event => change({ q: event.target.value })}
               />
-              ${may("admin") ? ["user", "agent", "project"].map(one => html`<button type="button" class="plain filter" aria-pressed=${of === one ? "true" : "false"} onClick=${() => change({ of: one === "user" ? "" : one })}>${t(`of the ${one}`)}</button>`) : null}
+              ${may("admin") ? ["user", "agent", "project"].map(one => html`<button type="button" class="plain filter" aria-pressed=${of === one ? "true" : "false"} onClick=${() => change({ of: one === "user" ? "" : one })}>${t(`${one} memories`)}</button>`) : null}
               ${may("admin") && of === "user" ? html`<input class="small" value=${query.user || ""} placeholder=${t("user")} aria-label=${t("user")} onChange=${event => change({ user: event.target.value })} />` : null}
             </div>
-            <${Trouble} problem=${problem || trouble} again=${problem ? again : null} />
+            <${ErrorBox} problem=${problem || trouble} again=${problem ? again : null} />
             ${
               !value
                 ? problem
@@ -102,12 +102,12 @@ export default function Memory({ query }) {
                         ? html`<ul class="memories">
                             ${[...chains.values()].map(chain => html`<${One} key=${chain[0].id} chain=${chain} place=${who} done=${again} />`)}
                           </ul>`
-                        : html`<p class="note">${query.q ? t("Nothing was found") : t("Nothing is remembered yet")}</p>`
+                        : html`<p class="note">${query.q ? t("No matches") : t("No memories yet")}</p>`
                     }
                     ${
                       may("talk")
                         ? html`<form class="row" onSubmit=${add}>
-                            <label class="grow">${t("Remember this")}<input name="text" required maxlength="2000" /></label
+                            <label class="grow">${t("New memory")}<input name="text" required maxlength="2000" /></label
                             ><button>${t("Add")}</button>
                           </form>`
                         : null

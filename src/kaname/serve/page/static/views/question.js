@@ -1,10 +1,10 @@
-// A question that a run asks: what would happen, with which values, and the answers that there are.
+// A question of a run: the call with its arguments, and the possible answers.
 
 import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
-import { Button, Saying, Trouble, useKeys } from "../parts.js";
-import { by, called, loosely, money, plain, visible } from "../told.js";
+import { Button, Announce, ErrorBox, useKeys } from "../parts.js";
+import { by, callText, parseLoosely, money, asText, visible } from "../format.js";
 import { notice, problemText, t } from "../words.js";
 
 const EFFECTS = {
@@ -16,20 +16,20 @@ const EFFECTS = {
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
 export function Values({ args, shown }) {
-  if (typeof args !== "object" || args === null) return html`<pre>${visible(plain(args))}</pre>`;
+  if (typeof args !== "object" || args === null) return html`<pre>${visible(asText(args))}</pre>`;
   const names = Object.keys(args);
   if (!names.length) return html`<p class="note">${t("without arguments")}</p>`;
   return html`<dl class="values">
     ${names.map(
       name =>
         html`<dt>${visible(name)}</dt>
-          <dd><pre>${shown?.[name] ?? visible(plain(args[name]))}</pre></dd>`,
+          <dd><pre>${shown?.[name] ?? visible(asText(args[name]))}</pre></dd>`,
     )}
   </dl>`;
 }
 
-// The ways to answer: each a key, a word, and either what it answers at once or a form to fill in.
-function ways(question, answer, fill) {
+// The possible answers: each has a key, a word, and either an answer or a form to fill in.
+function answerWays(question, answer, fill) {
   if (isApproval(question))
     return [
       { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
@@ -37,7 +37,7 @@ function ways(question, answer, fill) {
       { key: "n", word: t("Refuse"), act: () => fill("refuse") },
     ];
   const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: one, act: () => answer(one) }));
-  if (question.in_doubt) return [...options, { key: "e", word: t("I know what it returned"), act: () => fill("result") }];
+  if (question.in_doubt) return [...options, { key: "e", word: t("Enter the result"), act: () => fill("result") }];
   return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), kind: "main" }];
 }
 
@@ -49,29 +49,29 @@ const json = text => {
   }
 };
 
-// What is filled in: the label, the word on the button, and what the text comes to as an answer.
+// The forms: label, word on the button, and how the text becomes an answer.
 const FORMS = {
   edit: () => ({
     label: t("Arguments, as JSON"),
-    word: t("Run it with these"),
+    word: t("Run with these arguments"),
     rows: 6,
     read: text => (json(text), { args_text: text }),
   }),
   refuse: () => ({
-    label: t("Why not? The agent reads it. It may stay empty."),
+    label: t("Reason (optional). The agent can read it."),
     word: t("Refuse"),
     rows: 2,
-    read: text => ({ approved: false, reason: text }), // even "yes"
+    read: text => ({ approved: false, reason: text }), // also if the text is "yes"
   }),
   result: () => ({
-    label: t("What it returned: a text, or JSON"),
-    word: t("Go on with this"),
+    label: t("The result, as text or JSON"),
+    word: t("Continue with this result"),
     rows: 3,
-    read: text => ({ result: loosely(text) }),
+    read: text => ({ result: parseLoosely(text) }),
   }),
   text: () => ({ label: t("Answer"), word: t("Answer"), rows: 3, read: text => text || undefined }),
 };
-// Which question the keys are for: one that came alone. A key that was meant for one must not answer another.
+// The question that the shortcuts answer: only one that appeared alone, so that a key never answers the wrong question.
 export function useChosen(open) {
   const [chosen, choose] = useState("");
   const seen = useRef(new Set());
@@ -83,12 +83,12 @@ export function useChosen(open) {
   return [open.includes(chosen) ? chosen : "", choose];
 }
 
-// `run`: the run that asks. `active`: whether the keys are meant for it; only then they are shown.
+// `run`: the run that asks. `active`: the shortcuts answer this question, and are shown.
 export function Question({ question, run, active, spent, choose, answering }) {
   const [mode, setMode] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
-  const say = useContext(Saying);
+  const say = useContext(Announce);
   const field = useRef();
   const working = useRef(false);
   const known = use(inbox).questions?.find(one => one.run.run_id === run && one.key === question.key);
@@ -103,10 +103,10 @@ export function Question({ question, run, active, spent, choose, answering }) {
     setProblem(null);
     try {
       await post(runPath(run, "/answers"), { answers: { [question.key]: value }, mode: "detach" });
-      say(t("Answered"));
+      say(t("Answer sent"));
     } catch (failed) {
       setProblem(failed);
-      say(problemText(failed)); // it may have been answered elsewhere, and be gone with the next look
+      say(problemText(failed)); // it may have been answered elsewhere and disappear
     }
     loadQuestions();
     working.current = false;
@@ -115,7 +115,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
   useLayoutEffect(() => field.current?.focus(), [mode]);
   const form = FORMS[mode]?.();
   const back = () => (setMode(""), setProblem(null));
-  const filled = () => {
+  const submit = () => {
     try {
       const value = form.read(field.current.value.trim());
       if (value !== undefined) answer(value);
@@ -123,11 +123,11 @@ export function Question({ question, run, active, spent, choose, answering }) {
       setProblem(wrong);
     }
   };
-  const given = ways(question, answer, setMode);
+  const given = answerWays(question, answer, setMode);
   useKeys(active && allowed && !mode && !busy ? Object.fromEntries(given.map(({ key, act }) => [key, act])) : {});
-  const written = event => {
+  const onKey = event => {
     if (event.key === "Escape") back();
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) filled();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit();
   };
   const start = mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
@@ -142,7 +142,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
     ${!allowed ? html`<p class="note">${t("You can see this question, but you are not allowed to answer it.")}</p>` : null}
     ${
       allowed && form
-        ? html`<form class="answer" onSubmit=${event => (event.preventDefault(), filled())} onKeyDown=${written}>
+        ? html`<form class="answer" onSubmit=${event => (event.preventDefault(), submit())} onKeyDown=${onKey}>
           <label>${form.label}<textarea ref=${field} rows=${form.rows} defaultValue=${start} spellcheck=${false}></textarea></label>
           <div class="row">
             <button class=${`main ${mode === "edit" ? "yes" : ""}`} disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
@@ -152,24 +152,24 @@ export function Question({ question, run, active, spent, choose, answering }) {
         : null
     }
     ${allowed && !form ? html`<div class="row">${given.map(({ key, word, act, kind }) => html`<${Button} kind=${kind} hint=${active ? key : ""} disabled=${busy} onClick=${act}>${word}</${Button}>`)}</div>` : null}
-    <${Trouble} problem=${problem} />
+    <${ErrorBox} problem=${problem} />
   </div>`;
 }
 
-// The answer that was given.
+// The answer to a question.
 export function Answer({ question }) {
   const { answer } = question;
   const refused = answer?.approved === false && `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`;
   const said =
-    refused || (typeof answer === "object" ? called(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
+    refused || (typeof answer === "object" ? callText(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
   return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
 }
 
-// A question that is no longer open here. `answer`: with its answer.
+// A question that is not open any more. `answer`: show its answer.
 export function Answered({ question, answer }) {
   return html`<div class="question answered">
     <p>
-      ${isApproval(question) ? called(question.call.name, question.call.arguments) : notice(question.notice, question.prompt)}
+      ${isApproval(question) ? callText(question.call.name, question.call.arguments) : notice(question.notice, question.prompt)}
     </p>
     ${answer && question.answer !== undefined ? html`<${Answer} question=${question} />` : null}
   </div>`;

@@ -1,9 +1,9 @@
-// Runs: one line each, live. Filters are text, so that they can be typed, shared and understood.
+// Runs: a live list, one line each. Filters are text, so that they can be typed and shared.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact.js";
 import { change, go, link, loadRuns, may, moreRuns, runs, titleOf, use } from "../shared.js";
-import { Chip, Loading, Long, Quiet, Trouble, useKeys, useNow } from "../parts.js";
-import { clock, count, day, lasted, money, state, STATUSES, when } from "../told.js";
+import { Chip, Loading, LongList, EmptyState, ErrorBox, useKeys, useNow } from "../parts.js";
+import { clock, count, day, durationText, money, state, STATUSES, when } from "../format.js";
 import { t } from "../words.js";
 import { UNDER_WAY } from "../fold.js";
 
@@ -27,7 +27,7 @@ const TEXTS = { agent: run => run.agent, user: run => run.user_id, session: run 
 const has = word => run =>
   `${run.title} ${run.run_id} ${run.agent} ${run.session_id} ${run.user_id}`.toLowerCase().includes(word.toLowerCase());
 
-// "status:failed" as a test of a run; null if it looks like a filter and is none that there is.
+// Return a test for a run, as in "status:failed"; null for an unknown filter.
 function test(word) {
   const [, minus, name, sign, wanted] = /^(-?)([a-z]+)([:<>])(.+)$/i.exec(word) || [];
   const field = name?.toLowerCase();
@@ -50,7 +50,7 @@ function test(word) {
 
 const wordsOf = text => text.match(/\S+/g) || [];
 
-// "status:failed agent:desk cost>0.01 day:today refund" as a test of a run.
+// Return a test for a run, as in "status:failed agent:desk cost>0.01 day:today refund".
 export function filter(text) {
   const tests = wordsOf(text).map(word => test(word) || has(word));
   return run => tests.every(one => one(run));
@@ -72,22 +72,22 @@ export function Row({ run, chosen, onClick, user }) {
     <span class="agent note">${run.agent}</span>
     ${user ? html`<span class="user note" title=${run.user_id}>${run.user_id || "–"}</span>` : null}
     <span class="note number begun" title=${`${day(run.created)} ${clock(run.created)}`}>${when(run.created)}</span>
-    <span class="number">${working ? html`<${Ticking} since=${run.created} />` : lasted(run.updated - run.created)}</span>
+    <span class="number">${working ? html`<${Ticking} since=${run.created} />` : durationText(run.updated - run.created)}</span>
     <span class="number wide">${count(run.usage.input_tokens + run.usage.output_tokens)}</span>
     <span class="number">${money(run.usage.cost)}</span>
   </a>`;
 }
 
-const Ticking = ({ since }) => lasted(Math.max(0, useNow(true) - since));
+const Ticking = ({ since }) => durationText(Math.max(0, useNow(true) - since));
 
-const left = { chosen: "", scroll: 0, words: "" }; // where the list was left
+const left = { chosen: "", scroll: 0, words: "" }; // state of the list when the user left it
 
 export default function Runs({ query }) {
   const { list, problem, next } = use(runs);
   const [words, setWords] = useState(query.q || "");
   const [chosen, choose] = useState(left.chosen);
   useEffect(() => {
-    if (left.words === (query.q || "")) requestAnimationFrame(() => scrollTo(0, left.scroll)); // back from a run: where we were
+    if (left.words === (query.q || "")) requestAnimationFrame(() => scrollTo(0, left.scroll)); // restore the scroll position
     return () => Object.assign(left, { scroll: scrollY });
   }, [Boolean(list)]);
   const sort = query.sort in SORTS ? query.sort : "newest";
@@ -149,14 +149,14 @@ export default function Runs({ query }) {
       <datalist id="statuses">${STATUSES.map(one => html`<option value=${`status:${one}`} />`)}</datalist>
       ${quick.map(word => html`<button type="button" class="plain filter" aria-pressed=${words.includes(word) ? "true" : "false"} onClick=${() => toggle(word)}>${word}</button>`)}
       <label class="sort"
-        >${t("by")}
+        >${t("Sort by")}
         <select value=${sort} onChange=${event => change({ sort: event.target.value === "newest" ? "" : event.target.value })}>
           ${Object.keys(SORTS).map(one => html`<option value=${one} selected=${one === sort}>${t(one)}</option>`)}
         </select></label
       >
     </div>
-    ${odd.length ? html`<p class="note warn">${t("not understood: {words}", { words: odd.join(" ") })} · status: agent: user: session: day: is: cost> tokens> seconds></p>` : null}
-    <${Trouble} problem=${problem} again=${loadRuns} />
+    ${odd.length ? html`<p class="note warn">${t("Unknown filters: {words}", { words: odd.join(" ") })} · status: agent: user: session: day: is: cost> tokens> seconds></p>` : null}
+    <${ErrorBox} problem=${problem} again=${loadRuns} />
     ${
       !list
         ? problem
@@ -168,12 +168,12 @@ export default function Runs({ query }) {
                 <span>${t("state")}</span><span class="title">${t("title")}</span
                 ><span class="agent">${t("agent")}</span>${user ? html`<span class="user">${t("user")}</span>` : null}<span
                   class="number begun"
-                  >${t("begun")}</span
+                  >${t("started")}</span
                 >
                 <span class="number">${t("duration")}</span><span class="number wide">${t("tokens")}</span
                 ><span class="number">${t("cost")}</span>
               </div>
-              <${Long}
+              <${LongList}
                 items=${shown}
                 estimate=${39}
                 block=${40}
@@ -182,8 +182,8 @@ export default function Runs({ query }) {
               />
             </div>`
           : list.length
-            ? html`<${Quiet} title=${t("No run fits")}><p>${t("Take a word out of the search.")}</p></${Quiet}>`
-            : html`<${Quiet} title=${t("No runs yet")}><p>${t("Ask an agent something, and it will stand here.")} <a href=${link(["chat"])}>${t("Chat")}</a></p></${Quiet}>`
+            ? html`<${EmptyState} title=${t("No matching runs")}><p>${t("Try fewer search words.")}</p></${EmptyState}>`
+            : html`<${EmptyState} title=${t("No runs yet")}><p>${t("Send a message to an agent to start a run.")} <a href=${link(["chat"])}>${t("Chat")}</a></p></${EmptyState}>`
     }
     ${next ? html`<p class="note"><button type="button" class="plain" onClick=${moreRuns}>${t("Load older runs")}</button></p>` : null}`;
 }

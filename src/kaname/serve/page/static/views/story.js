@@ -1,18 +1,18 @@
-// The story of a run: what was said and done, each with its number. A call and what came back stand together.
+// The story of a run: messages and calls, each with the number of its fact. A call and its result are shown together.
 
 import { html, useState } from "../vendor/preact.js";
 import { link, runs, use } from "../shared.js";
 import { Chip, HUGE, Pre, Raw } from "../parts.js";
-import { saved } from "../server.js";
+import { saveFile } from "../server.js";
 import { Markdown } from "../markdown.js";
-import { by, called, clock, count, lasted, money, plain, short, state, visible } from "../told.js";
+import { by, callText, clock, count, durationText, money, asText, shorten, state, visible } from "../format.js";
 import { notice, t } from "../words.js";
 import { Answer, Answered, Question } from "./question.js";
 
 const LONG = 600; // characters
 const LINES = 12;
 
-// A text of the outside world: as it is, cut where it is long; what is huge is handed over as a file.
+// An external text, unchanged. A long text is cut, a huge one can be downloaded.
 export function Text({ text }) {
   const [whole, set] = useState(false);
   const brief = text.slice(0, LONG).split("\n").slice(0, LINES).join("\n");
@@ -20,18 +20,18 @@ export function Text({ text }) {
   const all = t("all {count} characters", { count: count(text.length) });
   return html`<span class="text" dir="auto">${shown}${shown === text ? "" : " …"}</span>
     ${brief === text ? null : html` <button type="button" class="plain" onClick=${() => set(!whole)}>${whole ? t("less") : all}</button>`}
-    ${whole && shown !== text ? html` <button type="button" class="plain" onClick=${() => saved("text.txt", text)}>${t("all of it, as a file")}</button>` : null}`;
+    ${whole && shown !== text ? html` <button type="button" class="plain" onClick=${() => saveFile("text.txt", text)}>${t("Download the full text")}</button>` : null}`;
 }
 
-// What came back of a call, how long it took, and the number of the fact that says so.
-function Returned({ call, given = {}, parallel }) {
+// The result of a call, its duration, and the number of its fact.
+function CallResult({ call, given = {}, parallel }) {
   const { fork, now, over, at } = given;
   const open = call.ended === undefined;
   const stopped = open && (over || call.cut);
   const took = call.started && !call.given && !stopped && !call.question?.open ? (call.ended ?? now) - call.started : null;
   const details = [
-    call.given ? t("given in this fork, not run") : "",
-    took === null ? "" : lasted(took),
+    call.given ? t("supplied in this fork, not run") : "",
+    took === null ? "" : durationText(took),
     parallel ? t("in parallel") : "",
     call.tries > 1 ? t("try {count}", { count: call.tries }) : "",
     call.effect && call.effect !== "pure" ? t(call.effect) : "",
@@ -49,32 +49,32 @@ function Returned({ call, given = {}, parallel }) {
         ? html`<p class="ret note">${doing()}</p>`
         : html`<p class=${`ret ${call.error === null ? "" : "failed"}`}>
             ${at && !call.apart ? html`<${Number} seq=${call.endedSeq} at=${call.earlier && !call.given ? null : at} />` : null}
-            ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${call.error ?? plain(call.output)} />
+            ${call.error === null ? null : html`<b>✕ </b>`}<${Text} text=${call.error ?? asText(call.output)} />
           </p>`
     }
     <p class="note call-note">
-      ${details.filter(Boolean).join(" · ")}${fork && !open && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("another result …")}</button>` : null}
+      ${details.filter(Boolean).join(" · ")}${fork && !open && !call.earlier ? html` <button type="button" class="plain" onClick=${() => fork(call)}>${t("fork with another result …")}</button>` : null}
     </p>`;
 }
 
 export function Call({ call, parallel, given }) {
-  const args = typeof call.args === "object" ? called(call.name, call.args, 400) : call.name;
+  const args = typeof call.args === "object" ? callText(call.name, call.args, 400) : call.name;
   return html`<div class="a-call">
     <details>
       <summary class="call">${args}</summary>
-      <${Pre} text=${visible(plain(call.args))} />
+      <${Pre} text=${visible(asText(call.args))} />
     </details>
-    ${call.changed ? html`<p class="note">${t("run with")} <code>${called(call.name, call.changed)}</code></p>` : null}
-    ${call.used ? html`<p class="note">${t("in its place")} <code>${called(call.used.name, call.used.args)}</code></p>` : null}
-    ${call.apart ? null : html`<${Returned} call=${call} given=${given} parallel=${parallel} />`}
+    ${call.changed ? html`<p class="note">${t("run with:")} <code>${callText(call.name, call.changed)}</code></p>` : null}
+    ${call.used ? html`<p class="note">${t("run instead:")} <code>${callText(call.used.name, call.used.args)}</code></p>` : null}
+    ${call.apart ? null : html`<${CallResult} call=${call} given=${given} parallel=${parallel} />`}
     <${Children} call=${call} />
   </div>`;
 }
 
-// A result that came after something else was said or asked.
+// A result that is not directly below its call.
 export const Result = ({ call, given }) =>
   html`<div class="a-call">
-    <span class="call">${called(call.name, call.changed || call.args, 90)}</span><${Returned} call=${call} given=${given} />
+    <span class="call">${callText(call.name, call.changed || call.args, 90)}</span><${CallResult} call=${call} given=${given} />
   </div>`;
 
 function Children({ call }) {
@@ -94,7 +94,7 @@ function Children({ call }) {
 export function Thinking({ text }) {
   return text
     ? html`<details class="thinking">
-        <summary class="note">${t("thought")}</summary>
+        <summary class="note">${t("Thinking")}</summary>
         <${Text} text=${text} />
       </details>`
     : null;
@@ -116,7 +116,7 @@ function Reply({ item, given }) {
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
     ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} given=${given} />`)}
     <p class="note">
-      ${[t("step {number}", { number: item.step }), item.agent, item.model, lasted(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
+      ${[t("step {number}", { number: item.step }), item.agent, item.model, durationText(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
     </p>`;
 }
 
@@ -163,7 +163,7 @@ export function body(item, given) {
       return html`<p class="note">→ ${t("transferred to")} <b>${item.text}</b></p>`;
     case "compacted":
       return html`<details>
-        <summary class="note">${t("{count} messages were summed up", { count: item.upto })}</summary>
+        <summary class="note">${t("{count} messages were summarized", { count: item.upto })}</summary>
         <${Text} text=${item.text} />
       </details>`;
     case "stopped":
@@ -173,11 +173,11 @@ export function body(item, given) {
           ${item.stop.detail ? html`<span class="text">${notice(item.stop.detail_notice, item.stop.detail)}</span>` : null}
           ${item.stop.error ? html`<code>${item.stop.error}</code>` : null}
         </p>
-        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${plain(item.output)} />`}</div>`}
+        ${item.output === null ? null : html`<div class="said-by">${typeof item.output === "string" ? html`<${Markdown} text=${item.output} />` : html`<${Pre} text=${asText(item.output)} />`}</div>`}
       </div>`;
     case "given":
-      return html`<p class="note">← ${t("result given for {name}", { name: item.call.name })}</p>
-        <p class="ret"><${Text} text=${item.call.error ?? plain(item.call.output)} /></p>`;
+      return html`<p class="note">← ${t("result supplied for {name}", { name: item.call.name })}</p>
+        <p class="ret"><${Text} text=${item.call.error ?? asText(item.call.output)} /></p>`;
     case "recalled":
       return html`<details>
         <summary class="note">${t("memories recalled: {count}", { count: item.lines.length })}</summary>
@@ -188,15 +188,15 @@ export function body(item, given) {
     default:
       return html`<details>
         <summary class="note">
-          ${item.name}${item.hidden ? ` (${t("hidden from readers")})` : ""}:
-          ${short(plain(item.data).replace(/\s+/g, " "), 90)}
+          ${item.name}${item.hidden ? ` (${t("not shown to users")})` : ""}:
+          ${shorten(asText(item.data).replace(/\s+/g, " "), 90)}
         </summary>
-        <${Pre} text=${plain(item.data)} />
+        <${Pre} text=${asText(item.data)} />
       </details>`;
   }
 }
 
-// The number of a fact, which leads to it; of an earlier run's there is none.
+// The number of a fact, with a link to it; facts of earlier runs have none.
 function Number({ seq, at }) {
   const label = t("fact {seq}", { seq });
   return at
@@ -204,7 +204,7 @@ function Number({ seq, at }) {
     : html`<span class="seq" aria-hidden="true">·</span>`;
 }
 
-// A row. `use.at`: goes to that fact.
+// A row. `use.at`: returns the link to a fact.
 export function Item({ item, use: given }) {
   return html`<div class=${`item is-${item.kind} ${item.earlier ? "earlier" : ""}`} role="listitem">
     <${Number} seq=${item.seq} at=${item.earlier ? null : given.at} />
@@ -212,42 +212,42 @@ export function Item({ item, use: given }) {
   </div>`;
 }
 
-// What is being said right now.
+// The text that is streaming.
 export function Live({ live, agent, over }) {
   const { text, thinking, progress, notes } = use(live);
   if (!text && !thinking && (over || (!progress && !Object.keys(notes).length))) return null;
   return html`<div class=${`item is-reply ${over ? "unfinished" : "going"}`} aria-live="off">
     <span class="seq live" aria-hidden="true">◐</span>
     <div class="what">
-      ${thinking && !text ? html`<p class="note thinking-now">${short(thinking.slice(-300), 300)}</p>` : html`<${Thinking} text=${thinking} />`}
+      ${thinking && !text ? html`<p class="note thinking-now">${shorten(thinking.slice(-300), 300)}</p>` : html`<${Thinking} text=${thinking} />`}
       ${text ? html`<div class="said-by"><${Markdown} text=${text} /></div>` : null}
       ${Object.values(notes).map(note => html`<p class="note">${note}</p>`)}
       ${progress ? html`<p class="note">${progress.done}/${progress.of} · ${(progress.running || []).join(", ")}</p>` : null}
-      <p class="note">${over ? t("not finished, and not recorded") : agent}</p>
+      <p class="note">${over ? t("not finished and not recorded") : agent}</p>
     </div>
   </div>`;
 }
 
 const BRIEF = {
   Opened: body => body.recipe?.model || "",
-  Received: body => said(body.message),
-  Noted: body => said(body.message),
+  Received: body => messageText(body.message),
+  Noted: body => messageText(body.message),
   ModelReplied: body =>
     (body.reply?.message?.parts || [])
-      .map(part => part.text || (part.type === "call" ? called(part.name, part.args) : part.type))
+      .map(part => part.text || (part.type === "call" ? callText(part.name, part.args) : part.type))
       .join(" "),
-  ToolStarted: body => called(body.call.name, body.call.args),
-  ToolFinished: body => `${body.result.name} ← ${body.result.error ?? plain(body.result.output)}`,
+  ToolStarted: body => callText(body.call.name, body.call.args),
+  ToolFinished: body => `${body.result.name} ← ${body.result.error ?? asText(body.result.output)}`,
   Asked: body => body.prompt,
   Answered: body => JSON.stringify(body.answer),
   Stopped: body => `${body.stop.kind} ${body.stop.detail || ""}`,
 };
-const said = message => (message?.parts || []).map(part => part.text || part.type).join(" ");
+const messageText = message => (message?.parts || []).map(part => part.text || part.type).join(" ");
 
-// A fact as it is recorded.
+// A recorded fact.
 export function Fact({ fact, earlier }) {
-  const brief = BRIEF[fact.type]?.(fact.body || {}) ?? plain(fact.body);
+  const brief = BRIEF[fact.type]?.(fact.body || {}) ?? asText(fact.body);
   const title = html`<span class="seq">${fact.seq}</span><span class="note">${clock(fact.time)}</span><b>${fact.type}</b
-    ><span class="brief">${short(`${brief}`.replace(/\s+/g, " "), 160)}</span>`;
+    ><span class="brief">${shorten(`${brief}`.replace(/\s+/g, " "), 160)}</span>`;
   return html`<${Raw} value=${fact} title=${title} kind=${`fact ${earlier ? "earlier" : ""}`} />`;
 }

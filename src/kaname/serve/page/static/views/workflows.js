@@ -1,9 +1,9 @@
-// Workflows: the graphs that are served, each with its last runs, and a way to start one.
+// Workflows: the graphs of the served workflows, their last runs, and a form to start one.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { post } from "../server.js";
 import { agents, go, link, loadRuns, may, runs, use } from "../shared.js";
-import { Quiet, Trouble } from "../parts.js";
+import { EmptyState, ErrorBox } from "../parts.js";
 import { t } from "../words.js";
 import { Graph } from "./graph.js";
 import { Row } from "./runs.js";
@@ -32,7 +32,7 @@ function Start({ agent, parameters }) {
         name="params"
         defaultValue=${JSON.stringify(Object.fromEntries(known))}
         spellcheck=${false} /></label
-    ><button class="main">${t("Start")}</button><${Trouble} problem=${problem} />
+    ><button class="main">${t("Start")}</button><${ErrorBox} problem=${problem} />
   </form>`;
 }
 
@@ -57,6 +57,6 @@ export default function Workflows() {
                 </div>
               </section>`,
           )
-        : html`<${Quiet} title=${t("No workflows are served")}><p>${t("A workflow is served like an agent: app([agent, workflow]). The runs of others are drawn where they stand, among the runs.")}</p></${Quiet}>`
+        : html`<${EmptyState} title=${t("This server has no workflows")}><p>${t("Serve a workflow like an agent: app([agent, workflow]). To see the graph of another workflow, open one of its runs.")}</p></${EmptyState}>`
     }`;
 }

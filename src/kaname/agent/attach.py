@@ -1,0 +1,104 @@
+"""Attach to a run that was started elsewhere, in this process with its deltas, in another one by its facts; or stop it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from ..core.chunks import Chunk, chunks_of
+from ..core.errors import RunBusy, RunNotFound
+from ..core.notices import notice
+from ..core.runs import UNDER_WAY
+from ..core.steps import Stop
+from ..kernel.channel import Reader
+from ..kernel.load import end_run
+from ..kernel.ports import Journal
+from .run import find_live
+
+_MOST = 64  # chunks of one batch
+_CHILDREN = 1_000  # runs that are read at a time
+
+
+async def follow_chunks(journal: Journal, run_id: str, after: int) -> AsyncIterator[Chunk]:
+    """The chunks of the facts after that number, then of those to come, until the run is over; numbered from 1.
+
+    With its deltas while this process executes it, without them while another does. A run that waits for an answer is
+    waited for.
+    """
+    seq = 0
+    async with aclosing(batches(journal, run_id, after)) as stretches:
+        async for stretch in stretches:
+            for chunk in stretch:
+                seq += 1
+                yield Chunk(chunk.stamp, chunk.agent, chunk.type, chunk.data, seq)
+
+
+async def batches(journal: Journal, run_id: str, after: int, *, whole: bool = False) -> AsyncGenerator[list[Chunk], None]:
+    """The same, as many at a time as there are; not numbered. `whole`: with what was said of a reply before it was read.
+
+    A list is the caller's as soon as it is given: whoever empties it holds no text while it is not reading on.
+    """
+    while True:
+        work = find_live(journal, run_id)
+        if work is None and await _is_over(journal, run_id, after):
+            return
+        if work is None:
+            async with aclosing(journal.follow(run_id, after)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    after, stretch = event.seq, chunks_of(event)
+                    del event
+                    yield stretch
+                    if find_live(journal, run_id) is not None:  # it is taken up in this process
+                        break
+            continue
+        async with aclosing(batches_of(work.reader(after, whole=whole))) as stretches:
+            async for stretch in stretches:
+                after = next((chunk.data["fact"] for chunk in reversed(stretch) if "fact" in chunk.data), after)
+                yield stretch
+
+
+async def _is_over(journal: Journal, run_id: str, after: int) -> bool:
+    cards = await journal.runs(run_id=run_id, limit=1)
+    if not cards:
+        raise RunNotFound(run_id)
+    return cards[0].status not in UNDER_WAY and cards[0].seq <= after
+
+
+async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
+    """Yield the chunks of a reader, as many at a time as there are."""
+    try:
+        while (chunk := await reader.get()) is not None:
+            stretch = [chunk]
+            while len(stretch) < _MOST and (chunk := reader.take()) is not None:
+                stretch.append(chunk)
+            chunk = None
+            yield stretch
+    finally:
+        reader.close()
+
+
+async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
+    """Stop a run, wherever it is; return False if it was over already. Raise `RunNotFound` if there is no such run.
+
+    A run that is being executed is asked to stop, here or in another process. One that waits for an answer, or that was
+    interrupted, is ended in the journal together with its children.
+    """
+    told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
+    if (work := find_live(journal, run_id)) is not None:
+        work.abort(told)
+        return True
+    if await journal.ask_to_stop(run_id, reason):
+        return True
+    cards = await journal.runs(run_id=run_id, limit=1)
+    if not cards or cards[0].status not in UNDER_WAY:
+        return False
+    try:
+        await end_run(journal, run_id, Stop("cancelled", told))
+    except RunBusy:  # somebody has resumed it since
+        return await journal.ask_to_stop(run_id, reason)
+    before = 0
+    while children := await journal.runs(parent=run_id, before=before, limit=_CHILDREN):
+        before = children[-1].place
+        for child in children:
+            await stop_run(journal, child.run_id, told)
+    return True

@@ -1,0 +1,192 @@
+"""Child runs: an agent run inside a tool call, on the parent's journal, within its limits; questions are passed up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+
+from ..core.chunks import Chunk
+from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
+from ..core.events import Asked
+from ..core.messages import NOTHING
+from ..core.notices import join_notices, notice
+from ..core.record import replace
+from ..core.state import State
+from ..core.steps import Step, Stop
+from ..kernel.bases import SinkBase, StopRuleBase, optional
+from ..kernel.channel import Reader
+from ..kernel.load import load
+from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
+from ..kernel.scope import Scope
+
+if TYPE_CHECKING:
+    from .result import Result
+    from .run import Run
+
+_AGAIN = ";"  # before the number of a question that is asked once more
+_PAUSE = 0.2  # seconds between two looks at a child that is busy
+_SHARED = ("budget", "deadline")  # what a child spends is its parent's
+
+
+class Parent(NamedTuple):
+    """The run and the call that open a child, and what they lend to it."""
+
+    run_id: str
+    call_id: str
+    deps: Any
+    user: str = ""
+    first: bool = False  # the call is tried for the first time: there can be no such child yet
+    sinks: tuple[Sink, ...] = ()  # those that tell of the children too
+
+
+class Runnable(Protocol):
+    """An agent, a workflow or an orchestrator, as far as its parent's tool needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def recipe(self) -> Recipe: ...
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]: ...
+
+
+async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
+    """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
+    if not callable(getattr(agent, "run_on", None)):
+        raise ConfigError(
+            notice("child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent)
+        )
+    child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
+    spent = scope.child_usage.setdefault(context.call_id, {})
+    opened = scope.children.setdefault((context.call_id, context.attempt), set())
+    if child_id in opened:
+        raise ConfigError(
+            notice(
+                "child.twice",
+                "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
+                child_id=child_id,
+            )
+        )
+    opened.add(child_id)
+    prefix = f"{child_id}:"
+    given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+    answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
+    limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
+    recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
+    resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
+    first = not resumed and context.attempt == 1
+    sinks = tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
+    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks)
+    known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
+    shown = known[0].seq if known else 0  # in the life before
+
+    def begin() -> tuple[Run[Any], Reader]:
+        made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
+        return made, made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+
+    run, reader = begin()
+    try:
+        while await _is_busy(run):
+            reader.close()
+            await asyncio.sleep(_PAUSE)
+            run, reader = begin()
+        run.detach()
+        async for chunk in reader:
+            spent[child_id] = run.usage
+            await _relay(chunk, child_id, scope)
+        result = await run
+    except asyncio.CancelledError:
+        await _leave(
+            run, resumable=scope.leaves_resumable() or context.call_id in scope.signals
+        )  # another child of the call asks first
+        raise
+    except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
+        raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
+    except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
+        await _ask_again(child_id, given, str(unusable), scope, context)
+        raise
+    finally:
+        spent[child_id] = run.usage
+    for key, asked in result.questions.items():
+        _pass_up(prefix + key, asked, scope, context)
+    return result
+
+
+def _programs_fault(name: str, child_id: str) -> str:
+    return notice(
+        "child.failed", "{agent} failed because of a bug in its program: see run {run_id}", agent=name, run_id=child_id
+    )
+
+
+async def _ask_again(child_id: str, given: Mapping[str, Any], why: str, scope: Scope, context: ToolContext) -> None:
+    """Pass up the first question whose answers could not be used, with the reason."""
+    for key, asked in (await load(scope.journal, child_id)).questions.items():
+        if times := len([one for one in given if one.partition(_AGAIN)[0] == key]):
+            told = replace(asked, prompt=join_notices("\n", (why, asked.prompt)))
+            _pass_up(f"{child_id}:{key}{_AGAIN}{times}", told, scope, context)
+
+
+async def _is_busy(run: Run[Any]) -> bool:
+    """Begin a child. Return True if another process executes it, or a tool of it is still at work: it is waited for. As an
+    error it would make the model delegate the same work again."""
+    try:
+        await run.begun()
+    except RunBusy:
+        return True
+    except AgentError:  # told by the run itself
+        pass
+    return False
+
+
+async def _leave(run: Run[Any], *, resumable: bool) -> None:
+    """Stop executing a child when its parent's call is cancelled: leave it resumable, or abort it."""
+    if not resumable:
+        run.abort()
+    with suppress(AgentError):  # one that was busy has never begun; its error must not take the cancellation's place
+        await (run.let_go() if resumable else run)
+
+
+def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
+    """Ask a child's question in its parent, even if the tool catches what is raised here."""
+    question = Suspend(key, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
+    scope.signals[context.call_id] = question
+    raise question
+
+
+async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:
+    if scope.channel is not None and scope.channel.show(_as_relayed(chunk, child_id)):
+        await scope.channel.pause()
+
+
+def _as_relayed(chunk: Chunk, child_id: str) -> Chunk:
+    """Return a chunk as readers of the parent see it: with the child's id, and without the number of its fact."""
+    data = {key: value for key, value in chunk.data.items() if key != "fact"}
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": child_id, **data})
+
+
+class SharedLimit:
+    """A parent's limit on money or time, judged by what it, this child and the others have spent. It may be a limit that the
+    parent shares with its own parent."""
+
+    def __init__(self, rule: StopRule, scope: Scope, child_id: str) -> None:
+        self._rule, self._scope, self._child_id = rule, scope, child_id
+        self._begun = scope.state.spent.seconds  # children work at the same time: theirs is not added up
+        self.kind = optional(rule, StopRuleBase, "kind")
+
+    def __call__(self, state: State, step: Step) -> Stop | None:
+        mine, before = state.spent, (state.spent.usage, state.spent.seconds)
+        mine.usage, mine.seconds = mine.usage + self._scope.state.spent.usage, mine.seconds + self._begun
+        for other, usage in [one for family in self._scope.child_usage.values() for one in family.items()]:
+            mine.usage += usage if other != self._child_id else NOTHING
+        try:
+            return self._rule(state, step)
+        finally:
+            mine.usage, mine.seconds = before
+
+
+def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:
+    found = [rule for rule in scope.stops(scope.agent) if optional(rule, StopRuleBase, "kind") in _SHARED]
+    return tuple([SharedLimit(rule, scope, child_id) for rule in found])

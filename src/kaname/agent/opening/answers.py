@@ -1,0 +1,59 @@
+"""Answers to a run's open questions, checked before anything is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.errors import InvalidState, nearest
+from ...core.events import Asked
+from ...core.notices import notice
+from ...core.people.answers import check_answer, read_decision
+from ...kernel.results import must_be_json
+from ...kernel.scope import Scope
+from ...policies.approve import Approve, apply_edits
+
+
+def check_answers(scope: Scope, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to open questions as they are recorded.
+
+    The same answer given again is passed over. Another one, one to no question, one that is unclear, and arguments that the
+    tool or a policy does not accept raise `InvalidState`.
+    """
+    state, fresh = scope.state, dict[str, Any]()
+    for key, answer in answers.items():
+        if (asked := state.questions.get(key)) is not None:
+            fresh[key] = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
+            _check_changed_arguments(scope, asked, fresh[key])
+        elif key not in state.answers:
+            told = notice(
+                "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
+            )
+            raise InvalidState(told)
+        elif not _is_same(state.answers[key], answer):
+            told = notice(
+                "run.answered_already",
+                "{key!r} has already been answered with {answers!r}, so {answer!r} was not recorded",
+                key=key,
+                answers=state.answers[key],
+                answer=answer,
+            )
+            raise InvalidState(told)
+    return fresh
+
+
+def _is_same(recorded: Any, answer: Any) -> bool:
+    return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
+
+
+def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
+    """Refuse arguments that would not be run: the approval would be used up for nothing."""
+    decision, call = read_decision(answer), scope.state.open.get(asked.call_id)
+    if call is None or decision is None or decision.args is None or asked.key != Approve.key(call):
+        return
+    asking = next((one for one in scope.view.policies(call) if isinstance(one, Approve)), None)
+    if asking is None:
+        return
+    if why := asking.objection(apply_edits(call, asked.about or call, decision.args), scope.view):
+        told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
+        raise InvalidState(told)

@@ -1,0 +1,291 @@
+"""Open a run from a `RunRequest`: new (in its session), resumed, or forked. After that they are all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+from ...core import tracing
+from ...core.chunks import Chunk
+from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
+from ...core.messages import Message, Text, ToolResult, user
+from ...core.notices import notice
+from ...core.openai_shape import result_text
+from ...core.record import replace
+from ...core.state import State
+from ...core.steps import Stop
+from ...core.values import plain_text
+from ...kernel.bases import SinkBase, optional
+from ...kernel.chain import overrides
+from ...kernel.channel import Channel
+from ...kernel.load import keep_snapshot, load, read_run
+from ...kernel.ports import Journal, Recipe, Sink, Turn
+from ...kernel.scope import Scope
+from ...kernel.threads import off_loop
+from ...tools.to_json import to_result
+from ..child import run_child
+from ..ids import SharedSession
+from ..recipe import check_strategy, describe
+from .answers import check_answers
+from .request import RunRequest
+from .turns import Recent, take_turns, until_over
+
+_LONG = 1_000  # characters
+
+
+class Opener:
+    """Opens runs of one recipe on one journal."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        journal: Journal,
+        sinks: Sequence[Sink] = (),
+        describe: Callable[[Recipe], Mapping[str, Any]] = describe,
+        recent: Recent | None = None,
+    ) -> None:
+        self.recipe, self.journal, self.sinks = recipe, journal, sinks
+        self._describe, self._recent = describe, Recent() if recent is None else recent
+
+    def open(self, request: RunRequest, channel: Channel) -> AbstractAsyncContextManager[Scope]:
+        """Return the scope of the run. It is open, with its first facts recorded, as long as the context is entered."""
+        match request.how:
+            case "new":
+                return self._new(request, channel)
+            case "resume":
+                return self._resume(request, channel)
+            case "either":
+                return self._either(request, channel)
+            case "fork":
+                return self._fork(request, channel)
+
+    async def _description(self) -> Mapping[str, Any]:
+        """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
+        known = self.recipe.memo.description(self.recipe.tools)
+        if known is None:
+            known = await off_loop(self._describe, self.recipe)
+            self.recipe.memo.keep_description(self.recipe.tools, known)
+        return known
+
+    @asynccontextmanager
+    async def _new(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Open a new run, as the next turn of its session."""
+        session, base = request.session, request.base
+        whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, request.user)
+        turn = Turn(session, *whose) if session and base is None and request.turns != "ahead" else None
+        async with take_turns(self.journal, session if turn and request.turns == "wait" else "", *whose):
+            while True:
+                before = await self.journal.runs(run_id=base, limit=1) if base else []
+                if base is None and session:
+                    before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
+                state = await self._recent.load(self.journal, before[0]) if before else State()
+                onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
+                opened = Opened(session, request.user, onto, await self._description(), request.parent, tracing.current.get())
+                try:
+                    scope = await self._turn(request, opened, state, turn, channel)
+                    break
+                except SessionBusy as other:  # another process, or another event loop of this one, is at it
+                    if request.turns == "refuse" and await self._is_running(other.run_id):
+                        raise
+                    channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
+                    await until_over(self.journal, other.run_id)
+            async with self._remember_at_end(scope, facts):
+                yield scope
+
+    async def _is_running(self, run_id: str) -> bool:
+        return (await self.journal.runs(run_id=run_id, limit=1))[0].status == "running"
+
+    async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None, channel: Channel) -> Scope:
+        """Record the beginning. The agent that had the conversation continues it."""
+        at_work, state.agent = state.agent, self.recipe.name
+        handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
+        received = [await self._written_down(message) for message in request.messages]
+        return await self._begin(request.run_id, state, [opened, *handed, *received], channel, turn)
+
+    @asynccontextmanager
+    async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
+        """Keep what the run came to, however it ended, for the next one of its session."""
+        try:
+            yield
+        except AgentError:
+            if scope.failure is not None:  # it has ended, and the journal says how
+                await self._remember(scope, facts)
+            raise
+        await self._remember(scope, facts)
+
+    async def _remember(self, scope: Scope, facts: int) -> None:
+        self._recent.keep(scope.run_id, scope.state)
+        if scope.state.session:
+            await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
+
+    async def _written_down(self, message: Message) -> Received:
+        """A long text is looked through in a thread, so that nobody waits for it."""
+        return await off_loop(self._to_received, message) if len(message.text) > _LONG else self._to_received(message)
+
+    def _to_received(self, message: Message) -> Received:
+        calls, results = message.calls, [part for part in message.parts if isinstance(part, ToolResult)]
+        told = Message(message.role, tuple([Text(result_text(one)) for one in results])) if results else message
+        looked = told
+        for policy in self.recipe.policies:
+            looked = policy.received(looked)
+            if not isinstance(looked, Message):
+                raise ConfigError(
+                    notice(
+                        "policy.received",
+                        "{kind}.received() must return a Message, not {it!r}",
+                        kind=type(policy).__name__,
+                        it=looked,
+                    )
+                )
+        if looked is told:
+            return Received(message)
+        changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
+        return Received(Message(message.role, (*(changed or looked.parts), *(() if looked.calls else calls))))
+
+    async def _recall(self, run_id: str) -> None:
+        """Tell sinks that want to know what the run did before."""
+        for recall in [optional(sink, SinkBase, "recall") for sink in self.sinks if overrides(sink, "recall", SinkBase)]:
+            recall(await read_run(self.journal, run_id))
+
+    async def _answer(self, given: Any) -> Any:
+        """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
+        message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
+        if isinstance(given, str):
+            return message.message.text
+        if message.message.text != plain_text(given):
+            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.message.text))
+        return given
+
+    @asynccontextmanager
+    async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
+        run_id = request.run_id
+        answers = {key: await self._answer(answer) for key, answer in request.answers.items()}
+        state = await load(self.journal, run_id)
+        if state.parent is not None and answers and request.parent is None:
+            raise InvalidState(
+                notice(
+                    "run.inner_answer",
+                    "run {run_id} is a part of run {parent}. Answer the question there.",
+                    run_id=run_id,
+                    parent=state.parent[0],
+                )
+            )
+        check_strategy(run_id, state, self.recipe)
+        known = check_answers(self._scope(run_id, 0, state, channel), answers)
+        if request.after is not None:
+            for event in await read_run(self.journal, run_id):
+                if event.seq > request.after:
+                    channel.event(event)
+        if _at_rest(state, known):
+            yield self._scope(run_id, 0, state, channel)
+            return
+        lease = await self.journal.claim(run_id, takeover=request.takeover)
+        try:
+            if lease.seq != state.seq:  # somebody went on with it in the meantime
+                state = await load(self.journal, run_id)
+                known = check_answers(self._scope(run_id, 0, state, channel), answers)
+            await self._recall(run_id)
+        except BaseException:
+            await self.journal.release(run_id, lease.epoch)
+            raise
+        if _at_rest(state, known):
+            await self.journal.release(run_id, lease.epoch)
+            yield self._scope(run_id, 0, state, channel)
+            return
+        scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
+        scope.overtaken = lease.before == "overtaken"
+        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
+        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        async with self._remember_at_end(scope, facts):
+            yield scope
+
+    @asynccontextmanager
+    async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
+        get `RunBusy`."""
+        async with AsyncExitStack() as stack:
+            if await self.journal.runs(run_id=request.run_id, limit=1):
+                yield await stack.enter_async_context(self._resume(request, channel))
+                return
+            try:
+                scope = await stack.enter_async_context(self._new(request, channel))
+            except RunExists:  # another process was quicker, and no longer executes it
+                scope = await stack.enter_async_context(self._resume(request, channel))
+            yield scope
+
+    @asynccontextmanager
+    async def _fork(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Open a new run that continues from a fact of another, with other results or another input if they are given."""
+        (source, at), messages, results = request.source, request.messages, request.results
+        cards = await self.journal.runs(run_id=source, limit=1)
+        if not cards:
+            raise RunNotFound(source)
+        last = cards[0].seq
+        at = last if at is None else at
+        if not 1 <= at <= last:
+            raise InvalidState(
+                notice(
+                    "run.no_such_fact",
+                    "run {source} has no fact {at}; its facts are 1 to {last}",
+                    source=source,
+                    last=last,
+                    at=at,
+                )
+            )
+        state = await load(self.journal, source, at)
+        if not messages:  # else it is another turn of the conversation
+            check_strategy(source, state, self.recipe)
+        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get())]
+        for call_id, value in results.items():
+            if call_id not in state.open or call_id in state.results:
+                waiting = [call.id for call in state.pending]
+                told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
+                raise InvalidState(told + nearest(call_id, waiting))
+            facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
+        facts += [await self._written_down(message) for message in messages]
+        if not messages:  # what is still to be answered is this run's question too
+            facts += [asked for asked in state.questions.values() if asked.call_id not in results]
+        yield await self._begin(request.run_id, state, facts, channel)
+
+    async def _begin(
+        self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
+    ) -> Scope:
+        lease = await self.journal.claim(run_id, turn=turn)
+        if lease.seq:
+            await self.journal.release(run_id, lease.epoch)
+            raise RunExists(run_id)
+        state.seq = 0
+        scope = self._scope(run_id, lease.epoch, state, channel)
+        await self._record(scope, facts)
+        scope.interrupted = dict(state.started)
+        return scope
+
+    async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
+        """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""
+        try:
+            await scope.record(*facts)
+        except asyncio.CancelledError:
+            await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
+            raise
+        except BaseException:
+            with suppress(JournalError):  # the trouble that is being told
+                await self.journal.release(scope.run_id, scope.epoch)
+            raise
+
+    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel) -> Scope:
+        state.agent = state.agent or self.recipe.name
+        scope = Scope(run_id, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope.open_child = run_child
+        return scope
+
+
+def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
+    """Return True if there is nothing to resume: the run is completed, or waits for an answer that was not given."""
+    if state.stop is not None:
+        return state.stop.kind in ("completed", "degraded")
+    return state.waiting and not answers

@@ -1,0 +1,392 @@
+"""Replay a recorded run offline: the same loop, with recorded replies and results in place of model and tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import unified_diff
+from itertools import groupby, takewhile, zip_longest
+from typing import Any, cast
+
+from ..core.codec import dump, encode_body
+from ..core.errors import BadArguments, ReplayDiverged, Suspend
+from ..core.events import (
+    Answered,
+    Asked,
+    Compacted,
+    Custom,
+    Effect,
+    Event,
+    HandedOff,
+    ModelReplied,
+    Noted,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+)
+from ..core.messages import ToolCall, ToolResult, Usage, user
+from ..core.notices import join_notices, notice, without_wording
+from ..core.record import mutable, record, replace
+from ..core.state import State
+from ..journals.memory import MemoryJournal
+from ..kernel.arguments import shown_arguments
+from ..kernel.bases import ActionBase, optional
+from ..kernel.load import load, read_run
+from ..kernel.loop import advance
+from ..kernel.ports import Action, Journal, Recipe, ToolContext
+from ..kernel.scope import Scope
+from ..kernel.view import COMPACTED
+from ..models.providers.replay import ReplayModel, without_folder
+from ..policies.timeout import Deadline, Timeout
+from ..tools.arguments.prepare import read_arguments
+from .recipe import describe
+
+_SHOWN = 400
+_COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
+_SETTINGS = notice("replay.settings", "the settings have changed")
+_AFTER = notice("replay.after_the_end", "after the end of the record")
+_NOTHING = notice("replay.nothing", "nothing")
+_ELSEWHERE = notice(
+    "replay.elsewhere", "instructions, settings and tools are the same: a context part or the strategy has changed the prompt"
+)
+
+
+@record
+class Difference:
+    """`fact`: the recorded fact's number, 0 where the record had ended. `prompt`: the model is sent something else than it was
+    when it was recorded; what it would answer is not known."""
+
+    fact: int
+    recorded: str
+    now: str
+    prompt: bool = False
+
+    def __str__(self) -> str:
+        where = notice("replay.at", "at fact {fact}", fact=self.fact) if self.fact else _AFTER
+        if self.prompt:
+            return where
+        return notice(
+            "replay.difference",
+            "{where}\n  recorded: {recorded}\n  now:      {now}",
+            where=where,
+            recorded=self.recorded or _NOTHING,
+            now=self.now or _NOTHING,
+        )
+
+
+@record
+class Replay:
+    """`same`, or the first `difference`, with what has changed in the agent since the recording."""
+
+    run_id: str
+    difference: Difference | None
+    changes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        return self.difference is None
+
+    def raise_for_difference(self) -> Replay:
+        if not self.same:
+            raise ReplayDiverged(str(self))
+        return self
+
+    def __str__(self) -> str:
+        if self.difference is None:
+            return notice("replay.same", "run {run} takes the same decisions", run=self.run_id)
+        since, where = join_notices("", ["\n" + change for change in self.changes]), str(self.difference)
+        if not self.difference.prompt:
+            return notice(
+                "replay.decision",
+                "run {run} takes a different decision {difference}{since}",
+                run=self.run_id,
+                difference=where,
+                since=since,
+            )
+        if self.changes == (_SETTINGS,):
+            return notice(
+                "replay.request",
+                "run {run} sends the model a different request {where}{since}",
+                run=self.run_id,
+                where=where,
+                since=since,
+            )
+        return notice(
+            "replay.prompt",
+            "run {run} sends the model a different prompt {where}{since}",
+            run=self.run_id,
+            where=where,
+            since=since or "\n" + _ELSEWHERE,
+        )
+
+
+class _RecordedTool(ActionBase):
+    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result."""
+
+    def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
+        self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
+        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
+        self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
+        self.listed = optional(tool, ActionBase, "listed")
+
+    def prepare(self, call: ToolCall) -> Any:
+        return self._tool.prepare(call)
+
+    def shown(self, prepared: Any) -> Mapping[str, Any]:
+        return shown_arguments(self._tool, prepared)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        if self._really_run and self.effect == "pure":
+            return await self._tool.act(prepared, context)
+        for one in self._asked:
+            if one.call_id == context.call_id and one.key not in context.state.answers:
+                raise Suspend(one.key, one.prompt, one.options, about=one.about)
+        if context.call_id not in self._results:
+            raise ReplayDiverged(notice("replay.no_call", "{name} was called, but the record has no such call", name=self.name))
+        return self._results[context.call_id]
+
+
+class _ServersTool(ActionBase):
+    """Stand for a tool of a server that is not started: take what the record says it took, and give the recorded result."""
+
+    description = ""
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, name: str, events: Sequence[Event]) -> None:
+        self.name = name
+        started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
+        self.effect: Effect = started[0].effect if started else "irreversible"
+        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
+        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
+        results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
+        self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
+
+    def prepare(self, call: ToolCall) -> Any:
+        if call.id in self._unfit:
+            raise BadArguments(self._unfit[call.id])
+        return self._received.get(call.id) or read_arguments(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        raise ReplayDiverged(
+            notice(
+                "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
+            )
+        )
+
+
+async def replay(
+    recipe: Recipe, journal: Journal, run_id: str, rerun_pure_tools: bool = False, deps: Any = None, servers: Any = None
+) -> Replay:
+    """Replay a run with an agent's recipe. The tools of servers that are not started are known from the record.
+
+    Args:
+        servers: The agent's tool servers. They are started to run pure tools for real, and for a record of an older kaname,
+            which does not say which of the tools were theirs.
+    """
+    events = await read_run(journal, run_id)
+    first = events[0].body
+    then = first.recipe if isinstance(first, Opened) else {}
+    if servers is not None and (rerun_pure_tools or "served" not in then):
+        await servers.start()
+    served = {} if servers is None else _server_tools(then)
+    unstarted = [name for name, of in served.items() if name not in recipe.tools and servers.names(*of)]
+    now = describe(recipe)
+    base = first.base if isinstance(first, Opened) else None
+    state = await load(journal, *base) if base else State()
+    state.seq = 0
+    stand_ins = {**recipe.tools, **{name: cast(Action, _ServersTool(name, events)) for name in unstarted}}
+    again = await _run_again(
+        recipe.with_changes(tools=stand_ins) if unstarted else recipe, state, events, rerun_pure_tools, deps
+    )
+    changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model")}
+    difference = _first_difference(events, again, blind=bool(unstarted))
+    if difference is None and unstarted and [*_changes(then, others, unstarted)]:
+        fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
+        difference = Difference(fact, "", "", prompt=True)
+    return Replay(run_id, difference, changes)
+
+
+def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
+    """Return the recorded tools of servers: the server of each, and its name there. An older record does not say them."""
+    named = then.get("served", ())
+    return {name: (named[name][0], named[name][1]) if isinstance(named, Mapping) else ("", "") for name in named}
+
+
+async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
+    results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
+    asked = [e.body for e in events if isinstance(e.body, Asked) and not e.body.in_doubt]
+    model = ReplayModel(events)
+
+    def offline(one: Recipe) -> Recipe:
+        tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
+        policies = tuple([policy for policy in one.policies if not isinstance(policy, Timeout | Deadline)])
+        team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
+        return one.with_changes(model=model, tools=tools, policies=policies, team=team)
+
+    journal, run = MemoryJournal(), events[0].run_id
+    times = iter([event.time for event in events])
+    decided: list[Event] = []
+
+    def count(event: Event) -> None:
+        if _is_decision(event.body):
+            decided.append(event)
+
+    scope = Scope(
+        run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time)
+    )
+    scope.deps = deps
+    noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
+    numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
+    scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}
+    scope.recalled |= _summaries(events, state.replied)
+    first = events[0].body
+    if isinstance(first, Opened) and first.base is not None:
+        await journal.claim(first.base[0])  # what it goes on from is in the state already
+    for stage in _stages(events):
+        scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
+        if stage.stopped is not None and scope.state.stop is None:
+            await scope.record(stage.stopped)
+            scope.epoch = (await journal.claim(run, takeover=True)).epoch
+        await scope.record(*stage.inbox)
+        scope.failure = None
+        while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
+            await advance(scope)
+            await scope.write_pending()
+    return [event async for event in journal.read(run)]
+
+
+def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[tuple[str, Usage]]]:
+    """Return the summaries by the number of the reply before which each was made."""
+    found: dict[tuple[str, int], list[tuple[str, Usage]]] = {}
+    for event in events:
+        replied += isinstance(event.body, ModelReplied)
+        if isinstance(event.body, Compacted):
+            found.setdefault((COMPACTED, replied + 1), []).append((event.body.summary, event.body.usage))
+    return found
+
+
+@mutable
+class _Stage:
+    """A stretch between two moments when the run stood still: what came from outside then, and where it was stopped from
+    outside after so many decisions in all, if it was."""
+
+    stopped: Stopped | None
+    inbox: list[Any]
+    upto: int | None = None
+
+
+def _stages(events: Sequence[Event]) -> list[_Stage]:
+    """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
+    second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
+    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | HandedOff | Received | ToolFinished), events)]
+    stages = [_Stage(None, opening)]
+    decided = sum([_is_decision(body) for body in opening])
+    stopped: Stopped | None = None
+    stood_still = True
+    for event in events[len(opening) :]:
+        body = event.body
+        decided += _is_decision(body)
+        if isinstance(body, Stopped) and _is_outside(body):
+            stopped, stages[-1].upto = body, decided
+        came = (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
+        if came and not stood_still:
+            stages.append(_Stage(stopped, []))
+            stopped = None
+        if came:
+            stages[-1].inbox.append(body)
+        stood_still = came or (stood_still and isinstance(body, Resumed | Answered))
+    return stages
+
+
+def _doubt(key: str) -> bool:
+    return key.startswith("in-doubt:")
+
+
+def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blind: bool = False) -> Difference | None:
+    """`blind`: what was sent to the model cannot be compared, only what was decided."""
+    before, now = list(_decisions(recorded)), list(_decisions(again))
+    for old, new in zip_longest(before, now):
+        if old is None and new is not None and not _ended_by_itself(recorded):
+            return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
+        fact, then, prompt, was = old or (0, "", "", "")
+        _, told, sent, words = new or (0, "", "", "")
+        if old is None or new is None or then != told:
+            return Difference(fact, *_apart(was, words))
+        if prompt != sent and not blind:
+            return Difference(fact, prompt, sent, prompt=True)
+    return None
+
+
+def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str, str, str]]:
+    """Return what was decided, in order, each with the fingerprint of what was sent to the model, and as it is shown.
+
+    What ran in parallel is put in the order of the calls."""
+    kept = [event for event in events if _is_decision(event.body)]
+    for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
+        told = [(event.seq, *_told_apart(event.body)) for event in group]
+        yield from sorted(told, key=lambda one: one[1]) if len(told) > 1 else told
+
+
+def _told_apart(body: Any) -> tuple[str, str, str]:
+    """Return a fact as it is compared, the fingerprint of the request that led to it, and the fact as it is shown."""
+    if isinstance(body, ModelReplied):
+        told = " ".join(encode_body(replace(body, request="")))
+        return told, body.request, told
+    shown = " ".join(encode_body(body))
+    if isinstance(body, Noted):  # what the model is told is a part of the next request, whose fingerprint is compared
+        body = replace(body, message=user(""))
+    kind, data = encode_body(body)
+    return f"{kind} {data if '_notice' not in data else dump(without_wording(json.loads(data)))}", "", shown
+
+
+def _is_decision(body: Any) -> bool:
+    return isinstance(body, _COMPARED) and not _is_outside(body)
+
+
+def _is_outside(body: Any) -> bool:
+    if isinstance(body, Asked):
+        return body.in_doubt
+    return isinstance(body, Stopped) and not body.decided
+
+
+def _ended_by_itself(events: Sequence[Event]) -> bool:
+    last = events[-1].body
+    return isinstance(last, Stopped) and last.decided
+
+
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collection[str]) -> Iterator[str]:
+    """Yield what differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
+    if then.get("instructions", "") != now.get("instructions", ""):
+        old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
+        heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")
+        yield join_notices("\n", [*heads, *list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))[2:]])
+    if then.get("settings") != now.get("settings"):
+        yield _SETTINGS
+    if without_folder(then.get("model")) != without_folder(now.get("model")):
+        yield notice("replay.model", "the model was {then} and is now {now}", then=then.get("model"), now=now.get("model"))
+    before, after = then.get("tools", {}), now.get("tools", {})
+    for name in sorted({*before, *after} - {*unstarted}):
+        if before.get(name) != after.get(name):
+            server = _server_tools(then).get(name, ("", ""))[0]
+            if name not in before:
+                yield notice("replay.tool_new", "tool {name} is new", name=name)
+            elif name in after:
+                yield notice("replay.tool_other", "the description or the schema of tool {name} has changed", name=name)
+            elif server:
+                yield notice(
+                    "replay.served_gone", "tool {name} of the server {server!r} no longer exists", name=name, server=server
+                )
+            else:
+                yield notice("replay.tool_gone", "tool {name} no longer exists", name=name)
+
+
+def _apart(old: str, new: str) -> tuple[str, str]:
+    """Both, from a little before the place where they part."""
+    same = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, same - 60) if old and new else 0
+    cut = [text[start : start + _SHOWN] + ("…" if len(text) > start + _SHOWN else "") for text in (old, new)]
+    kind = [text.split(" ", 1)[0] + " …" if start and text else "" for text in (old, new)]
+    return kind[0] + cut[0], kind[1] + cut[1]

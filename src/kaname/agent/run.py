@@ -1,0 +1,400 @@
+"""`Run`: await it for the result, iterate it for its chunks. One task, any number of readers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from inspect import iscoroutinefunction
+from logging import getLogger
+from time import time
+from types import TracebackType
+from typing import Any, Generic, Self
+from weakref import WeakSet
+
+from ..core.chunks import Chunk
+from ..core.errors import ConfigError, JournalLocked
+from ..core.events import Event, Stopped
+from ..core.messages import NOTHING, Usage
+from ..core.notices import notice
+from ..core.record import replace
+from ..core.state import State
+from ..core.steps import Stop
+from ..kernel.channel import Channel, Reader
+from ..kernel.load import load
+from ..kernel.loop import drive
+from ..kernel.ports import Journal
+from ..kernel.scope import Scope
+from .result import OutputT, Result
+
+_POLL, _A_WHILE = 0.02, 0.25  # seconds
+
+Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
+View = Callable[[str, State], Result[Any]]
+
+
+class Work:
+    """The task behind a `Run`. It does not know the `Run`, so that one that nobody holds any more can be noticed."""
+
+    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any) -> None:
+        self.run_id, self.journal = run_id, journal
+        self._begin, self._view, self._abort_event = begin, view, abort_event
+        self.channel = Channel()
+        self.aborted = ""
+        self.letting_go = self.detached = False
+        self.awaiting = 0
+        self.begun = asyncio.Event()
+        self.scope: Scope | None = None
+        self.task: asyncio.Task[Result[Any]] | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    def reader(self, after: int | None, *, waits: bool = False, whole: bool = False) -> Reader:
+        return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits, whole=whole)
+
+    def start(self) -> asyncio.Task[Result[Any]]:
+        if self.task is None:
+            self.task = asyncio.create_task(self._run())
+            _live.add(self)
+        return self.task
+
+    def abort(self, reason: str) -> None:
+        if self.task is not None and self.task.done():
+            return
+        self.aborted = self.aborted or reason
+        if self.scope is not None:
+            self.scope.stopping = True
+        if self.task is None:
+            return
+        if _current_task() is self.task:  # by the run itself, in a sink or a tool
+            self._cancel()
+        else:  # perhaps by another thread
+            self.task.get_loop().call_soon_threadsafe(self._cancel)
+
+    def let_go(self) -> None:
+        """Execute no further, and leave the run as it is."""
+        if self.task is not None and not self.task.done():
+            self.letting_go = True
+            if self.scope is not None:  # else it is let go as soon as it has begun
+                self.scope.stopping = True
+                self._cancel()
+
+    def leaves_resumable(self) -> bool:
+        """Return True if a cancellation now leaves the run resumable: it was let go, or it is detached and the loop closes."""
+        return self.letting_go or (self.detached and not self.aborted)
+
+    def _cancel(self) -> None:
+        self.channel.end_soon()
+        if self.task is not None:
+            self.task.cancel()
+
+    async def _run(self) -> Result[Any]:
+        watcher = None if self._abort_event is None else asyncio.create_task(self._watch(self._abort_event))
+        listening = asyncio.get_running_loop().call_later(_A_WHILE, self._listen)
+        try:
+            if self.aborted:
+                raise asyncio.CancelledError
+            async with self._begin(self.channel) as scope:
+                self.scope, scope.leaves_resumable, self.channel.begun = scope, self.leaves_resumable, True
+                self.begun.set()
+                await self._drive(scope)
+                if scope.failure is not None:
+                    scope.failure.run_id = scope.run_id
+                    raise scope.failure
+                if self.aborted or self.letting_go:
+                    await asyncio.sleep(0)  # a cancellation that came too late is met here, and not by the caller
+                return self._view(scope.run_id, scope.state)
+        except asyncio.CancelledError:
+            if not self.aborted and not self.letting_go:
+                raise
+            _stay()
+            return await self._never_begun() if self.scope is None else self._view(self.run_id, self.scope.state)
+        finally:
+            self.begun.set()
+            self.channel.close()
+            _live.discard(self)
+            _detached.discard(self)
+            listening.cancel()
+            for task in (watcher, self._listener):
+                if task is not None:
+                    task.cancel()
+
+    def _listen(self) -> None:
+        """Begin to listen for a request to stop from another process. Only a run that takes a while listens."""
+        self._listener = asyncio.create_task(self._wait_for_stop())
+        self._listener.add_done_callback(_read_exception)
+
+    async def _wait_for_stop(self) -> None:
+        reason = await self.journal.asked_to_stop(self.run_id)
+        self.abort(reason or notice("run.stopped_by_process", "the run was stopped from another process"))
+
+    async def _never_begun(self) -> Result[Any]:
+        stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
+        self.channel.event(Event(self.run_id, 0, time(), "", stopped))
+        return self._view(self.run_id, State(stop=stopped.stop))
+
+    async def _drive(self, scope: Scope) -> None:
+        """The loop, and an orderly end when it is cancelled: what was recorded stays, and the journal says how it ended."""
+        try:
+            if self.letting_go:
+                raise asyncio.CancelledError
+            await drive(scope)
+        except asyncio.CancelledError:
+            self.channel.end_soon()
+            if self.leaves_resumable():
+                await scope.write_pending()
+            elif scope.state.stop is None:
+                await scope.record(Stopped(Stop("cancelled", self.aborted or _left_behind())))
+            if not self.aborted and not self.letting_go:
+                raise
+            _stay()
+        finally:
+            problem = sys.exception()
+            await scope.cancel_running()
+            if (scope.state.stop is None or scope.keeps_lease) and scope.epoch:  # parked, or broken off
+                await self._release(scope, problem)
+
+    async def _release(self, scope: Scope, problem: BaseException | None) -> None:
+        """Let others take the run up; not before the threads of its tools have ended, or they would do the same beside them."""
+        release = partial(scope.journal.release, scope.run_id, scope.epoch)
+        if scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):
+            told = notice("run.at_work", "a tool of run {run} is still running; the run is released after it", run=scope.run_id)
+            getLogger("kaname").warning("%s", told)
+            return
+        releasing = asyncio.ensure_future(release())
+        releasing.add_done_callback(_read_exception)  # a journal that cannot even do this has said so already
+        try:
+            if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
+                await asyncio.wait([releasing])
+        except asyncio.CancelledError:
+            if problem is None:  # else that is what the caller has to hear
+                raise
+
+    async def _watch(self, event: Any) -> None:
+        """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""
+        if iscoroutinefunction(getattr(event, "wait", None)):
+            await event.wait()
+        else:
+            while not event.is_set():  # noqa: ASYNC110  a threading.Event cannot be awaited
+                await asyncio.sleep(_POLL)
+        self.abort(notice("run.stopped_by_caller", "the run was stopped by the caller"))
+
+
+_live: WeakSet[Work] = WeakSet()  # what this process executes
+_detached: set[Work] = set()  # nobody has to hold these
+
+
+def find_live(journal: Journal, run_id: str) -> Work | None:
+    """Return the run if this process executes it on that journal, else None."""
+    return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
+
+
+class Run(AsyncIterator[Chunk], Generic[OutputT]):
+    """A run, as `agent.run(…)` returns it. It starts when it is awaited, iterated or started.
+
+    After leaving an `async for` early, `await run` goes on to the result. A run that nobody holds any more is cancelled, and
+    so is one whose iteration is cancelled; `detach()` lets it outlive them.
+    """
+
+    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
+        if abort_event is not None and not hasattr(abort_event, "is_set"):
+            raise ConfigError(notice("run.abort_event", "abort_event must be an Event (is_set()), not {it!r}", it=abort_event))
+        self.run_id = run_id
+        self._work = Work(run_id, begin, view, journal, abort_event)
+        self._reader: Reader | None = None
+
+    def start(self) -> Self:
+        """Begin now, without waiting for it. What it shows can be read later."""
+        self._own_reader()
+        self._work.start()
+        return self
+
+    def subscribe(self, after: int | None = None, *, wait_for_me: bool = False) -> Reader:
+        """Another reader, from now on; `after`: from the fact after that number on (0: from the first).
+
+        A reader that is too slow loses deltas, never facts. `wait_for_me`: the run waits for this one before a delta is lost.
+        It begins without waiting, and facts alone never make it wait: they can be read again.
+        """
+        return self._work.reader(after, waits=wait_for_me)
+
+    def detach(self) -> Self:
+        """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run_id)` finds it again.
+
+        If the program ends before it does, it is interrupted, and `resume` goes on with it."""
+        self._work.detached = True
+        _detached.add(self._work)
+        self._work.start().add_done_callback(_log_failure)
+        return self
+
+    async def begun(self) -> Self:
+        """Start it, and wait until that is on disk, with the answers that were brought; what stands in the way is raised."""
+        task = self._work.start()
+        await self._work.begun.wait()
+        if self._work.scope is None:
+            await asyncio.shield(task)
+        return self
+
+    async def wait(self) -> None:
+        """Wait until the run is not executed any more, however it ended. Cancelling the wait does not stop the run."""
+        await asyncio.wait([self._work.start()])
+
+    def over(self, then: Callable[[], None]) -> None:
+        """Call `then` when it is not executed any more."""
+        self._work.start().add_done_callback(lambda _: then())
+
+    def abort(self, reason: str = "") -> None:
+        """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
+        self._work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
+
+    async def let_go(self) -> Result[OutputT]:
+        """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.
+
+        For a program that shuts down. Its result's `stop.kind` is `released`, unless it was over.
+        """
+        self._work.start()
+        self._work.let_go()
+        return await self._result()
+
+    def __await__(self) -> Generator[Any, None, Result[OutputT]]:
+        return self._result().__await__()
+
+    async def _result(self) -> Result[OutputT]:
+        work = self._work
+        task = work.start()
+        work.awaiting += 1
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if work.awaiting == 1:  # the last who waited for it was cancelled: so is the run
+                await self._cancel_task()
+            raise
+        finally:
+            work.awaiting -= 1
+
+    async def _cancel_task(self) -> None:
+        task = self._work.task
+        if task is not None and not task.done() and not self._work.detached:
+            task.cancel()
+            await asyncio.wait([task])
+            _read_exception(task)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        reader = self._reader or self._own_reader()
+        task = self._work.task or self._work.start()
+        if (chunk := reader.take()) is not None:
+            return chunk
+        try:
+            chunk = await reader.get()
+            if chunk is not None:
+                return chunk
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            await self._cancel_task()
+            raise
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        raise StopAsyncIteration
+
+    def _own_reader(self) -> Reader:
+        if self._reader is None:
+            shown = self._work.channel.first_fact  # and perhaps read by nobody
+            self._reader = self._work.reader(shown - 1 if shown else None)
+        return self._reader
+
+    async def __aenter__(self) -> Self:
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._work.detached:
+            return
+        self.abort(_left_behind())
+        if self._work.task is not None:
+            await asyncio.wait([self._work.task])
+            _read_exception(self._work.task)
+
+    def __del__(self) -> None:
+        task = self._work.task if hasattr(self, "_work") else None
+        if task is not None and not task.done() and not self._work.detached:
+            with suppress(RuntimeError):  # the loop is closed: the task is gone as well
+                task.get_loop().call_soon_threadsafe(task.add_done_callback, _read_exception)
+                task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens and money that the run has used so far."""
+        return NOTHING if self._work.scope is None else self._work.scope.state.usage
+
+    def __repr__(self) -> str:
+        task = self._work.task
+        return f"<Run {self.run_id}: {'not started' if task is None else 'over' if task.done() else 'under way'}>"
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a thread without a loop
+        return None
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    """A detached run may have nobody who hears how it failed. The log does; of one that began, the journal too."""
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        told = " | ".join(str(problem).splitlines())  # a line of the log is one line
+        getLogger("kaname").warning("a detached run failed: %s: %s", type(problem).__name__, told)
+
+
+def _read_exception(task: asyncio.Task[Any]) -> None:
+    """Read the task's exception, so that asyncio does not report it. The journal has recorded it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _stay() -> None:
+    """The cancellation was ours, and has done its work."""
+    if (task := asyncio.current_task()) is not None:
+        task.uncancel()
+
+
+def _left_behind() -> str:
+    return notice("run.caller_gone", "the caller no longer waits for the run")
+
+
+def run_blocking(make: Callable[[], Run[OutputT]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
+    """Run it to its end in an event loop of its own."""
+
+    async def go() -> Result[OutputT]:
+        try:
+            return await make()
+        finally:
+            await close()
+
+    if _loop_is_running():
+        raise ConfigError(
+            notice(
+                "run.sync_in_event_loop",
+                "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
+            )
+        )
+    return asyncio.run(go())
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def read_result(journal: Journal, run_id: str, view: View) -> Result[Any]:
+    """Return the result of a run as the journal has it, whichever process executes it."""
+    cards = await journal.runs(run_id=run_id, limit=1)
+    result = view(run_id, await load(journal, run_id))
+    going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"
+    return replace(result, stop=Stop("running")) if going else result

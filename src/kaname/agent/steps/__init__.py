@@ -1,0 +1,1 @@
+"""The run as steps that the caller pulls one by one."""

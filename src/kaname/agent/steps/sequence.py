@@ -1,0 +1,390 @@
+"""The run as a sequence of steps that the caller pulls one by one. The same loop, advanced by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from importlib import import_module
+from types import GenericAlias, TracebackType
+from typing import Any, ClassVar, Literal, Self
+
+from ...core.errors import BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
+from ...core.events import Answered, Stopped
+from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
+from ...core.record import record, replace
+from ...core.state import State
+from ...core.steps import CallTools, Finish, Stop
+from ...kernel.boundary import Failure, attempt
+from ...kernel.channel import Channel
+from ...kernel.loop import advance
+from ...kernel.ports import Recipe
+from ...kernel.scope import Scope
+from ...policies.hand_out import HandOut
+from ...strategies.react import React
+from ...strategies.stop import Rule, count, max_steps, no_repeats, per_tool
+from ...strategies.termination import AskedOnce, TerminateWithOutput, TerminationPolicy, check_termination
+from ...tools.to_json import to_result
+from ..input import Input
+from ..peers.unused import Refusing
+from ..recipe import judged_by
+from ..result import Result, stop_error
+from .phase import LoopPhase, phase_of
+
+
+@record
+class ThinkingStep:
+    text: str
+    kind: Literal["thinking"] = "thinking"
+
+
+@record
+class ToolCallStep:
+    call: ToolCall
+    thought: str = ""
+    kind: Literal["tool_call"] = "tool_call"
+
+
+@record
+class ToolResultStep:
+    call: ToolCall
+    result: ToolResult
+    kind: Literal["tool_result"] = "tool_result"
+
+
+@record
+class FinalResponseStep:
+    output: Any
+    text: str
+    kind: Literal["final_response"] = "final_response"
+
+
+SequenceStep = ThinkingStep | ToolCallStep | ToolResultStep | FinalResponseStep
+
+
+@record
+class AgentConfiguration:
+    """Limits of a step sequence. With `auto_execute_tools=False` the caller runs the tools and passes results to `submit`."""
+
+    max_steps: int = 10
+    auto_execute_tools: bool = True
+    max_duplicate_tool_calls: int = 2
+    max_tool_calls_per_tool: int | None = 5
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_duplicate_tool_calls", "max_tool_calls_per_tool"):
+            count(getattr(self, name), name)
+
+    @property
+    def limits(self) -> tuple[Rule, ...]:
+        """The limits as stop rules."""
+        repeats, uses = no_repeats(self.max_duplicate_tool_calls), per_tool(self.max_tool_calls_per_tool)
+        return max_steps(self.max_steps), repeats, uses
+
+    def applied_to(self, recipe: Recipe, *, kept: frozenset[str] = frozenset()) -> Recipe:
+        """Return the recipe with these limits in the place of its own; those of the kinds in `kept` stay as they are."""
+        own = [rule for rule in self.limits if rule.kind not in kept]
+        kinds = {rule.kind for rule in own}
+        kinds |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and rule.is_default} & kept
+        others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.kind in kinds)]
+        policies = recipe.policies if self.auto_execute_tools else (*recipe.policies, HandOut())
+        return recipe.with_changes(stops=(*own, *others), policies=policies)
+
+
+def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy: TerminationPolicy | None = None) -> Recipe:
+    """Return the recipe with that configuration, which replaces the agent's limits. Without one the sequence has its default
+    limits, except where the agent has limits that the user wrote.
+
+    A sequence ends at its limits: nobody has asked for a step beyond them."""
+    if configuration is not None and not isinstance(configuration, AgentConfiguration):
+        raise ConfigError(
+            notice(
+                "sequence.configuration",
+                "configuration must be an AgentConfiguration, not {configuration!r}",
+                configuration=configuration,
+            )
+        )
+    strategy = recipe.strategy
+    if policy is not None:
+        if not isinstance(strategy, React):
+            told = notice(
+                "sequence.policy",
+                "a termination policy works only with the ReAct strategy, not with {strategy}: leave it out",
+                strategy=type(strategy).__name__,
+            )
+            raise ConfigError(told)
+        check_termination(policy)
+        strategy = replace(strategy, termination=policy)
+    usual = AgentConfiguration()
+    kept = judged_by(strategy)  # a limit of the policy goes before a default that nobody wrote
+    if configuration is None:
+        kept |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.is_default}
+    else:
+        unwritten = {(rule.kind, rule.limit) for rule in usual.limits}
+        kept -= {rule.kind for rule in configuration.limits if (rule.kind, rule.limit) not in unwritten}
+    made = (configuration or usual).applied_to(recipe, kept=kept)
+    if isinstance(strategy, React):
+        strategy = replace(strategy, concludes=False, termination=AskedOnce(strategy.termination))
+    return made.with_changes(strategy=strategy)
+
+
+_OF_THE_RUN = ("session_id", "user_id", "run_id", "deps")
+
+
+class AgentStepSequence(Refusing):
+    """The run as steps: `async for step in sequence`, or `await sequence.next_step()` until it is `None`.
+
+    Nothing runs ahead of the caller but the tools of the current turn. After leaving the `async for` early, pull on, or end
+    the run with `aclose()`; `async with agent.steps(…) as sequence` does that by itself.
+
+    Args:
+        client: An agent, a model, or the name of a model.
+        prompt: What the user says.
+        tools: With a model: what it can call.
+        configuration: The limits, and who runs the tools. By default those of `AgentConfiguration()` (10 steps, the same call
+            twice, each tool 5 times); `stops` that an agent was given come before these.
+        output: With a model: the type of the final response.
+        termination_policy: Decides what each reply means, instead of `StandardTerminationPolicy`. The limits hold around it.
+        options: `session_id`, `user_id`, `run_id`, `deps` as for `Agent.run`; with a model, anything that `Agent` takes.
+    """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # AgentStepSequence[Client, Output]
+    _guard: asyncio.Task[None] | None = None  # ends the run that nobody pulls any more
+
+    _unused: ClassVar[Mapping[str, str]] = {  # methods of the document's runner, and what to use instead
+        "execute_tool": "AgentConfiguration(auto_execute_tools=False) with submit(), or a policy with tool()",
+        "send_request": "a Model of your own, or a policy with model()",
+        "decode_final_output": "output=, a type that pydantic validates",
+        "add_final_output_request": "a termination policy: ContinueWithThinking(note)",
+    }
+
+    def __init__(
+        self,
+        client: Any,
+        prompt: Input,
+        tools: Iterable[Any] = (),
+        configuration: AgentConfiguration | None = None,
+        *,
+        output: Any = None,
+        termination_policy: TerminationPolicy | None = None,
+        **options: Any,
+    ) -> None:
+        # Agents make sequences, and a sequence by itself makes an agent: this is the one arrow that points back.
+        Agent = import_module("kaname.agent.agent").Agent
+        of_the_run = {name: options.pop(name) for name in _OF_THE_RUN if name in options}
+        given = list(tools)
+        if isinstance(client, Agent) and (given or output is not None or options):
+            told = notice(
+                "sequence.agent", "an agent already has its tools, its output type and its options: pass a model instead"
+            )
+            raise ConfigError(told)
+        agent = client if isinstance(client, Agent) else Agent(client, given, output=output, **options)
+        made = agent.steps(prompt, configuration=configuration, termination_policy=termination_policy, **of_the_run)
+        self._set_up(made.run_id, made._begin, made._view)
+
+    @classmethod
+    def opened_by(
+        cls,
+        run_id: str,
+        begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
+        view: Callable[[str, State], Result],
+    ) -> Self:
+        """Return the sequence of a run that `begin` opens: what `Agent.steps` does."""
+        made = cls.__new__(cls)
+        made._set_up(run_id, begin, view)
+        return made
+
+    def _set_up(
+        self,
+        run_id: str,
+        begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
+        view: Callable[[str, State], Result],
+    ) -> None:
+        self.run_id = run_id
+        self._begin, self._view = begin, view
+        self._stack = AsyncExitStack()
+        self._scope: Scope | None = None
+        self._queue: deque[SequenceStep] = deque()
+        self._chosen: set[str] = set()  # the calls that the decision continues with
+        self._called: set[str] = set()
+        self._told: set[str] = set()
+        self._ended = False
+        self._pulling = asyncio.Lock()
+
+    @property
+    def phase(self) -> LoopPhase:
+        """The phase: tools can be called, the final output is asked for, or the sequence is over."""
+        if self._ended:
+            return LoopPhase.completed()
+        return LoopPhase.tool_use() if self._scope is None else phase_of(self._scope)
+
+    async def next_step(self) -> SequenceStep | None:
+        """The next step; `None` when the run is over. Raises where the run cannot reach its answer."""
+        async with self._pulling:
+            if self._queue:
+                return self._queue.popleft()
+            if self._ended:
+                return None
+            try:
+                return await self._pull(await self._open())
+            except asyncio.CancelledError:
+                await self.aclose()
+                raise
+
+    async def _pull(self, scope: Scope) -> SequenceStep | None:
+        state = scope.state
+        while state.stop is None:
+            if state.waiting:
+                raise InvalidState(self._what_is_missing(scope))
+            replies = len(state.replies)
+            await advance(scope)
+            if state.stop is not None:
+                break
+            if len(state.replies) > replies:
+                reply = state.replies[-1].reply.message
+                step = await attempt(scope.agent.strategy.next, state, passing=())
+                if isinstance(step, CallTools) and reply.calls:
+                    self._chosen = {call.id for call in step.calls}
+                elif not isinstance(step, Finish | Failure):  # a failure is raised again where it is recorded
+                    await scope.write_pending()
+                    return ThinkingStep(reply.text)
+            elif self._queue_tools(scope):
+                return self._queue.popleft()
+        return await self._end(scope, state.stop)
+
+    def _queue_tools(self, scope: Scope) -> bool:
+        """After the tools of a turn: call, result, call, result; or only the calls, when the caller runs them."""
+        state = scope.state
+        if not state.replies:  # the strategy has called tools by itself
+            return False
+        reply = state.replies[-1].reply.message
+        for call in [call for call in reply.calls if call.id in self._chosen]:
+            if call.id not in self._called:
+                self._called.add(call.id)
+                self._queue.append(ToolCallStep(call, reply.text or reply.thinking))
+            result = state.results.get(call.id)
+            if result is not None and call.id not in self._told:
+                self._told.add(call.id)
+                self._queue.append(ToolResultStep(call, result))
+        return bool(self._queue)
+
+    async def _end(self, scope: Scope, stop: Stop) -> SequenceStep | None:
+        await self._close()
+        if scope.failure is not None:
+            scope.failure.run_id = self.run_id
+            raise scope.failure
+        if stop.kind in ("max_steps", "undecodable", "blocked"):
+            raise stop_error(stop, self.run_id, scope.state)
+        if scope.state.output is None and stop.kind != "degraded" and stop != Stop("completed"):
+            return None  # ended at once, with nothing to hand over
+        result = self._view(self.run_id, scope.state)
+        decided = getattr(getattr(scope.agent.strategy, "termination", None), "decision", None)
+        return FinalResponseStep(result.output, decided.text if isinstance(decided, TerminateWithOutput) else result.text)
+
+    async def submit(self, call_id: str, output: Any = None, *, error: str | None = None) -> None:
+        """The result of a call that the caller ran: any value, or a `ToolResult`."""
+        result = to_result(output)
+        error = result.error if error is None else error
+        await self.answer(f"result:{call_id}", {"output": result.output} if error is None else {"error": error})
+
+    async def answer(self, key: str, answer: Any) -> None:
+        scope = await self._open()
+        if key not in scope.state.questions:
+            raise InvalidState(
+                notice(
+                    "sequence.not_open",
+                    "there is no open question {key!r}; open: {listed}",
+                    key=key,
+                    listed=", ".join(scope.state.questions) or "none",
+                )
+            )
+        await scope.record(Answered(key, answer))
+
+    async def execute_tool(self, call: ToolCall) -> ToolResult:
+        """Run one of the agent's tools by hand. Raises `ToolNotFound` or `ToolExecutionFailed`."""
+        scope = await self._open()
+        tools = scope.agent.tools
+        if (tool := tools.get(call.name, None)) is None:
+            raise ToolNotFoundError(call.name, tools)
+        context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
+        try:
+            result = await attempt(tool.act, tool.prepare(call), context, passing=())
+        except BadArguments as problem:
+            raise ToolExecutionFailed(call.name, problem) from problem
+        if isinstance(result, Failure):
+            raise ToolExecutionFailed(call.name, result.error, str(result)) from result.error
+        if result.is_error:
+            raise ToolExecutionFailed(call.name, str(result.error))
+        return result  # type: ignore[no-any-return]
+
+    @property
+    def result(self) -> Result:
+        """The result of the run so far."""
+        if self._scope is None:
+            raise InvalidState(notice("sequence.not_begun", "the sequence has not started yet"))
+        return self._view(self.run_id, self._scope.state)
+
+    async def aclose(self) -> None:
+        """End the run here. What was done stays recorded, and `agent.resume(sequence.run_id)` can go on with it."""
+        self._ended = True
+        if self._guard is not None:
+            self._guard.cancel()
+            await asyncio.shield(self._guard)
+
+    async def _close(self) -> None:
+        self._ended = True
+        await self._stack.aclose()
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SequenceStep:
+        step = await self.next_step()
+        if step is None:
+            raise StopAsyncIteration
+        return step
+
+    def __del__(self) -> None:
+        if self._guard is not None and not self._ended and not (loop := self._guard.get_loop()).is_closed():
+            loop.call_soon_threadsafe(self._guard.cancel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _open(self) -> Scope:
+        if self._scope is None:
+            self._scope = await self._stack.enter_async_context(self._begin(Channel()))
+            self._guard = asyncio.create_task(_guard_run(self._scope, self._stack))
+            _guards.add(self._guard)  # the loop itself holds tasks only weakly
+            self._guard.add_done_callback(_guards.discard)
+            await asyncio.sleep(0)  # it begins
+        return self._scope
+
+    def _what_is_missing(self, scope: Scope) -> str:
+        keys = ", ".join([key.removeprefix("result:") for key in scope.state.questions])
+        return notice(
+            "sequence.waiting",
+            "the sequence is waiting for: {keys}. Pass results with submit(call_id, output), and answers with answer(key, …)",
+            keys=keys,
+        )
+
+
+_guards: set[asyncio.Task[None]] = set()
+
+
+async def _guard_run(scope: Scope, stack: AsyncExitStack) -> None:
+    """Wait until the sequence is closed, collected, or its event loop ends; then give the run an orderly end."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    except asyncio.CancelledError:
+        if scope.state.stop is None:
+            await scope.record(Stopped(Stop("cancelled", notice("run.abandoned", "the caller stopped before the last step"))))
+        await stack.aclose()

@@ -1,1 +1,0 @@
-"""The classes that the five designs name: thin layers over `Agent`."""

@@ -1,1 +1,0 @@
-"""What an agent remembers: the conversation in short, what was said long ago, and what holds for a user or a project."""

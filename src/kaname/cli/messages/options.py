@@ -1,0 +1,345 @@
+"""Commands of the terminal and their options, with their help in English and Japanese."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+from . import say
+
+# The flags (or the name of a positional), arguments of `add_argument`, and the help in English and Japanese. Options of the
+# same `group` exclude each other. An option without help is hidden.
+Option = tuple[str, dict[str, Any], str, str]
+
+
+class Command(NamedTuple):
+    """A command, or an action of `kaname docs`."""
+
+    name: str
+    english: str
+    japanese: str
+    options: tuple[Option, ...] = ()
+    commands: tuple[Any, ...] = ()
+    epilog: tuple[str, str] = ("", "")  # below the options, in English and Japanese
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(say(f"a number from 1 up, not {text!r}", f"1 以上の数です: {text!r}"))
+    return int(text)
+
+
+def actions(names: str) -> Option:
+    """Return the positional for the action of a command, `list` by default."""
+    how = {"nargs": "?", "default": "list", "choices": names.split()}
+    return "action", how, "What to do (default: list).", "操作 (既定: list)。"
+
+
+# fmt: off
+FLAG = {"action": "store_true"}
+LIST: dict[str, Any] = {"action": "append", "default": []}
+TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
+A_TOOL: Option = (
+    "-t --tool", TOOL,
+    "Add a tool: calculator, database:FILE, search, MODULE:NAME, or FILE.py for all tools in the file. Repeat for several.",
+    "ツールを追加します: calculator、database:FILE、search、MODULE:NAME、または FILE.py (ファイルのすべてのツール)。複数可。",
+)
+A_COST: Option = (
+    "--cost", {"metavar": "USD"}, 'Stop when the run has cost this much, such as "$0.50" (default: no limit).',
+    '費用がこの額に達すると停止します。例: "$0.50" (既定: 上限なし)。',
+)
+A_DEADLINE: Option = (
+    "--deadline", {"metavar": "TIME"}, 'Stop after this working time, such as "5m" (default: 30m).',
+    '作業時間がこの長さに達すると停止します。例: "5m" (既定: 30m)。',
+)
+INSTRUCTIONS: Option = ("-i --instructions", {"default": ""}, "The system prompt.", "システムプロンプト。")
+CHUNKS: Option = ("--json", FLAG, "Print one JSON chunk per line.", "1 行に 1 件の JSON を出力します。")
+INDEX: Option = ("--index", {"metavar": "FILE"}, "The index file (default: $KANAME_DOCS, or .kaname/docs.db).",
+                 "索引ファイル (既定: $KANAME_DOCS、または .kaname/docs.db)。")
+EMBEDDINGS: Option = ("--embeddings", {"metavar": "NAME"},
+                      "The embedding model: local, or openai/MODEL (default: the model of the index, or local).",
+                      "埋め込みモデル: local または openai/MODEL (既定: 索引のモデル、または local)。")
+MODEL: Option = (
+    "-m --model", {},
+    "PROVIDER/MODEL, or local (default: the model of the configuration, $KANAME_MODEL, the provider whose key is set, "
+    "or local).",
+    "PROVIDER/MODEL または local (既定: 設定ファイルのモデル、$KANAME_MODEL、キーが設定されたプロバイダー、local の順)。",
+)
+CONFIG: Option = ("-c --config", {"action": "append"}, "A configuration file (default: kaname.yaml). Repeat to merge several.",
+                  "設定ファイル (既定: kaname.yaml)。複数指定すると順に重ねます。")
+JOURNAL: Option = (
+    "--journal", {"metavar": "FILE"},
+    "The file that runs are recorded in (default: the journal of the configuration, $KANAME_JOURNAL, or .kaname/journal.db).",
+    "実行を記録するジャーナル (既定: 設定ファイルのジャーナル、$KANAME_JOURNAL、.kaname/journal.db の順)。",
+)
+def agent_option(default: str, by_default: str) -> Option:
+    """Return the option `-a`, with its default in English and Japanese."""
+    english = f"An agent or workflow: its name in the configuration, or FILE.py:NAME (default: {default})."
+    japanese = f"エージェントかワークフロー: 設定ファイルの名前、または FILE.py:名前 (既定: {by_default})。"
+    return "-a --agent", {}, english, japanese
+
+
+AN_AGENT = agent_option("the first agent of the configuration", "設定ファイルの最初のエージェント")
+AGENT: tuple[Option, ...] = (MODEL, CONFIG, AN_AGENT, JOURNAL)
+OF_AGENT: tuple[Option, ...] = (
+    CONFIG,
+    ("-a --agent", {}, "Only the records of this agent: its name, or FILE.py:NAME (default: all agents).",
+     "このエージェントの記録だけ: 名前、または FILE.py:名前 (既定: すべてのエージェント)。"),
+    JOURNAL,
+)
+DOCS = (
+    Command("add", "Add files and folders to the index. Unchanged files are skipped.",
+            "ファイルやフォルダーを索引に追加します。変更のないものは飛ばします。", (
+        ("what", {"nargs": "+", "metavar": "PATH"}, "Files and folders.", "ファイルやフォルダー。"),
+        INDEX,
+        EMBEDDINGS,
+        ("--forget", FLAG, "Also remove files from the index if their folder is missing or empty now.",
+         "フォルダーがなくなったか空になったファイルも、索引から削除します。"),
+    )),
+    Command("list", "List the indexed files.", "索引にあるファイルを一覧表示します。", (
+        INDEX,
+    )),
+    Command("search", "Search the documents.", "文書を検索します。", (
+        ("what", {"nargs": "+", "metavar": "QUESTION"}, "The question.", "質問。"),
+        INDEX,
+        EMBEDDINGS,
+        ("-n --number", {"type": count, "default": 5}, "Show this many passages (default: 5).", "表示する件数 (既定: 5)。"),
+    )),
+    Command("show", "Show the passage of a citation.", "引用された箇所を表示します。", (
+        ("what", {"nargs": "+", "metavar": "CITATION"}, "The citation, such as rules.md#3.", "引用 (rules.md#3 など)。"),
+        INDEX,
+    )),
+    Command("remove", "Remove files or folders from the index.", "索引からファイルやフォルダーを削除します。", (
+        ("what", {"nargs": "+", "metavar": "FILE"}, "Files, folders, or the file name in a citation, such as rules.md.",
+         "ファイル、フォルダー、または引用のファイル名 (rules.md など)。"),
+        INDEX,
+    )),
+)
+COMMANDS = (
+    Command("run", "Run a task and show its progress.", "タスクを実行し、経過を表示します。", (
+        ("task", {"nargs": "*"}, "The task. Piped input is appended to it. If you pass no task, the piped input is the task.",
+         "タスク。パイプの入力は末尾に加わります。省略すると、パイプの入力がタスクになります。"),
+        *AGENT,
+        A_TOOL,
+        INSTRUCTIONS,
+        ("-s --session", {}, "Continue this session, or start it if it does not exist.",
+         "このセッションを続けます。なければ始めます。"),
+        ("--max-steps", {"type": int, "metavar": "N"}, "Stop after this many model calls (default: 10).",
+         "モデルをこの回数呼び出すと停止します (既定: 10)。"),
+        A_COST,
+        A_DEADLINE,
+        CHUNKS,
+        ("-q --quiet", FLAG, "Show only the answer.", "回答だけを表示します。"),
+    )),
+    Command("chat", "Start or continue a conversation.", "会話を始めます。または続けます。", (
+        *AGENT,
+        A_TOOL,
+        INSTRUCTIONS,
+        ("-s --session", {}, "Continue this session, or start it if it does not exist (default: a new session).",
+         "このセッションを続けます。なければ始めます (既定: 新しいセッション)。"),
+    )),
+    Command("serve", "Serve the agents over HTTP, or manage the users of the server.",
+            "エージェントを HTTP で公開します。またはユーザーを管理します。", (
+        ("action", {"nargs": "?", "choices": ["users"]}, "Manage users instead of serving.",
+         "公開せずにユーザーを管理します。"),
+        ("what", {"nargs": "*", "metavar": "ACTION"}, "users: list (default), add NAME, or remove NAME.",
+         "users: list (既定)、add 名前、remove 名前。"),
+        ("--host", {}, "The address to listen on (default: 127.0.0.1).", "待ち受けるアドレス (既定: 127.0.0.1)。"),
+        ("--port", {"type": int}, "The port (default: 8000). 0 chooses a free one.", "ポート (既定: 8000)。0 は空きポート。"),
+        ("--workers", {"type": count}, "The number of processes (default: 1).", "プロセス数 (既定: 1)。"),
+        ("--users", {"metavar": "FILE"}, "The users file (default: users.json next to the journal).",
+         "ユーザーのファイル (既定: ジャーナルの隣の users.json)。"),
+        ("--role", LIST,
+         "users add: give this role: read, talk, approve or admin (default: read and talk). Repeat for several.",
+         "users add: 役割 (read、talk、approve、admin。既定: read と talk)。複数指定できます。"),
+        ("--allow-host", {**LIST, "metavar": "NAME"},
+         "Accept requests with this Host header. Repeat for several.",
+         "この Host ヘッダーの要求を受け付けます。複数指定できます。"),
+        ("--allow-origin", {**LIST, "metavar": "URL"},
+         "Accept requests from pages of this origin. Repeat for several.",
+         "このオリジンのページからの要求を受け付けます。複数指定できます。"),
+        ("--no-recover", FLAG, "Do not resume runs that a crash or a restart interrupted.",
+         "クラッシュや再起動で中断した実行を再開しません。"),
+        ("--on-disconnect", {"choices": ["stop", "continue"]},
+         "Stop or continue a run if a client of the OpenAI, Vercel, AG-UI or MCP protocol closes the connection "
+         "(default: stop). Runs of /api/runs continue, unless the request says otherwise.",
+         "OpenAI、Vercel、AG-UI、MCP のクライアントが接続を閉じたとき、実行を停止するか続けるか (既定: stop)。"
+         "/api/runs の実行は、リクエストに指定がなければ続きます。"),
+        ("--trace", {**LIST, "metavar": "PLACE"},
+         "Send traces to console, a file, or otel[=URL]. Repeat for several.",
+         "トレースの出力先: console、ファイル、otel[=URL]。複数指定できます。"),
+        ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},
+         "The level of the log (default: info).",
+         "ログレベル (既定: info)。"),
+        A_TOOL,
+        MODEL,
+        CONFIG,
+        agent_option("all agents and workflows of the configuration", "設定ファイルのすべて"),
+        JOURNAL,
+    )),
+    Command("runs", "Manage recorded runs: list, show, follow, stop, resume, fork, replay, diff, rate, delete, prune.",
+            "記録された実行の一覧・表示・追跡・停止・再開・分岐・再生・比較・評価・削除・整理。", (
+        actions("list show follow stop resume fork replay diff rate delete prune"),
+        ("run", {"nargs": "?", "metavar": "RUN"}, "The run: its id, the beginning of its id, or last.",
+         "実行の ID (先頭の一部でも可)、または last。"),
+        ("other", {"nargs": "?", "metavar": "VALUE"}, "diff: the other run. fork: your next message. rate: good or bad.",
+         "diff: もう一方の実行。fork: 次の発言。rate: good か bad。"),
+        ("-m --model", {}, "PROVIDER/MODEL, or local (default: the model of the run).",
+         "PROVIDER/MODEL または local (既定: 実行のモデル)。"),
+        CONFIG,
+        agent_option("the agent of the run", "実行のエージェント"),
+        JOURNAL,
+        ("--at", {"type": int, "metavar": "FACT"},
+         "fork: continue after the fact with this number, as shown by `kaname runs show` (default: the last).",
+         "fork: この番号の記録の後から分岐します。番号は `kaname runs show` で確認できます (既定: 最後)。"),
+        ("-t --tool", TOOL, "resume, fork, replay: add a tool.", "resume、fork、replay: ツールを追加します。"),
+        ("-n --number", {"type": int, "default": 20}, "list: show this many (default: 20).", "list: 表示する件数 (既定: 20)。"),
+        ("--answer", ANSWER,
+         "resume: answer a question. To approve a call with other arguments, pass '{\"args\": {\"yen\": 10}}'. "
+         "Repeat for several questions.",
+         "resume: 確認に回答します。引数を変えて承認するには '{\"args\": {\"yen\": 10}}' を渡します。複数指定できます。"),
+        ("--before", {"metavar": "RUN"}, "list: show runs before this one.", "list: この実行より前のものを表示します。"),
+        ("--keep", {"metavar": "TIME"},
+         'prune: keep ended runs for this time, such as "90d", and delete older ones (default: `keep` in the configuration).',
+         'prune: 終了した実行をこの期間残し、古いものを削除します。例: "90d" (既定: 設定ファイルの `keep`)。'),
+        ("--dry-run", FLAG, "prune: show what would be deleted, and delete nothing.",
+         "prune: 対象を表示するだけで、削除しません。"),
+        ("-y --yes", FLAG, "prune: do not ask for confirmation.", "prune: 確認せずに削除します。"),
+        ("--vacuum", FLAG, "prune: rewrite the file to make it smaller. Other programs cannot write meanwhile.",
+         "prune: ファイルを作り直して縮小します。その間、ほかのプログラムは書き込めません。"),
+        ("--takeover", FLAG,
+         "resume: resume even if another process seems to be executing the run. That process can then no longer write to it.",
+         "resume: ほかのプロセスで実行中に見えても再開します。そのプロセスは、以後この実行に書き込めません。"),
+        ("--cascade", FLAG, "delete: also delete the runs that build on this one: later turns and forks.",
+         "delete: この実行を元にした実行 (後のターンと分岐) も削除します。"),
+        ("--json", FLAG, "list, show, follow, resume, fork: print one JSON object per line.",
+         "list、show、follow、resume、fork: 1 行に 1 件の JSON を出力します。"),
+    )),
+    Command("sessions", "List, show, search, rename, export and delete sessions.",
+            "セッションの一覧・表示・検索・改名・書き出し・削除。", (
+        actions("list show search rename export delete"),
+        ("what", {"nargs": "*", "metavar": "SESSION"},
+         "The session: its id or title, or the beginning of one. search: the words to search for. "
+         "rename: the session and the new title. export: prints the session as JSON.",
+         "セッションの ID かタイトル (先頭の一部でも可)。search: 検索語。rename: セッションと新しいタイトル。"
+         "export: セッションを JSON で出力します。"),
+        ("--user", {}, "Only sessions of this user.", "このユーザーのセッションだけ。"),
+        ("-n --number", {"type": count, "default": 20}, "list: show this many (default: 20).",
+         "list: 表示する件数 (既定: 20)。"),
+        ("--before", {"metavar": "SESSION"}, "list: show sessions last used before this one.",
+         "list: これより前に使われたものを表示します。"),
+        ("-y --yes", FLAG, "delete: do not ask for confirmation.", "delete: 確認せずに削除します。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        *OF_AGENT,
+    )),
+    Command("memory", "Manage stored memories: list, search, history, add, correct, forget, profile, learn, export.",
+            "記憶の一覧・検索・履歴・追加・訂正・削除・プロフィール・学習・書き出し。", (
+        actions("list search history add correct forget profile learn export"),
+        ("what", {"nargs": "*", "metavar": "VALUE"},
+         "search, add: the text. history, forget: memory numbers, as shown by list. correct: a number and the new text. "
+         "profile: NAME=VALUE. learn: nothing; it stores memories from the recorded runs.",
+         "search、add: 内容。history、forget: list で表示される番号。correct: 番号と新しい内容。profile: 名前=値。"
+         "learn: なし。記録された実行から記憶を作ります。"),
+        ("--user", {"default": "", "group": "owner"},
+         "Use the memories of this user (default: the memories of runs without a user).",
+         "このユーザーの記憶を使います (既定: ユーザーのない実行の記憶)。"),
+        ("--of-agent", {"default": "", "metavar": "NAME", "group": "owner"}, "Use the memories of this agent.",
+         "このエージェントの記憶を使います。"),
+        ("--project", {**FLAG, "group": "owner"}, "Use the memories of the project.", "プロジェクトの記憶を使います。"),
+        ("--about", {"default": ""}, "add: the subject. An older memory with the same subject is replaced.",
+         "add: 何についての記憶か。同じ対象の古い記憶を置き換えます。"),
+        ("--at", {"default": "", "metavar": "DATE"}, "search: memories that were valid on this date (YYYY-MM-DD).",
+         "search: この日付 (YYYY-MM-DD) の時点で有効だった記憶。"),
+        ("--older", {"metavar": "TIME"}, 'forget: delete memories older than this: "365d".',
+         'forget: これより古い記憶を削除します: "365d"。'),
+        ("--all", FLAG, "forget: delete everything. list: also show replaced memories.",
+         "forget: すべて削除します。list: 置き換えられた記憶も表示します。"),
+        ("--folder", {}, "The folder of the memories (default: .kaname/memory).", "記憶のフォルダー (既定: .kaname/memory)。"),
+        ("-y --yes", FLAG, "forget: do not ask for confirmation.", "forget: 確認せずに削除します。"),
+        ("--json", FLAG, "Print one JSON object per line.", "1 行に 1 件の JSON を出力します。"),
+        *AGENT,
+    )),
+    Command("plan", "Plan a task, ask for approval, run the plan and evaluate the result.",
+            "タスクを計画し、承認を得て実行し、結果を評価します。", (
+        ("task", {"nargs": "+"}, "The task.", "タスク。"),
+        ("-y --yes", FLAG, "Run the plan without asking for approval.", "承認を求めずに計画を実行します。"),
+        ("--max-revisions", {"type": int, "default": 3, "metavar": "N"}, "How often the plan can be revised (default: 3).",
+         "計画を修正できる回数 (既定: 3)。"),
+        A_TOOL,
+        ("--cost", {"metavar": "USD"}, 'Stop when the run has cost this much, such as "$0.50" (default: $10).',
+         '費用がこの額に達すると停止します。例: "$0.50" (既定: $10)。'),
+        A_DEADLINE,
+        CHUNKS,
+        ("-q --quiet", FLAG, "Show only the result.", "結果だけを表示します。"),
+        *AGENT,
+    )),
+    Command("workflow", "Check, run, show and resume workflows: tasks with dependencies.",
+            "ワークフロー (依存関係のあるタスク) の検査・実行・表示・再開。", (
+        ("action", {"choices": ["check", "run", "show", "resume", "schema"]}, "What to do. schema prints the JSON Schema.",
+         "操作。schema は JSON Schema を表示します。"),
+        ("what", {"nargs": "?", "metavar": "FILE"}, "The workflow file; without it, pass -a. resume: the run.",
+         "ワークフローファイル。省く場合は -a を指定します。resume: 実行。"),
+        ("-p --param", {**LIST, "metavar": "NAME=VALUE"},
+         "A parameter of the workflow. Repeat for several.",
+         "ワークフローの引数。複数指定できます。"),
+        ("--run", {"metavar": "RUN"}, "show: also show the state of each task in this run.",
+         "show: この実行の各タスクの状態も表示します。"),
+        ("--form", {"default": "terminal", "choices": ["terminal", "mermaid", "svg"]}, "show: the format (default: terminal).",
+         "show: 形式 (既定: terminal)。"),
+        A_TOOL,
+        ("--answer", ANSWER, "resume: answer a question. Repeat for several.", "resume: 確認に回答します。複数指定できます。"),
+        CHUNKS,
+        ("-q --quiet", FLAG, "Show only the result.", "結果だけを表示します。"),
+        *AGENT,
+    )),
+    Command("models", "List the models, or download the local one.",
+            "モデルを一覧表示します。またはローカルモデルをダウンロードします。", (
+        actions("list pull"),
+        ("--from", {"metavar": "DIR", "dest": "source"}, "pull: copy the model from a folder, without a network.",
+         "pull: ネットワークを使わず、フォルダーからコピーします。"),
+        ("--check", FLAG, "pull: verify the checksum of the downloaded file, and download it again if it is wrong.",
+         "pull: ダウンロード済みのファイルのチェックサムを検査し、誤りがあればダウンロードし直します。"),
+        ("--again", FLAG, "pull: download the model again.", "pull: モデルをダウンロードし直します。"),
+    )),
+    Command("docs", "Manage the documents for the tool `search`: add, list, search, show, remove.",
+            "ツール `search` の文書の追加・一覧・検索・表示・削除。", (), DOCS),
+    Command("init", "Write a kaname.yaml with comments.", "コメント付きの kaname.yaml を作ります。", (
+        ("--force", FLAG, "Overwrite an existing file.", "既存のファイルを上書きします。"),
+    )),
+    Command("config", "Check or show the configuration, or print its schema.", "設定の検査・表示、スキーマの表示。", (
+        ("action", {"choices": ["check", "show", "schema"]}, "What to do.", "操作。"),
+        ("files", {"nargs": "*"}, "Configuration files (default: kaname.yaml).", "設定ファイル (既定: kaname.yaml)。"),
+        ("-c --config", {"action": "append"}, "The same as `files`.", "`files` と同じです。"),
+    )),
+    Command("completion", "Print a script that completes commands with Tab in your shell.",
+            "シェルの Tab 補完スクリプトを表示します。", (
+        ("shell", {"choices": ["bash", "zsh", "fish"]}, "Your shell.", "使っているシェル。"),
+        ("words", {"nargs": argparse.REMAINDER}, "", ""),  # only the scripts pass them
+    ), (), (
+        'Add this line to ~/.bashrc:  eval "$(kaname completion bash)"\n'
+        'To ~/.zshrc, after compinit:  eval "$(kaname completion zsh)"\n'
+        "To ~/.config/fish/config.fish:  kaname completion fish | source",
+        '~/.bashrc に加えます:  eval "$(kaname completion bash)"\n'
+        '~/.zshrc では compinit の後に:  eval "$(kaname completion zsh)"\n'
+        "~/.config/fish/config.fish では:  kaname completion fish | source",
+    )),
+    Command("tools", "List the tools of an agent.", "エージェントのツールを一覧表示します。", (
+        *AGENT,
+        A_TOOL,
+    )),
+    Command("stats", "Show metrics of the recorded runs.", "記録された実行を集計します。", (
+        ("-n --number", {"type": count, "default": 1000},
+         "Compute tools, times and ratings from this many recent runs (default: 1000).",
+         "ツール、時間、評価を集計する最近の実行の件数 (既定: 1000)。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        *OF_AGENT,
+    )),
+    Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
+)
+EPILOG = (
+    "Run `kaname COMMAND --help` for the options of a command.\n"
+    'First steps:  kaname init; kaname run "What is 12 * 7?"',
+    "コマンドのオプションは `kaname コマンド --help` で表示します。\n"
+    '最初に:  kaname init; kaname run "12 * 7 はいくつですか"',
+)
+# fmt: on

@@ -1,0 +1,107 @@
+"""Build the policies that a file names: approval, guardrails, fallback, and policies of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import isclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..core.errors import AgentError, nearest
+from ..core.notices import notice
+from ..kernel.ports import Policy
+from ..tools.loading import object_from
+from ..tools.registry import as_action
+
+
+class PolicySettings(Protocol):
+    """The part of an agent's configuration that its policies are made from."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def policies(self) -> tuple[str, ...]: ...
+    @property
+    def guardrails(self) -> Mapping[str, Any] | None: ...
+    @property
+    def approve(self) -> tuple[str, ...]: ...
+    @property
+    def fallback(self) -> Mapping[str, Any] | None: ...
+    @property
+    def mcp_servers(self) -> Mapping[str, Any]: ...
+
+
+Wrong = Callable[[tuple[str, ...], str], None]
+
+
+def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
+    """Outermost first: one's own, guardrails, approval, fallback."""
+    folder = Path(agent.folder)
+    made: list[Policy] = []
+    for number, place in enumerate(agent.policies):
+        found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
+        policy = _try(found, ("policies", str(number)), wrong) if isclass(found) else found
+        if isinstance(policy, Policy):
+            made.append(policy)
+        elif policy is not None:
+            told = notice("config.no_policy", "{place} is not a policy: derive it from kaname.Policy", place=place)
+            wrong(("policies", str(number)), told)
+    if agent.guardrails is not None:
+        _check_names(
+            agent, tools, [name for name in agent.guardrails.get("tools") or {} if name != "*"], ("guardrails", "tools"), wrong
+        )
+        made += _guardrails(agent.guardrails, folder, wrong)
+    if agent.approve:
+        from ..policies.approve import Approve
+
+        _check_names(agent, tools, agent.approve, ("approve",), wrong)
+        made.append(Approve(*agent.approve))
+    if agent.fallback is not None:
+        from ..policies.fallback import FallbackStrategy
+
+        given = dict(agent.fallback)
+        stand_ins = given.pop("tools", None) or {}
+        _check_names(agent, tools, [*stand_ins, *stand_ins.values()], ("fallback", "tools"), wrong)
+        strategy = _try(lambda: FallbackStrategy(fallback=stand_ins, **given), ("fallback",), wrong)
+        made += [strategy] if strategy is not None else []
+    return tuple(made)
+
+
+def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:
+    from ..policies.guardrails.policy import Guardrails
+    from ..policies.guardrails.tool_rules import ToolRule
+
+    parts = dict(given)
+    for side in ("input_checks", "output_checks", "result_checks"):
+        places = list(parts.get(side) or ())
+        found = [
+            _try(lambda place=place: object_from(place, folder), ("guardrails", side, str(number)), wrong)  # type: ignore[misc]
+            for number, place in enumerate(places)
+        ]
+        parts[side] = [check for check in found if check is not None]
+    rules = parts.pop("tools", None) or {}
+    made = _try(
+        lambda: Guardrails(**parts, tools=[ToolRule(name, **(rule or {})) for name, rule in rules.items()]),
+        ("guardrails",),
+        wrong,
+    )
+    return [made] if made is not None else []
+
+
+def _try(make: Callable[[], Any], where: tuple[str, ...], wrong: Wrong) -> Any:
+    try:
+        return make()
+    except (AgentError, TypeError) as problem:
+        wrong(where, str(problem))
+        return None
+
+
+def _check_names(agent: PolicySettings, tools: list[Any] | None, names: Any, where: tuple[str, ...], wrong: Wrong) -> None:
+    """A name that is no tool's guards nothing. Of the tools of servers nothing is known before they start,
+    nor of tools that could not be loaded."""
+    if agent.mcp_servers or tools is None:
+        return
+    known = [as_action(tool).name for tool in tools]
+    for name in names:
+        if name not in known:
+            wrong(where, notice("config.no_tool", "there is no tool {name!r}", name=name) + nearest(name, known))

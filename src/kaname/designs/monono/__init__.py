@@ -1,0 +1,1 @@
+"""Design D, MONONO: the agent by subclass, its adapters and guards, and its managers."""

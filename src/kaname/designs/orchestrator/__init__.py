@@ -1,0 +1,1 @@
+"""Design E: plan, execute, monitor, evaluate, and plan again."""

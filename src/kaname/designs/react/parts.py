@@ -1,0 +1,203 @@
+"""The parts of a ReAct runtime that a user has written, as the one loop calls them: planner, registry, guardrails, fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from inspect import isawaitable
+from typing import Any
+
+from ...context.history import AgentState
+from ...core.errors import ConfigError, UnexpectedError
+from ...core.messages import (
+    NOTHING,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+from ...core.notices import notice
+from ...core.openai_shape import result_text
+from ...core.record import record
+from ...core.steps import AgentStep
+from ...kernel.ports import Emit, ModelHandler, Policy, ToolHandler
+from ...kernel.view import RunView
+from ...models.prompted.react.arguments import arguments_for
+from ...policies.fallback import FallbackResult, FallbackStrategy, one_text
+from ...policies.guardrails.policy import Guardrails
+from ...policies.guardrails.verdicts import GuardrailResult
+from ...tools.database.tool import refuse_comments
+
+_UNKNOWN = Usage(cost=None)
+_asked: ContextVar[Message | None] = ContextVar("asked", default=None)
+_spent: ContextVar[list[Usage] | None] = ContextVar("spent", default=None)
+
+
+@record
+class PlanResult:
+    """An action with its input, or the final answer (then `action` is `None`)."""
+
+    thought: str = ""
+    action: str | None = None
+    action_input: Any = None
+    final_answer: str | None = None
+
+
+class ToolNames(list[str]):
+    """The names of the tools, as a planner gets them; `specs` is what else is known of them."""
+
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
+        self.specs = tuple(sorted(specs, key=lambda spec: spec.name))
+        super().__init__([spec.name for spec in self.specs])
+
+
+def count_usage(usage: Usage) -> None:
+    """Count what a planner has spent for the run that asked it."""
+    if (spent := _spent.get()) is not None:
+        spent.append(usage)
+
+
+class Around(Policy):
+    """What design A's runtime adds around its calls: SQL comments are refused, and a planner is told the question."""
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return True
+
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        token = _asked.set(view.state.question)
+        try:
+            return await next(request)
+        finally:
+            _asked.reset(token)
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        token = refuse_comments.set(True)
+        try:
+            return await next(call)
+        finally:
+            refuse_comments.reset(token)
+
+
+class PlannedModel:
+    """A planner with a `plan` of its own, as a model: one plan is one reply.
+
+    What it spends is counted as far as `ReActPlanner.plan` made the calls; of others nobody knows the cost.
+    """
+
+    def __init__(self, planner: Any) -> None:
+        self._planner = planner
+        inner = getattr(planner, "model", None)
+        self.name = str(getattr(inner, "name", inner or type(planner).__name__))
+
+    async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        spent: list[Usage] = []
+        token = _spent.set(spent)
+        try:
+            query, state = _situation(request.messages)
+            plan = self._planner.plan(query, state, ToolNames(request.tools))
+            plan = await plan if isawaitable(plan) else plan
+        finally:
+            _spent.reset(token)
+        if not all(hasattr(plan, name) for name in PlanResult.__match_args__):
+            kind = type(self._planner).__name__
+            raise UnexpectedError(f"{kind}.plan returned {repr(plan)[:100]}; expected a PlanResult")
+        usage = sum(spent, NOTHING) if spent else _UNKNOWN
+        parts: list[Part] = [Thinking(str(plan.thought))] if plan.thought else []
+        if plan.thought:
+            await emit(str(plan.thought), "thinking")
+        if plan.action:
+            call = ToolCall("", str(plan.action), _arguments(plan.action, plan.action_input, request.tools))
+            return ModelReply(Message("assistant", (*parts, call)), "tool_use", usage)
+        if plan.final_answer is None:
+            told = "the plan had neither an action nor a final answer"
+            return ModelReply(Message("assistant", tuple(parts)), "end_turn", usage, problem=told)
+        await emit(str(plan.final_answer))
+        return ModelReply(Message("assistant", (*parts, Text(str(plan.final_answer)))), "end_turn", usage)
+
+    async def close(self) -> None:
+        if (close := getattr(getattr(self._planner, "model", None), "close", None)) is not None:
+            await close()
+
+
+def _arguments(name: str, given: Any, tools: Iterable[ToolSpec]) -> Mapping[str, Any] | str:
+    if isinstance(given, Mapping):
+        return given
+    schema = next((spec.parameters for spec in tools if spec.name == name), None)
+    return arguments_for("" if given is None else str(given), schema)
+
+
+def _situation(messages: tuple[Message, ...]) -> tuple[str, AgentState]:
+    """The question, and the state as the document's planner reads it: what was said up to it, and the steps since.
+
+    It is made from the records for every step, so what a planner adds to it is gone the next time."""
+    question = _asked.get()
+    place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at] is question), None)
+    if place is None:  # a part of the context has changed it
+        place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), 0)
+    state = AgentState()
+    for message in messages[: place + 1]:
+        if message.role != "tool" and message.text:
+            state.add_message(message.role, message.text)
+    results = {part.call_id: part for one in messages[place:] for part in one.parts if isinstance(part, ToolResult)}
+    for message in messages[place:]:
+        for call in message.calls:
+            seen = result_text(results[call.id]) if call.id in results else None
+            state.add_step(AgentStep(message.thinking or message.text, call.name, one_text(call.args), seen))
+    return messages[place].text if messages else "", state
+
+
+class _OwnGuardrails(Guardrails):
+    def __init__(self, own: Any) -> None:
+        super().__init__(None, None)
+        self._own = own
+
+    def check_input(self, text: str) -> GuardrailResult:
+        return self._own.check_input(text)  # type: ignore[no-any-return]
+
+    def check_output(self, text: str) -> GuardrailResult:
+        return self._own.check_output(text)  # type: ignore[no-any-return]
+
+    def check_thought(self, text: str) -> GuardrailResult:
+        return self._own.check_thought(text) if hasattr(self._own, "check_thought") else GuardrailResult()
+
+
+def as_guardrails(given: Any) -> Guardrails:
+    if isinstance(given, Guardrails):
+        return given
+    if callable(getattr(given, "check_input", None)) and callable(getattr(given, "check_output", None)):
+        return _OwnGuardrails(given)
+    raise _part_error("guardrails", "check_input and check_output", given)
+
+
+class _OwnFallback(FallbackStrategy):
+    def __init__(self, own: Any) -> None:
+        super().__init__()
+        self._own = own
+
+    async def execute_with_fallback(self, tool: Any, input_text: str) -> FallbackResult:
+        return await self._own.execute_with_fallback(tool, input_text)  # type: ignore[no-any-return]
+
+
+def as_fallback(given: Any) -> FallbackStrategy:
+    if isinstance(given, FallbackStrategy):
+        return given
+    if callable(getattr(given, "execute_with_fallback", None)):
+        return _OwnFallback(given)
+    raise _part_error("fallback_strategy", "async execute_with_fallback", given)
+
+
+def _part_error(name: str, methods: str, given: Any) -> ConfigError:
+    told = notice(
+        "react.part",
+        "{name} needs the methods {methods}, which {given!r} does not have",
+        name=name,
+        methods=methods,
+        given=given,
+    )
+    return ConfigError(told)

@@ -1,0 +1,198 @@
+"""Design A, the ReAct runtime: a planner, tools, guardrails and a fallback, put together. It is a way to call the one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ...agent.agent import Agent
+from ...agent.result import Result
+from ...agent.run import Run
+from ...context.history import AgentState
+from ...core.errors import BadArguments, ConfigError, ModelError, ToolNotFoundError
+from ...core.messages import Message, ModelRequest, Thinking, ToolCall, ToolResult, ToolSpec, Usage, user
+from ...core.notices import notice
+from ...core.openai_shape import from_openai
+from ...core.record import record, replace
+from ...core.steps import AgentStep
+from ...core.values import plain_text
+from ...kernel.arguments import receive
+from ...kernel.chain import overrides
+from ...kernel.ports import Journal, Model
+from ...kernel.scope import silent
+from ...models.prompted.react.model import TextOnly
+from ...models.registry import resolve
+from ...policies.fallback import FallbackStrategy, one_text
+from ...policies.guardrails.policy import Guardrails
+from ...strategies.react import React
+from ...strategies.stop import max_steps as steps_limit
+from ...strategies.stop import no_repeats, per_tool
+from ...tools.definition import TextTool
+from ...tools.registry import ToolRegistry
+from .parts import Around, PlannedModel, PlanResult, ToolNames, as_fallback, as_guardrails, count_usage
+
+LLMProvider = Model  # the document's name
+_ASKED_AGAIN = 2
+_REASONS = {"completed": "completed", "max_steps": "max_steps_reached", "degraded": "tool_failure_degraded"}
+_WITHOUT_ANSWER = ("blocked", "incomplete", "failed")
+_PARTS = ("planner", "tool_registry", "guardrails", "fallback_strategy", "max_steps")
+
+
+@record
+class AgentResult:
+    """What `AgentRuntime.run` returns.
+
+    `stopped_reason`: `completed`, `max_steps_reached`, `tool_failure_degraded`, `blocked`, or another stop's kind, such as
+    `incomplete` for a model whose replies could not be read; `detail` says why. Where there is no answer, `answer` says so too.
+    """
+
+    answer: str
+    steps: list[AgentStep]
+    tool_calls: int
+    stopped_reason: str
+    run_id: str = ""
+    usage: Usage = Usage()
+    detail: str = ""
+
+
+class ReActPlanner:
+    """Make any model that can write text one that uses tools. `llm_provider`: a model, or the name of a provider."""
+
+    def __init__(self, llm_provider: LLMProvider | str, model: str = "") -> None:
+        named = f"{llm_provider}/{model}" if isinstance(llm_provider, str) and model else llm_provider
+        self.model = TextOnly(resolve(named))
+
+    async def plan(self, query: str, state: AgentState, available_tools: Iterable[Any] | ToolRegistry) -> PlanResult:
+        """Return the next step, from the conversation and the steps so far.
+
+        A reply that cannot be read is asked for again, twice at most. Raises `ModelError` after that.
+        """
+        messages = [*_conversation(query, state), *_so_far(state)]
+        tools = _specs(available_tools)
+        for _ in range(_ASKED_AGAIN + 1):
+            reply = await self.model.reply(ModelRequest(tuple(messages), tools, stream=False), silent)
+            count_usage(reply.usage)
+            if not reply.problem:
+                break
+            messages += [reply.message, user(reply.note)]
+        else:
+            problem = notice(
+                "stop.unreadable", "the model's replies could not be read, even after retries: {problem}", problem=reply.problem
+            )
+            raise ModelError(problem, model=self.model.name)
+        thought, text = reply.message.thinking, reply.message.text
+        for call in reply.message.calls:
+            return PlanResult(thought, call.name, one_text(call.args))
+        return PlanResult(thought, final_answer=text)
+
+
+def _conversation(query: str, state: AgentState) -> list[Message]:
+    said = [from_openai(message) for message in state.get_messages()]
+    asked = bool(said) and said[-1].role == "user" and said[-1].text == query
+    return said if asked else [*said, user(query)]
+
+
+def _so_far(state: AgentState) -> Iterable[Message]:
+    for number, step in enumerate(state.get_steps()):
+        if step.action is not None:
+            args = step.action_input if isinstance(step.action_input, dict | str) else plain_text(step.action_input)
+            yield Message("assistant", (Thinking(step.thought or ""), ToolCall(f"s{number}", step.action, args)))
+            yield Message("tool", (ToolResult(step.observation, call_id=f"s{number}", name=step.action),))
+
+
+def _specs(tools: Iterable[Any] | ToolRegistry) -> tuple[ToolSpec, ...]:
+    if isinstance(tools, ToolNames):
+        return tools.specs
+    if isinstance(tools, ToolRegistry):
+        return tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in tools.values()])
+    listed = list(tools)
+    named = [ToolSpec(tool, tool, TextTool.parameters) for tool in listed if isinstance(tool, str)]
+    others = ToolRegistry([tool for tool in listed if not isinstance(tool, str)])
+    return (*named, *(_specs(others) if others else ()))
+
+
+class AgentRuntime:
+    """Check the input, plan, look the tool up, execute it with fallback, record the observation, again; check the output.
+
+    Each part can be the built-in one, a subclass, or an object with the same methods: `planner.plan`, `tool_registry.get`,
+    `has` and `list_tools`, `guardrails.check_input` and `check_output`, `fallback_strategy.execute_with_fallback`. A tool
+    that is registered later is found at once. Raises `ConfigError` for a part without these methods.
+    `agent` is what runs: everything that an agent can do (resume, fork, sessions) is there.
+    """
+
+    def __init__(
+        self,
+        planner: Any,
+        tool_registry: Any = (),
+        guardrails: Any = None,
+        fallback_strategy: Any = None,
+        max_steps: int = 10,
+        *,
+        name: str = "agent",
+        instructions: str = "",
+        journal: Journal | str | Path | None = None,
+    ) -> None:
+        self.planner, self.tool_registry, self.max_steps = planner, tool_registry, max_steps
+        self.guardrails, self.fallback_strategy = guardrails or Guardrails(), fallback_strategy or FallbackStrategy()
+        self.agent = Agent(
+            _model_of(planner),
+            tool_registry,
+            name=name,
+            instructions=instructions,
+            policies=(Around(), as_guardrails(self.guardrails), as_fallback(self.fallback_strategy)),
+            stops=[steps_limit(max_steps), no_repeats(None), per_tool(None)],
+            strategy=React(concludes=False),  # the limit is the document's: not one call more
+            journal=journal,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _PARTS and "agent" in self.__dict__:
+            raise ConfigError(notice("react.fixed", "{name} cannot be changed later: create another AgentRuntime", name=name))
+        super().__setattr__(name, value)
+
+    def stream(self, query: str, **options: Any) -> Run:
+        """Begin the same run, to be iterated for its chunks."""
+        return self.agent.run(query, **options)
+
+    async def run(self, query: str, **options: Any) -> AgentResult:
+        """Answer the query. `options`: those of `Agent.run`, such as `session_id`."""
+        return _as_result(await self.agent.run(query, **options), self.agent.tools)
+
+
+def _model_of(planner: Any) -> Model:
+    """The planner's model, if only that is asked by its `plan`; else a model that asks the planner."""
+    if isinstance(planner, ReActPlanner) and not overrides(planner, "plan", ReActPlanner):
+        return planner.model
+    if not callable(getattr(planner, "plan", None)):
+        raise ConfigError(
+            notice(
+                "react.planner",
+                "planner must be a ReActPlanner(llm_provider, model), or have plan(query, state, available_tools), not "
+                "{planner!r}",
+                planner=planner,
+            )
+        )
+    return PlannedModel(planner)
+
+
+def _as_result(result: Result, tools: ToolRegistry) -> AgentResult:
+    answer = plain_text(result.output or "")
+    if result.stop.kind in _WITHOUT_ANSWER and (result.stop.kind == "blocked" or not answer):
+        answer = result.stop.detail
+    begun: list[Any] = [*result.state.results.values(), *[started.call for started in result.state.started.values()]]
+    calls = sum(call.name in tools for call in begun)
+    reason = _REASONS.get(result.stop.kind, result.stop.kind)
+    steps = [_as_the_tool_got_it(step, tools) for step in result.steps]
+    return AgentResult(answer, steps, calls, reason, result.run_id, result.usage, result.stop.detail)
+
+
+def _as_the_tool_got_it(step: AgentStep, tools: ToolRegistry) -> AgentStep:
+    """The step with the input that its tool received: a text, for a tool that takes one, and where no tool received it."""
+    if step.action is None:
+        return step
+    try:
+        got = receive(ToolCall("", step.action, step.action_input), tools.get(step.action))
+    except (BadArguments, ToolNotFoundError):
+        return replace(step, action_input=one_text(step.action_input))
+    return replace(step, action_input=got.prepared if isinstance(got.prepared, str) else dict(got.seen))

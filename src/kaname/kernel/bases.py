@@ -1,0 +1,161 @@
+"""Base classes of the parts that users write, with the optional members of each and their defaults.
+
+A part is not obliged to inherit from its base: it needs only what its port in `ports.py` names. `optional` returns a member of
+any part, or the default that is declared here. `Policy`, in `ports.py`, is the base of policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..core.events import Event
+from ..core.messages import ToolCall
+from ..core.state import State
+from ..core.steps import Finish, Step, Stop
+
+_ABSENT: Any = object()
+
+
+class ModelBase:
+    """A model.
+
+    Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
+    for stop sequences. settings: Settings that are sent with every request.
+    """
+
+    __slots__ = ()
+
+    tool_mode: str = ""
+    stop_setting = "stop"
+    settings: Mapping[str, Any] = {}
+
+    def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
+        """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
+        return ()
+
+    async def close(self) -> None:
+        """Close the connections. `agent.close()` calls it."""
+
+
+class ActionBase:
+    """A tool as the kernel runs it.
+
+    Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened. listed: False
+    if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
+    served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
+    """
+
+    __slots__ = ()
+    timeout: float | None = None
+    undo: Callable[..., Any] | None = None
+    reconcile: Callable[..., Any] | None = None
+    listed: bool = True
+    declared: bool = True
+    served_by: tuple[str, str] = ("", "")
+    wanted_deps: Any = None
+
+    def unfold(self, call: ToolCall) -> ToolCall | None:
+        """Return the call for which this call stands, or None if it stands for itself.
+
+        The other call replaces it in the reply, so that policies and readers see what is really called.
+        """
+        return None
+
+    def shown(self, prepared: Any) -> Mapping[str, Any] | None:
+        """Return prepared arguments that are not JSON as JSON, for policies and people; None if they are a mapping."""
+        return None
+
+
+class ContextBase:
+    """A part of the context.
+
+    Attributes: order: Parts run in this order. One part with a negative order can shorten the history. tools: Tools that the
+    part adds to the agent.
+    """
+
+    __slots__ = ()
+
+    order: int = 0
+    tools: Sequence[Any] = ()
+
+    async def ended(self, scope: Any) -> None:
+        """Learn from a run that has ended. It is called in the background."""
+
+    def close(self) -> Any:
+        """Close the files. The part can be used again afterwards."""
+
+
+class SinkBase:
+    """A sink.
+
+    Attributes: with_children: True if it also sees the facts of child runs. traces: True if runs pass their trace on to what
+    they call.
+    """
+
+    __slots__ = ()
+
+    with_children: bool = False
+    traces: bool = False
+
+    def recall(self, facts: Sequence[Event]) -> None:
+        """Take the earlier facts of a run that is resumed in this process."""
+
+    def flush(self) -> Any:
+        """Send what is still held. `kaname serve` calls it when it ends."""
+
+
+class StrategyBase:
+    """A strategy.
+
+    Attributes: output: The form of the output, or None for text. drawn: The tasks of a graph, as `kaname serve` draws them.
+    """
+
+    __slots__ = ()
+
+    output: Any = None
+    drawn: Any = None
+
+    @property
+    def kind(self) -> str:
+        """Return how the facts of a run are to be read. It is recorded, and a replay checks it."""
+        return type(self).__name__
+
+    def conclude(self, state: State, stop: Stop) -> Step:
+        """Return how the run ends at a limit: with `Conclude` or `Finish`."""
+        return Finish(stop)
+
+    def partial(self, state: State) -> Any:
+        """Return the output of a run that has not completed."""
+        return None
+
+
+class StopRuleBase:
+    """A stop rule.
+
+    Attributes: kind: The kind of the stop. A rule replaces the default of its kind. limit: The limit, or None if the rule is
+    switched off. is_default: True if kaname added the rule.
+    """
+
+    __slots__ = ()
+
+    kind: str = ""
+    limit: float | None = None
+    is_default: bool = False
+
+
+def optional(part: Any, base: type, name: str) -> Any:
+    """Return an optional member of a part, or the default of its base class."""
+    value = getattr(part, name, _ABSENT)
+    if value is not _ABSENT:
+        return value
+    default = getattr(base, name)
+    return default.__get__(part) if hasattr(default, "__get__") else default
+
+
+def conclude(strategy: Any, state: State, stop: Stop) -> Step:
+    """Return how a strategy ends the run at a limit. After its last words it only ends."""
+    if state.limit is not None:
+        return Finish(state.limit)
+    step: Step = optional(strategy, StrategyBase, "conclude")(state, stop)
+    return step
