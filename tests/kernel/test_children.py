@@ -408,6 +408,50 @@ async def test_every_child_of_a_call_asks_its_question_and_pays_once(tmp_path, k
     await journal.close()
 
 
+async def test_child_at_work_is_not_cut_off_when_another_child_asks():
+    working, asked, paid = asyncio.Event(), asyncio.Event(), []
+
+    @tool
+    async def pay(to: str) -> str:
+        """Pay."""
+        working.set()
+        await asked.wait()
+        paid.append(to)
+        return "paid"
+
+    @tool
+    async def order(what: str) -> str:
+        """Order."""
+        return "ordered"
+
+    class Patient(ScriptedModel):
+        async def reply(self, request, emit):
+            await working.wait()
+            return await super().reply(request, emit)
+
+    payer = Agent(ScriptedModel([call("pay", to="Ito"), "done"]), [pay], name="payer")
+    buyer = Agent(Patient([call("order", what="ink"), "done"]), [order], name="buyer", policies=[Approve("order")])
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Have both work in a group, which cancels the one when the other asks."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(context.run_child(one, "go")) for one in (payer, buyer)]
+        return str([task.result().unwrap() for task in tasks])
+
+    boss = Agent(ScriptedModel([call("delegate"), "all done"]), [delegate], journal=MemoryJournal())
+    run = boss.run("go").start()
+    async for chunk in run:
+        if chunk.data.get("status") == "waiting":
+            for _ in range(100):  # the group cancels the payer now
+                await asyncio.sleep(0)
+            asked.set()
+    waiting = await run
+    assert (waiting.stop.kind, paid, len(waiting.questions)) == ("waiting", ["Ito"], 1)
+    done = await boss.resume(waiting.run_id, dict.fromkeys(waiting.questions, "yes"))
+    assert (done.output, paid) == ("all done", ["Ito"])
+
+
 async def test_parent_that_waits_for_a_busy_child_is_let_go_without_a_result_for_its_call():
     """Another process executes the child. That it is busy must not become what the tool returned."""
     journal = MemoryJournal()

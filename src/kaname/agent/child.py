@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
 from ..core.events import Asked
-from ..core.messages import NOTHING
+from ..core.messages import NOTHING, Usage
 from ..core.notices import join_notices, notice
 from ..core.record import replace
 from ..core.state import State
@@ -55,22 +55,8 @@ class Runnable(Protocol):
 
 async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
     """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
-    if not callable(getattr(agent, "run_on", None)):
-        raise ConfigError(
-            notice("child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent)
-        )
-    child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
+    child_id = _name_child(scope, context, agent, name)
     spent = scope.child_usage.setdefault(context.call_id, {})
-    opened = scope.children.setdefault((context.call_id, context.attempt), set())
-    if child_id in opened:
-        raise ConfigError(
-            notice(
-                "child.twice",
-                "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
-                child_id=child_id,
-            )
-        )
-    opened.add(child_id)
     prefix = f"{child_id}:"
     given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
@@ -94,14 +80,15 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             await asyncio.sleep(_PAUSE)
             run, reader = begin()
         run.detach()
-        async for chunk in reader:
-            spent[child_id] = run.usage
-            await _relay(chunk, child_id, scope)
+        try:
+            await _follow(run, reader, child_id, spent, scope)
+        except asyncio.CancelledError:
+            if context.call_id in scope.signals and not scope.leaves_resumable():
+                await _follow(run, reader, child_id, spent, scope)  # another child asks: this one is not cut off for that
+            raise
         result = await run
     except asyncio.CancelledError:
-        await _leave(
-            run, resumable=scope.leaves_resumable() or context.call_id in scope.signals
-        )  # another child of the call asks first
+        await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
@@ -113,6 +100,33 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     for key, asked in result.questions.items():
         _pass_up(prefix + key, asked, scope, context)
     return result
+
+
+def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:
+    """Return the id of a child that this attempt of the call has not opened yet."""
+    if not callable(getattr(agent, "run_on", None)):
+        raise ConfigError(
+            notice("child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent)
+        )
+    child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
+    opened = scope.children.setdefault((context.call_id, context.attempt), set())
+    if child_id in opened:
+        raise ConfigError(
+            notice(
+                "child.twice",
+                "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
+                child_id=child_id,
+            )
+        )
+    opened.add(child_id)
+    return child_id
+
+
+async def _follow(run: Run[Any], reader: Reader, child_id: str, spent: dict[str, Usage], scope: Scope) -> None:
+    """Show the parent's readers what a child does, until it stops."""
+    async for chunk in reader:
+        spent[child_id] = run.usage
+        await _relay(chunk, child_id, scope)
 
 
 def _programs_fault(name: str, child_id: str) -> str:
