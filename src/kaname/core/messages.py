@@ -231,6 +231,7 @@ class ModelRequest:
         last: True if the limits allow no model call after this one, so that a tool's result would not be read.
         unoffered: The agent's tools, if the request offers none, as for a last answer. Some providers need the tools of the
             calls in the conversation.
+        model: The model that is to answer, if a policy has chosen another than the agent's.
     """
 
     messages: tuple[Message, ...]
@@ -241,6 +242,7 @@ class ModelRequest:
     emit: Callable[..., Awaitable[None]] | None = None
     last: bool = False
     unoffered: tuple[ToolSpec, ...] = ()
+    model: Any = None
 
     @property
     def called_tools(self) -> tuple[ToolSpec, ...]:

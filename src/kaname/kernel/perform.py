@@ -184,7 +184,8 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
 
         async def reply_to(request: ModelRequest) -> ModelReply:
             assert agent.model is not None
-            return await agent.model.reply(request, (request.emit or scope.emit) if request.stream else silent)
+            asked = request.model or agent.model
+            return await asked.reply(request, (request.emit or scope.emit) if request.stream else silent)
 
         async def run_tool(call: ToolCall) -> ToolResult:
             return await execute(call, scope)
