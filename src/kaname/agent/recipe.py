@@ -16,6 +16,7 @@ from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, opti
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
+from ..policies.budget.meter import Meter
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -37,10 +38,12 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    around = join_policies((), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout())))
+    around = join_policies(
+        (), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout(), Meter()))
+    )
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 

@@ -65,6 +65,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (facts.ToolFinished, "result"): ToolResult,
     (facts.Compacted, "usage"): Usage,
     (facts.Stopped, "stop"): Stop,
+    (facts.Stopped, "usage"): Usage,
     (ModelReply, "message"): Message,
     (ModelReply, "usage"): Usage,
     (ToolResult, "usage"): Usage,

@@ -30,7 +30,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 9
+FOLD = 10
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -293,6 +293,7 @@ def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
 
 def _apply_stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
+    _charge(state, body.usage)
     if body.stop.kind == "blocked":
         state.withheld = state.question if body.stop.blocks_input else None
     hide_question(state)

@@ -12,6 +12,7 @@ from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
+from .ledger import MemoryLedger
 from .news import News
 from .refusals import busy_text, dependants_text, gap_text, superseded_text
 
@@ -42,6 +43,7 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
+        self.ledger = MemoryLedger()
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)

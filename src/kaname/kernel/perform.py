@@ -119,6 +119,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
+    judged = judged if scope.unbilled is NOTHING else judged + scope.take_unbilled()
     reply = reply if judged is NOTHING else replace(reply, usage=reply.usage + judged)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None

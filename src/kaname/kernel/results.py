@@ -65,15 +65,16 @@ def must_be_json(value: Any, what: str) -> Any:
 
 def check_usage(usage: Usage, who: str) -> Usage:
     """Return the usage with whole numbers of tokens, and a cost that is a number or unknown. Raises `UnexpectedError`."""
-    counts, cost = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost
+    counts, cost, most = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost, usage.most
     if usage is NOTHING or (set(map(type, counts)) == {int} and (cost is None or (type(cost) is float and not isnan(cost)))):
         return usage
     try:
         tokens = [int(count) for count in counts]
         cost = None if cost is None or isnan(cost) else float(cost)
+        most = None if most is None or isnan(most) else float(most)
     except (TypeError, ValueError, OverflowError):
         raise UnexpectedError(f"{who} returned {repr(usage)[:100]}; expected numbers in its Usage") from None
-    return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3])
+    return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3], most)
 
 
 def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) -> ToolResult:

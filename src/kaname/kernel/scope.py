@@ -13,7 +13,8 @@ from typing import Any
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import ToolCall, Usage
+from ..core.messages import NOTHING, ToolCall, Usage
+from ..core.record import replace
 from ..core.state import State, evolve
 from .arguments import IncomingCall, read_unknown
 from .boundary import Failure, attempt
@@ -50,6 +51,8 @@ class Scope:
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
+        self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
+        self.kept: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
@@ -128,6 +131,9 @@ class Scope:
             cancelled = await _run_to_end(self.cancel_running())
         if self._writing is not None:
             cancelled = (await _run_to_end(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
+        if ends and self.unbilled is not NOTHING:
+            stopped = replace(bodies[-1], usage=bodies[-1].usage + self.take_unbilled())  # type: ignore[union-attr]
+            bodies = (*bodies[:-1], stopped)
         now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
@@ -144,6 +150,10 @@ class Scope:
             await appending
         elif await _run_to_end(appending) or cancelled:
             raise asyncio.CancelledError
+
+    def take_unbilled(self) -> Usage:
+        usage, self.unbilled = self.unbilled, NOTHING
+        return usage
 
     async def cancel_running(self) -> None:
         """Cancel the calls that are still running, because the run ends."""

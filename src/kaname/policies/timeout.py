@@ -8,11 +8,12 @@ from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..core.durations import seconds
 from ..core.errors import Halt, ModelTimeout
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.steps import Stop
-from ..kernel.bases import StopRuleBase, optional
+from ..kernel.bases import ModelBase, StopRuleBase, optional
 from ..kernel.chain import let_in
 from ..kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from ..kernel.results import timeout_result
@@ -104,18 +105,31 @@ async def run_with_timeout(seconds: float, work: Awaitable[ToolResult], effect: 
 
 
 class Timeout(Policy):
-    """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
+    """Limits the time of each call itself, not of a question or a retry around it. It is on by default.
 
-    def __init__(self, model_seconds: float | None = 600.0) -> None:
-        self.model_seconds = model_seconds
+    Args:
+        model_seconds: The time for a model's reply, such as 1800 or "30m"; None for no limit. By default it is what the model
+            itself needs: 600 seconds, or more if it runs on this machine.
+
+    A tool's own `timeout` is kept here as well.
+    """
+
+    depth = 3
+    stands_alone = True
+
+    def __init__(self, model_seconds: float | str | None = 0.0) -> None:
+        self.model_seconds = seconds(model_seconds) if model_seconds else model_seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        if self.model_seconds is None:
+        allowed: float | None = self.model_seconds  # type: ignore[assignment]
+        if allowed == 0.0:
+            allowed = optional(request.model or view.agent.model, ModelBase, "patience")
+        if allowed is None:
             return await next(request)
         try:
-            return await within(self.model_seconds, next(request))
+            return await within(allowed, next(request))
         except Late:
-            limit = f"{self.model_seconds:g}"
+            limit = f"{allowed:g}"
             late = ModelTimeout(notice("model.no_reply_within", "no reply within {limit} s", limit=limit))
             late.retryable = False  # it has had all the time that it is given
             raise late from None

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
+from ...core.messages import NOTHING
 from ...core.notices import notice
 from ...core.record import record
 from .address import Route, pass_of, route_to
@@ -276,10 +277,14 @@ def _explain(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
     if isinstance(problem, ServerSilent):
         return timeout_error("between" if problem.begun else "first_byte", problem.seconds, problem.blocked, who)
     if isinstance(problem, Unconnected):
-        return timeout_error("connect", problem.seconds, 0.0, who)
-    if isinstance(problem, TimeoutError):  # by the system
+        made = timeout_error("connect", problem.seconds, 0.0, who)
+    elif isinstance(problem, TimeoutError):  # by the system
         return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
-    return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
+    else:
+        made = failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
+    if not isinstance(problem, Broken):  # the request was not sent
+        made.usage = NOTHING
+    return made
 
 
 def _unreachable(url: str, route: Route, problem: OSError) -> str:

@@ -21,6 +21,7 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
+from ...core.messages import NOTHING
 from ...core.notices import Notice, join_notices, notice
 
 _TOO_LONG = re.compile(
@@ -154,7 +155,10 @@ def failure(
     message = join_notices("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
     if said:
         log.warning("%s/%s: %s%s: %s", who.provider, who.model, number, kind.__name__, " ".join(said.split()))
-    return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
+    made = kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
+    if number:  # the provider charges for answers, not for errors
+        made.usage = NOTHING
+    return made
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

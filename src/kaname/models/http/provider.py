@@ -15,6 +15,7 @@ from ...core.reading.lenient_json import strict_json
 from ...core.tracing import current
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
+from ..bounds import BoundedReplies
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
@@ -38,7 +39,7 @@ class Joiner(Protocol):
     def reply(self, *, ended: bool) -> ModelReply: ...
 
 
-class ServedModel(ModelBase, ABC):
+class ServedModel(BoundedReplies, ModelBase, ABC):
     """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
     `missing_key`: a sentence that names the missing key, or "".
@@ -84,6 +85,11 @@ class ServedModel(ModelBase, ABC):
             return self._price
         tier = request.settings.get("service_tier", self.settings.get("service_tier"))
         return self._listed if tier in _USUAL_TIERS else None
+
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
+        """Return the highest possible cost of a reply. The provider's own tools have no known price."""
+        given, price = {**self.settings, **request.settings}, self.price_for(request)
+        return None if price is None or given.get("tools") else price.most(input, output * max(1, as_count(given.get("n"))))
 
     async def close(self) -> None:
         """Close the connections of this event loop."""

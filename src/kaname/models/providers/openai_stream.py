@@ -156,7 +156,9 @@ class Pieces:
             raise garbled_reply(broken, self._who)
         if self._finish.lower() in _FILTERED and not self._calls:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            raise failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered.usage = self._usage
+            raise filtered
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
             raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
         parts = self.thoughts()
