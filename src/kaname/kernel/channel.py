@@ -222,6 +222,11 @@ class Channel:
             self._patient.add(reader)
         return reader
 
+    @property
+    def said(self) -> str:
+        """Return the text of the reply that is being written, as far as it was shown."""
+        return "".join(self._said)
+
     def _so_far(self) -> list[Chunk]:
         held = (("thinking", "".join(self._thought)), ("delta", "".join(self._said)))
         return [Chunk(time(), "", kind, {"content": text}) for kind, text in held if text]

@@ -12,6 +12,7 @@ from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
+from ...core.record import replace
 from ...core.tracing import current
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
@@ -28,6 +29,7 @@ _ERROR_BYTES = 20_000
 _EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
 _ENDING = 0.05  # seconds for what follows the last event
 _EXCERPT = 400
+_ASIDE = frozenset({"extra_headers", "timeout"})  # settings that do not go into the body
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
@@ -109,13 +111,16 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         if self._missing_key:
             raise ConfigError(self._missing_key)
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
-        async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
+        headers, who = self._headers_with_trace(), self.who
+        if _ASIDE & request.settings.keys():
+            request, headers, who = self._set_aside(request, headers)
+        async with self._http.post(self._url, headers, self.body(request), who) as response:
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
-                raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
+                raise from_status(response.status, response.headers, await _read_explanation(response), who)
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
-                raise garbled_reply(page, self.who)
+                raise garbled_reply(page, who)
             joiner = self.joiner(request)
             slice_ = await response.more(patience)
             while slice_ and not slice_.strip():  # signs of life before a whole answer
@@ -135,6 +140,14 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
                 if event != b"[DONE]":
                     await joiner.take(self._decode_chunk(event, halves), emit)
             return joiner, False
+
+    def _set_aside(self, request: ModelRequest, headers: Mapping[str, str]) -> tuple[ModelRequest, Mapping[str, str], Who]:
+        """Return the request without the settings that are not for its body, the headers with those it brings, and whose
+        secrets they hold."""
+        settings = {name: value for name, value in request.settings.items() if name not in _ASIDE}
+        own = {str(name).lower(): str(value) for name, value in (request.settings.get("extra_headers") or {}).items()}
+        who = self.who._replace(secrets=(*self.who.secrets, *secrets_in(own)))
+        return replace(request, settings=settings), {**headers, **own}, who
 
     def _decode_chunk(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
         decode, wrong = _json()
