@@ -88,11 +88,11 @@ def _make_class(cls: type[T], base: type) -> type[T]:
 
 
 def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Callable[..., None]:
-    """Generate `__init__` for the class. It fills the slots directly, past the `__setattr__` that refuses."""
+    """Generate `__init__` for the class. It fills frozen slots directly, past the `__setattr__` that refuses."""
     scope: dict[str, Any] = {"NOT_GIVEN": NOT_GIVEN}
     parameters, lines = ["self"], []
+    frozen = issubclass(cls, Record)
     for name in names:
-        scope[f"set_{name}"] = getattr(cls, name).__set__
         value = name
         if name not in given:
             parameters.append(name)
@@ -103,7 +103,9 @@ def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Ca
         else:
             scope[f"default_{name}"] = given[name]
             parameters.append(f"{name}=default_{name}")
-        lines.append(f"    set_{name}(self, {value})")
+        if frozen:
+            scope[f"set_{name}"] = getattr(cls, name).__set__
+        lines.append(f"    set_{name}(self, {value})" if frozen else f"    self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
     exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)
@@ -113,7 +115,8 @@ def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Ca
 def replace(value: T, **changes: Any) -> T:
     """Return a copy of the value with some fields changed."""
     names = cast(Mutable, value).__match_args__
-    return type(value)(**{**{name: getattr(value, name) for name in names}, **changes})
+    values = [changes.pop(name) if name in changes else getattr(value, name) for name in names]
+    return type(value)(*values, **changes)  # a name that is left raises TypeError
 
 
 def defaults(cls: type) -> dict[str, Any]:

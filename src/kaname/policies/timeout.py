@@ -30,7 +30,8 @@ class Late(Exception):
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
     """Run within a time limit, like `asyncio.timeout` but cheaper: this stands around every call of every step."""
-    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     assert task is not None
     rang, before = False, task.cancelling()
 
@@ -39,7 +40,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         rang = True
         task.cancel()
 
-    alarms = _alarms_here()
+    alarms = _alarms_of(loop)
     alarms.set(seconds, ring)
     try:
         return await work
@@ -84,9 +85,8 @@ class _Alarms:
             self._wait_until(min(self._times.values()))
 
 
-def _alarms_here() -> _Alarms:
-    """Return the alarms of this event loop. They are an attribute of it, because they refer to it and must end with it."""
-    loop: Any = asyncio.get_running_loop()
+def _alarms_of(loop: Any) -> _Alarms:
+    """Return the alarms of an event loop. They are an attribute of it, because they refer to it and must end with it."""
     try:
         alarms: _Alarms = loop._kaname_alarms
     except AttributeError:

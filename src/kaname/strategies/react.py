@@ -183,8 +183,12 @@ def _started_calls(state: State) -> tuple[ToolCall, ...]:
 
 def _given_up(messages: Sequence[Message]) -> str:
     """Return the message about calls that have failed for good."""
-    results = [part for message in takewhile(lambda one: one.role == "tool", reversed(messages)) for part in message.parts]
-    return "\n".join([str(part.error) for part in results if isinstance(part, ToolResult) and part.gave_up])
+    told = []
+    for message in reversed(messages):
+        if message.role != "tool":
+            break
+        told += [str(part.error) for part in message.parts if isinstance(part, ToolResult) and part.gave_up]
+    return "\n".join(told)
 
 
 def _end(state: State, text: str = "") -> Stop:

@@ -6,7 +6,7 @@ Such text is held back while it may still be a call, and shown if it is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 
 from ...core.messages import ModelReply, ToolCall, ToolSpec
 from ...core.reading.lenient_json import TwoReadings
@@ -26,8 +26,7 @@ _FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
 
 def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
     """Return the call that the whole text is, or that it holds in a tag. It must be complete, and its tool must be offered."""
-    text = said.message.text
-    if said.message.calls or said.stop_reason == "max_tokens" or not text:
+    if said.message.calls or said.stop_reason == "max_tokens" or not (text := said.message.text):
         return None
     tagged = _TAGGED.search(text)
     body = strip_fence(tagged[1] if tagged else text)
@@ -48,6 +47,18 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
 
 
+class _Nothing:
+    """An awaitable that is done."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+
+NOTHING_SHOWN = _Nothing()
+
+
 class CallFilter:
     """An `emit` that shows text as it arrives, except text that may be a call: that is held until `release` or until it cannot
     be."""
@@ -58,21 +69,19 @@ class CallFilter:
         self._begun = False  # some text of the reply was shown
         self._tagged = False
 
-    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+    def __call__(self, text: str, kind: str = "text", call_id: str = "") -> Awaitable[None]:
         if kind != "text":
-            await self._emit(text, kind)
-            return
+            return self._emit(text, kind)
+        if self._begun and not self._kept and "<" not in text:  # nearly always
+            return self._emit(text)
         self._kept += text
-        if self._tagged:
-            return
-        if not self._begun and _may_be_call(self._kept.lstrip()):
-            return
+        if self._tagged or (not self._begun and _may_be_call(self._kept.lstrip())):
+            return NOTHING_SHOWN
         self._begun = True
         place = _tag_in(self._kept)
         self._tagged = place >= 0 and self._kept.startswith(_TAG, place)
         shown, self._kept = (self._kept, "") if place < 0 else (self._kept[:place], self._kept[place:])
-        if shown:
-            await self._emit(shown)
+        return self._emit(shown) if shown else NOTHING_SHOWN
 
     async def release(self) -> None:
         if self._kept:

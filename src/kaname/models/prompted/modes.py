@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from ...core.codec import dump
@@ -51,9 +51,9 @@ class WatchedEmit:
         self._emit = emit
         self.anything = False
 
-    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+    def __call__(self, text: str, kind: str = "text", call_id: str = "") -> Awaitable[None]:
         self.anything = True
-        await self._emit(text, kind)
+        return self._emit(text, kind)
 
 
 def with_schema_in_words(request: ModelRequest) -> ModelRequest:
