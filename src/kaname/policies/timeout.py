@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -142,14 +142,14 @@ class Deadline(Policy):
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         return NOTHING if next is let_in else await self._within(next(question), view)
 
-    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        return await self._within(next(request), view)
+    def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
+        return self._within(next(request), view)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        return await self._within(next(call), view)
+    def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> Coroutine[Any, Any, ToolResult]:
+        return self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
         limit, state = self._limit(view.stops), view.state

@@ -35,6 +35,7 @@ WITHOUT = (
     "question, and tell the user what could not be done."
 )
 NO_TOOLS = "it calls a tool, and no tool can be used now"
+_ASK = CallModel()
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
@@ -60,7 +61,7 @@ class React(StrategyBase):
             if failed := _given_up(state.messages):
                 return self._final(WITHOUT.format(failed=failed))
             said_last = bool(state.messages) and state.messages[-1].role == "assistant"  # somebody asked it to go on
-            return CallModel(schema=self._schema, note=GO_ON if said_last else "")
+            return CallModel(schema=self._schema, note=GO_ON if said_last else "") if self.output or said_last else _ASK
         reply = state.replies[-1].reply
         if reply.problem:
             return self._misread(reply, state)

@@ -21,6 +21,7 @@ from .connection import Broken, HttpConnection, ServerSilent
 from .errors import Who, failure
 
 _NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
+_BUFFER = 1 << 18  # bytes that are read at once
 _IDLE = 30.0  # seconds after which an unused connection is closed
 
 
@@ -151,6 +152,7 @@ class _Pool:
         self._open: set[HttpConnection] = set()
         self._waiting: dict[Any, dict[HttpConnection, None]] = {}
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_BUFFER))
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -192,7 +194,7 @@ class _Pool:
         raw = await _connect_socket(host, port)
         try:
             _, connection = await loop.create_connection(
-                lambda: HttpConnection(partial(self._forget, route)),
+                lambda: HttpConnection(partial(self._forget, route), self._buffer),
                 sock=raw,
                 ssl=trust if tls else None,
                 server_hostname=host if tls else None,
