@@ -6,9 +6,10 @@ Such text is held back while it may still be a call, and shown if it is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 
 from ...core.messages import ModelReply, ToolCall, ToolSpec
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 from ...kernel.ports import Emit
@@ -16,12 +17,12 @@ from .react.arguments import strip_fence
 from .react.calls import json_call
 
 _TAG = "<tool_call>"
-_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_TAGGED = lazy_regex(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _KEYS = "name|tool|tool_name|function|action|type|id|arguments|args|parameters"
 # What a call can still become of: `{"name…`, a list of that, a code block of JSON, the tag
-_MAY_BE = re.compile(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
-_NAME = re.compile(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"']([\w.-]+)[\"']")
-_FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
+_MAY_BE = lazy_regex(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
+_NAME = lazy_regex(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"']([\w.-]+)[\"']")
+_FIRST_KEY = lazy_regex(r"\{\s*\"(\w*)(\")?")
 
 
 def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
@@ -52,8 +53,8 @@ class _Nothing:
 
     __slots__ = ()
 
-    def __await__(self) -> Iterator[None]:
-        return iter(())
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
 
 
 NOTHING_SHOWN = _Nothing()
