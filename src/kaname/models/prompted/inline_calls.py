@@ -48,7 +48,7 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
 
 
-class _Nothing:
+class _Immediate:
     """An awaitable that is done."""
 
     __slots__ = ()
@@ -57,7 +57,7 @@ class _Nothing:
         yield from ()
 
 
-NOTHING_SHOWN = _Nothing()
+NOTHING_SHOWN = _Immediate()
 
 
 class CallFilter:
