@@ -165,13 +165,14 @@ class Message:
 
     def encode_as(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
         """Return the message in a provider's shape. The result is cached, so that a long history is encoded only once."""
-        try:
-            return self._wire[shape]  # type: ignore[attr-defined,no-any-return]
-        except (AttributeError, KeyError):
-            wire: dict[str, bytes] = getattr(self, "_wire", {})
-            wire[shape] = encoded = encode(self)
+        wire: dict[str, bytes] | None = getattr(self, "_wire", None)
+        if wire is None:
+            wire = {}
             object.__setattr__(self, "_wire", wire)
-            return encoded
+        encoded = wire.get(shape)
+        if encoded is None:
+            encoded = wire[shape] = encode(self)
+        return encoded
 
     @property
     def text(self) -> str:

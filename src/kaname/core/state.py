@@ -175,7 +175,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
-    state.usage, state.attempt, state.trace = Usage(), 1, body.trace
+    state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
     state.strategy = str(body.recipe.get("strategy", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
@@ -328,8 +328,9 @@ def _show_question(state: State) -> None:
 def _charge(state: State, usage: Usage) -> None:
     if usage is NOTHING:
         return
+    spent, same = state.spent, state.spent.usage is state.usage  # in the first turn of a run
     state.usage += usage
-    state.spent.usage += usage
+    spent.usage = state.usage if same else spent.usage + usage
 
 
 def _charge_call(state: State, call: ToolCall) -> None:

@@ -296,9 +296,9 @@ class Channel:
     @property
     def is_full(self) -> bool:
         """Return True if a reader is so late that the run has to wait for it."""
-        if not self.begun or self.ending:
+        if self._patient is None or not self.begun or self.ending:
             return False
-        return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient or ())
+        return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient)
 
     def _is_late(self, reader: Reader) -> bool:
         return self.end - reader.place > LATE

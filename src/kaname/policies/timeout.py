@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +31,8 @@ class Late(Exception):
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
     """Run within a time limit, like `asyncio.timeout` but cheaper: this stands around every call of every step."""
-    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     assert task is not None
     rang, before = False, task.cancelling()
 
@@ -40,7 +41,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         rang = True
         task.cancel()
 
-    alarms = _alarms_here()
+    alarms = _alarms_of(loop)
     alarms.set(seconds, ring)
     try:
         return await work
@@ -85,9 +86,8 @@ class _Alarms:
             self._wait_until(min(self._times.values()))
 
 
-def _alarms_here() -> _Alarms:
-    """Return the alarms of this event loop. They are an attribute of it, because they refer to it and must end with it."""
-    loop: Any = asyncio.get_running_loop()
+def _alarms_of(loop: Any) -> _Alarms:
+    """Return the alarms of an event loop. They are an attribute of it, because they refer to it and must end with it."""
     try:
         alarms: _Alarms = loop._kaname_alarms
     except AttributeError:
@@ -156,14 +156,14 @@ class Deadline(Policy):
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         return NOTHING if next is let_in else await self._within(next(question), view)
 
-    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        return await self._within(next(request), view)
+    def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
+        return self._within(next(request), view)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        return await self._within(next(call), view)
+    def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> Coroutine[Any, Any, ToolResult]:
+        return self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
         limit, state = self._limit(view.stops), view.state

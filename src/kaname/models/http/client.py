@@ -9,8 +9,8 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from functools import cache, partial
+from types import TracebackType
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
@@ -22,6 +22,7 @@ from .connection import Broken, HttpConnection, ServerSilent
 from .errors import Who, failure
 
 _NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
+_BUFFER = 1 << 18  # bytes that are read at once
 _IDLE = 30.0  # seconds after which an unused connection is closed
 
 
@@ -59,8 +60,9 @@ class Http:
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
         self._pools: dict[asyncio.AbstractEventLoop, tuple[Any, _Pool]] = {}
+        self._head: tuple[Any, Any, bytes] = (None, None, b"")
 
-    async def _pool(self) -> _Pool:
+    async def pool(self) -> _Pool:
         loop = asyncio.get_running_loop()
         held = self._pools.get(loop)
         if held is None:
@@ -84,22 +86,17 @@ class Http:
         if held is not None:
             await held[0].aclose()
 
-    @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> AsyncIterator[HttpConnection]:
-        """Send a POST request. Leaving early, by an error or a cancellation, closes the connection at once."""
-        pool, route = await self._pool(), route_to(url)
-        try:
-            connection = await self._send(pool, route, _request("POST", route, headers, body))
-        except OSError as problem:
-            raise _explain(problem, url, route, who) from problem
-        try:
-            yield connection
-        except (Broken, ServerSilent) as problem:
-            raise _explain(problem, url, route, who) from problem
-        finally:
-            pool.put_back(route, connection)
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> Post:
+        """Return a POST request, to be sent with `async with`."""
+        return Post(self, url, headers, body, who)
 
-    async def _send(self, pool: _Pool, route: Route, request: bytes) -> HttpConnection:
+    def head(self, route: Route, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request up to the length of its body. The last one is kept: it hardly ever changes."""
+        if self._head[0] is not route or self._head[1] is not headers:
+            self._head = route, headers, _head("POST", route, headers)
+        return self._head[2]
+
+    async def send(self, pool: _Pool, route: Route, request: bytes) -> HttpConnection:
         """Send the request. If the server has just closed a kept connection, retry once on a new one."""
         connection = pool.take(route)
         while True:
@@ -120,6 +117,35 @@ class Http:
             return connection
 
 
+class Post:
+    """A POST request. Leaving it early, by an error or a cancellation, closes the connection at once."""
+
+    __slots__ = ("_body", "_connection", "_headers", "_http", "_pool", "_route", "_url", "_who")
+
+    def __init__(self, http: Http, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> None:
+        self._http, self._url, self._headers, self._body, self._who = http, url, headers, body, who
+
+    async def __aenter__(self) -> HttpConnection:
+        self._pool, self._route = await self._http.pool(), route_to(self._url)
+        request = b"%scontent-length: %d\r\n\r\n%s" % (
+            self._http.head(self._route, self._headers),
+            len(self._body),
+            self._body,
+        )
+        try:
+            self._connection = await self._http.send(self._pool, self._route, request)
+        except OSError as problem:
+            raise _explain(problem, self._url, self._route, self._who) from problem
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.put_back(self._route, self._connection)
+        if isinstance(problem, Broken | ServerSilent):
+            raise _explain(problem, self._url, self._route, self._who) from problem
+
+
 class _Pool:
     """The connections of one event loop: all that are open, and the idle ones by their route."""
 
@@ -127,6 +153,7 @@ class _Pool:
         self._open: set[HttpConnection] = set()
         self._waiting: dict[Any, dict[HttpConnection, None]] = {}
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_BUFFER))
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -168,7 +195,7 @@ class _Pool:
         raw = await _connect_socket(host, port)
         try:
             _, connection = await loop.create_connection(
-                lambda: HttpConnection(partial(self._forget, route)),
+                lambda: HttpConnection(partial(self._forget, route), self._buffer),
                 sock=raw,
                 ssl=trust if tls else None,
                 server_hostname=host if tls else None,
@@ -238,15 +265,16 @@ async def _tunnel(route: Route, connection: HttpConnection, trust: ssl.SSLContex
         raise
 
 
-def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes) -> bytes:
-    named = {"host": route.netloc, **headers, "content-length": str(len(body))}
+def _head(method: str, route: Route, headers: Mapping[str, str]) -> bytes:
+    named = {"host": route.netloc, **headers}
+    named.pop("content-length", None)
     lines = [f"{method} {route.target} HTTP/1.1", *[f"{name}: {value}" for name, value in named.items()]]
     if route.proxy is not None and not route.tls:
         lines += pass_of(route)
     if any("\r" in line or "\n" in line for line in lines):
         raise ConfigError(notice("model.line_break_in_header", "a header or the address contains a line break"))
     try:
-        return "\r\n".join([*lines, "", ""]).encode() + body
+        return "\r\n".join([*lines, ""]).encode()
     except UnicodeEncodeError:
         broken = notice("model.bad_character_in_header", "a key or a header contains an invalid Unicode character")
         raise ConfigError(broken) from None  # whose message would show it

@@ -23,19 +23,20 @@ from ...core.errors import (
 )
 from ...core.messages import NOTHING
 from ...core.notices import Notice, join_notices, notice
+from ...core.reading.lazy_regex import lazy_regex
 
-_TOO_LONG = re.compile(
+_TOO_LONG = lazy_regex(
     r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
     r"|token count.{0,40}exceeds|request_too_large",
     re.I,
 )
-_PROOF = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
-_FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
-_MODELS_FAULT = re.compile(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
+_PROOF = lazy_regex(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
+_FILTERED = lazy_regex(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
+_MODELS_FAULT = lazy_regex(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 _LONG_SECRET, _MIDDLE = 12, 8  # of a key that long no beginning or end, and no longer part, is shown
-_WORD = re.compile(r"[\w-]{4,}")
+_WORD = lazy_regex(r"[\w-]{4,}")
 log = getLogger("kaname.models")
 log.addHandler(NullHandler())  # a program that has set up no log is not written to
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -30,6 +31,7 @@ _EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
 _ENDING = 0.05  # seconds for what follows the last event
 _EXCERPT = 400
 _ASIDE = frozenset({"extra_headers", "timeout"})  # settings that do not go into the body
+_UNUSUAL_NUMBER = re.compile(r"[0-9][eE]|[0-9]{16}")
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
@@ -198,8 +200,9 @@ def parse_arguments(text: str) -> Any:
     """Return the object that a model's arguments spell, or the text itself if they are not an object or repeat a key."""
     decode, wrong = _json()
     try:
-        decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
-        value = strict_json(text or "{}")
+        value = decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
+        if type(value) is not dict or text.count(":") != len(value) or _UNUSUAL_NUMBER.search(text):
+            value = strict_json(text or "{}")  # else no key can be given twice: every key has a colon
     except (wrong, ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text
