@@ -105,6 +105,11 @@ class Budget(Policy):
         child._fixed, child.tools = tuple(self.accounts(view)), {}
         return child
 
+    def all_limits(self) -> list[tuple[str, Limit]]:
+        """Return every limit with its level; that of a tool is `tool NAME`."""
+        named = {f"tool {name}": limits for name, limits in self.tools.items()}
+        return [(level, limit) for level, limits in {**self.limits, **named}.items() for limit in limits]
+
     def accounts(self, view: RunView) -> Sequence[Account]:
         """Return the accounts that a model call of the run is charged to."""
         if self._fixed is not None:
