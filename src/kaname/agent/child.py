@@ -71,7 +71,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
 
     def begin() -> tuple[Run[Any], Reader]:
         made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
-        return made, made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+        reader = made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+        reader.passes_on_to(lambda: scope.view.is_read)
+        return made, reader
 
     run, reader = begin()
     try:

@@ -15,6 +15,8 @@ from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
 
+from .bases import SinkBase, optional
+
 if TYPE_CHECKING:
     from .ports import Action, Emit, Journal, Policy, Recipe, StopRule, ToolContext
     from .scope import Scope
@@ -93,6 +95,13 @@ class RunView:
     def emit(self) -> Emit:
         """Return the function that shows pieces of a reply to the run's readers."""
         return self._scope.emit
+
+    @property
+    def is_read(self) -> bool:
+        """Return True if a reader or a sink may have seen the pieces of the reply that is being written."""
+        channel = self._scope.channel
+        read = channel is not None and channel.is_read
+        return read or any(optional(sink, SinkBase, "reads_deltas") for sink in self._scope.sinks)
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -66,6 +66,11 @@ class ServedModel(ModelBase, ABC):
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
         self._price, self._listed = price, price_of(self.name)
+
+    @property
+    def instance(self) -> Hashable:
+        """Return the address, the model and the headers, with the key among them."""
+        return (type(self).__name__, self.name, self._url, *sorted(self._headers.items()))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"

@@ -84,6 +84,8 @@ class LiteLLM(ModelBase):
         price: The price, instead of the table's.
     """
 
+    api = "litellm"
+
     def __init__(
         self,
         model: str,
