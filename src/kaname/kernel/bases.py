@@ -21,8 +21,8 @@ class ModelBase:
     """A model.
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
-    for stop sequences. settings: Settings that are sent with every request. api: The API whose names the settings have. instance:
-    Equal for two objects that call the same model at the same address with the same key; None if the object is the instance.
+    for stop sequences. settings: Settings that are sent with every request. api: The API whose names the settings have.
+    instance: Equal for two objects that call the same model at one address with one key; None if the object is the instance.
     """
 
     __slots__ = ()

@@ -14,7 +14,6 @@ from ..core.messages import Message, ToolCall, Usage
 from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
-
 from .bases import SinkBase, optional
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ def resolve_all(given: Any) -> list[list[Model]]:
     tiers = [list(one) if isinstance(one, list | tuple) else [one] for one in given]
     if not tiers or not all(tiers):
         raise ConfigError(notice("model.empty_list", "a list of models must not be empty"))
-    return [[resolve(name) for name in tier] for tier in tiers]
+    return [[resolve(name.strip() if isinstance(name, str) else name) for name in tier] for tier in tiers]
 
 
 def with_slash(name: str) -> str:

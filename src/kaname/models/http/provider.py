@@ -62,15 +62,11 @@ class ServedModel(ModelBase, ABC):
         self.model, self.name = model, f"{self.provider}/{model}"
         self._url = url
         self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
+        self.instance: Hashable = (type(self).__name__, self.name, url, *sorted(self._headers.items()))
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
         self._price, self._listed = price, price_of(self.name)
-
-    @property
-    def instance(self) -> Hashable:
-        """Return the address, the model and the headers, with the key among them."""
-        return (type(self).__name__, self.name, self._url, *sorted(self._headers.items()))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"

@@ -118,7 +118,7 @@ _making = Lock()
 
 
 def _shared(model: Any, limits: Limits) -> Breaker:
-    """Return the breaker of a model: the same for two objects that call the same model at the same address with the same key."""
+    """Return the breaker of a model: the same for two objects that call the same model at one address with one key."""
     known: Hashable = optional(model, ModelBase, "instance")
     key = (id(model) if known is None else known, limits)
     with _making:

@@ -45,8 +45,8 @@ class ModelFallback(Policy):
         pause: Seconds (default 15) until such a model gets a single call, to find out whether it works again; if the provider
             says how long to wait, that long instead.
 
-    Words that a failed model has already shown are withdrawn: readers get a `status` chunk `restarted`, and the recorded message
-    holds only the words of the model that answered. `reply.model` and `result.models` name it.
+    Words that a failed model has already shown are withdrawn: readers get a `status` chunk `restarted`, and the recorded
+    message holds only the words of the model that answered. `reply.model` and `result.models` name it.
     """
 
     default_place: Literal["", "outermost", "innermost"] = "innermost"
@@ -226,7 +226,9 @@ class _Round:
     def _resting(self) -> ModelError:
         """Return the error for a list of which no model can be called now."""
         resting = [instance for tier in self._policy.tiers for instance in tier]
-        soonest = min(resting, key=lambda one: (one.breaker.error is None or not _is_hopeful(one.breaker.error), one.breaker.rest))
+        soonest = min(
+            resting, key=lambda one: (one.breaker.error is None or not _is_hopeful(one.breaker.error), one.breaker.rest)
+        )
         error = soonest.breaker.error or ModelUnavailable(ModelUnavailable.words)
         told = notice("model.all_resting", "no model can be called now: {problem}", problem=error.public)
         kind = type(error) if isinstance(error, ModelDenied | ModelNotFound) else ModelUnavailable
