@@ -18,7 +18,7 @@ _PORTABLE = frozenset(
     }
 )
 """Settings of chat completions, which every adapter translates or reports as ignored."""
-_RENAMED = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
+_RENAMED = {"max_output_tokens": "max_completion_tokens", "stop_sequences": "stop"}
 _OWN_TOOLS = "tools"  # tools that the provider runs itself
 
 
