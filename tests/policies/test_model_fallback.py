@@ -5,7 +5,19 @@ import json
 
 import pytest
 
-from kaname import Agent, ConfigError, Guardrails, Message, ModelFallback, ModelReply, Retry, ScriptedModel, ToolContext, call, tool
+from kaname import (
+    Agent,
+    ConfigError,
+    Guardrails,
+    Message,
+    ModelFallback,
+    ModelReply,
+    Retry,
+    ScriptedModel,
+    ToolContext,
+    call,
+    tool,
+)
 from kaname.core import errors
 from kaname.core.errors import ContentFiltered, ModelError, ModelUnavailable, RateLimited, RequestRefused
 from kaname.core.messages import Media, Provided, Text, Thinking, ToolResult
@@ -226,7 +238,9 @@ async def test_broken_reply_of_a_child_is_retried_unless_the_parents_run_is_read
 async def test_guardrails_judge_the_reply_that_counts():
     """Words of a model that failed are not joined with those of the next: no false match, and none missed."""
     first = Failing("a", ModelUnavailable("down"), says="the sec")
-    agent = Agent([first, Failing("b", answer="ret is safe")], policies=[Guardrails(blocked_patterns=["secret"])], journal="memory")
+    agent = Agent(
+        [first, Failing("b", answer="ret is safe")], policies=[Guardrails(blocked_patterns=["secret"])], journal="memory"
+    )
     seen = await chunks(run := agent.run("hi"))
     assert (await run).output == what_a_reader_keeps(seen) == "ret is safe"
     agent = Agent(
