@@ -89,8 +89,14 @@ def test_model_without_a_key_is_told_before_the_first_call(folder, monkeypatch):
 def test_models_of_the_command_line_are_tried_in_order(folder):
     """A real process: the first address has no server."""
     environment = {
-        **{"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "HOME": str(folder), "LANG": "C.UTF-8", "COLUMNS": "80"},
-        **{"KANAME_JOURNAL": str(folder / "journal.db"), "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"},
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": SOURCE,
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        "COLUMNS": "80",
+        "KANAME_JOURNAL": str(folder / "journal.db"),
+        "OPENAI_API_KEY": "k",
+        "OPENAI_BASE_URL": "http://127.0.0.1:9/v1",
     }
 
     def kaname(*arguments):

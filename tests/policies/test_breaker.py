@@ -126,6 +126,26 @@ def test_breaker_gives_many_tasks_one_probe_at_a_time(seed):
     assert probes
 
 
+def test_breaker_opens_after_failures_in_a_row_within_the_window():
+    def outcomes(*told, seconds=1.0):
+        now = [0.0]
+        breaker = Breaker(LIMITS, lambda: now[0])
+        for outcome in told:
+            now[0] += seconds
+            breaker.leave(breaker.enter(), outcome)
+        return breaker.rest
+
+    down = ModelUnavailable("down")
+    assert outcomes(down, down) == 0.0
+    assert outcomes(down, down, down) == LIMITS.pause
+    assert outcomes(down, down, True, down, down) == 0.0
+    assert outcomes(down, down, ContextTooLong("long"), down, down) == 0.0
+    assert outcomes(*[down] * 9, seconds=31.0) == 0.0
+    assert outcomes(ModelDenied("no key")) == LIMITS.pause
+    assert outcomes(RateLimited("busy", retry_after=4.0)) == 4.0
+    assert outcomes(RateLimited("tomorrow", retry_after=86_400.0)) == 300.0
+
+
 def test_breaker_gives_many_threads_one_probe():
     now = [0.0]
     breaker = broken(now)

@@ -20,7 +20,7 @@ _LONGEST_REST = 300.0  # seconds, however long the provider asks to wait
 
 @record
 class Limits:
-    """When a breaker opens: after so many `failures` within `window` seconds, for `pause` seconds."""
+    """When a breaker opens: after so many `failures` in a row within `window` seconds, for `pause` seconds."""
 
     failures: int
     window: float
@@ -37,7 +37,7 @@ class Breaker:
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self._limits, self._clock, self._lock = limits, clock, Lock()
-        self._failed: deque[float] = deque()  # when calls failed lately
+        self._failed: deque[float] = deque()  # when the last calls failed, since one succeeded
         self._closed_until: float | None = None  # no calls before; None while all may pass
         self._probing = False
         self._era = 0  # what began before the breaker last changed no longer counts
@@ -67,7 +67,9 @@ class Breaker:
                     self._change(None)
                 elif isinstance(outcome, ModelError):
                     self._open(outcome)
-            elif isinstance(outcome, ModelError) and not works:
+            elif works:
+                self._failed.clear()
+            elif isinstance(outcome, ModelError):
                 self._count(outcome)
 
     @property
@@ -89,8 +91,7 @@ class Breaker:
 
     def _open(self, error: ModelError) -> None:
         self.error = error
-        wanted = self._limits.pause if error.retry_after is None else error.retry_after
-        self._change(self._clock() + min(wanted, _LONGEST_REST))
+        self._change(self._clock() + min(error.retry_after or self._limits.pause, _LONGEST_REST))
 
     def _change(self, closed_until: float | None) -> None:
         self._failed.clear()

@@ -40,8 +40,8 @@ class ModelFallback(Policy):
             with another key: each call goes to the one with the fewest calls under way.
         on: The kinds of `ModelError` after which the next model is asked. By default all but `RequestRefused` and
             `ContentFiltered`: another provider would be asked to do what this one refused.
-        failures: A model that fails so often (default 5) within `window` seconds (default 60) is not called for a while. One
-            that denies access or does not exist is not called for a while after its first failure.
+        failures: A model that fails so often in a row (default 5) within `window` seconds (default 60) is not called for a
+            while. One that denies access or does not exist is not called for a while after its first failure.
         pause: Seconds (default 15) until such a model gets a single call, to find out whether it works again; if the provider
             says how long to wait, that long instead.
 

@@ -31,10 +31,8 @@ def signed(reply: ModelReply, name: str) -> ModelReply:
 
 def author_of(message: Message) -> str:
     """Return the name of the model that wrote a message; "" if the message does not say it."""
-    for part in message.parts:
-        if type(part) is Provided and part.provider == _MARK:
-            return str(part.data.get("model", ""))
-    return ""
+    first = message.parts[0] if message.parts else None
+    return str(first.data.get("model", "")) if type(first) is Provided and first.provider == _MARK else ""
 
 
 def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Message, ...]:
@@ -43,12 +41,10 @@ def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Mess
     Sealed parts are signed or encrypted reasoning, and calls of the provider's own tools. A message without a known author is
     kept as it is, unless `name` is None.
     """
-    made = tuple([_open(message) if _is_foreign(message, name) else message for message in messages])
-    return messages if made == messages else made
-
-
-def _is_foreign(message: Message, name: str | None) -> bool:
-    return message.role == "assistant" and (name is None or author_of(message) not in ("", name))
+    said = [message for message in messages if message.role == "assistant"]
+    foreign = said if name is None else [message for message in said if author_of(message) not in ("", name)]
+    opened = {id(message): made for message in foreign if (made := _open(message)) is not message}
+    return tuple([opened.get(id(message), message) for message in messages]) if opened else messages
 
 
 def _open(message: Message) -> Message:
