@@ -165,7 +165,7 @@ class _Round:
             finally:
                 instance.breaker.leave(ticket, outcome)
             tried.append(instance)
-        raise await self._give_up() if self._failures else self._resting()
+        raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in tried])
 
     async def _announce(self, instance: Instance) -> None:
         """Say why another model than the first is asked, and withdraw the words of the one before."""
@@ -216,24 +216,31 @@ class _Round:
         self._shown = kind != "restarted" and (self._shown or kind != "progress")
         return self._emit(text, kind, *more)
 
-    async def _give_up(self) -> ModelError:
-        """Return the failure that a retry is most likely to mend. The last one has not been reported yet."""
-        best = max(self._failures, key=lambda error: (_is_hopeful(error), -(error.retry_after or 0.0)))
-        if best is not self._failures[-1]:
+    async def _give_up(self, resting: Sequence[Instance]) -> ModelError:
+        """Return the failure that a retry is most likely to mend; that of a resting model, if no other has hope.
+
+        The words that were shown are withdrawn if `Retry` may begin again. The last failure has not been reported yet.
+        """
+        best = max(self._failures, key=lambda error: (_is_hopeful(error), -(error.retry_after or 0.0)), default=None)
+        if resting and (best is None or not _is_hopeful(best)):
+            error = _resting_error(resting)
+            best = error if best is None or error.retryable else best
+        assert best is not None
+        if self._failures and best is not self._failures[-1]:
             await self._view.warn("fallback", self._failures[-1].public)
+        if self._shown and _is_hopeful(best):
+            await self._show("", "restarted")
         return best
 
-    def _resting(self) -> ModelError:
-        """Return the error for a list of which no model can be called now."""
-        resting = [instance for tier in self._policy.tiers for instance in tier]
-        soonest = min(
-            resting, key=lambda one: (one.breaker.error is None or not _is_hopeful(one.breaker.error), one.breaker.rest)
-        )
-        error = soonest.breaker.error or ModelUnavailable(ModelUnavailable.words)
-        told = notice("model.all_resting", "no model can be called now: {problem}", problem=error.public)
-        kind = type(error) if isinstance(error, ModelDenied | ModelNotFound) else ModelUnavailable
-        after = max(soonest.breaker.rest, _AT_LEAST)
-        return kind(told, provider=error.provider, model=error.model, status=error.status, retry_after=after)
+
+def _resting_error(resting: Sequence[Instance]) -> ModelError:
+    """Return the error of models of which none can be called now. It says when the first of them can."""
+    found = [(one.breaker.rest, one.breaker.error or ModelUnavailable(ModelUnavailable.words)) for one in resting]
+    rest, error = min(found, key=lambda one: (isinstance(one[1], ModelDenied | ModelNotFound), one[0]))
+    told = notice("model.all_resting", "no model can be called now: {problem}", problem=error.public)
+    kind = type(error) if isinstance(error, ModelDenied | ModelNotFound) else ModelUnavailable
+    after = max(rest, _AT_LEAST)
+    return kind(told, provider=error.provider, model=error.model, status=error.status, retry_after=after)
 
 
 def _is_hopeful(error: ModelError) -> bool:

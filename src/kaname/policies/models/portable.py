@@ -9,7 +9,7 @@ from ...core.messages import Message, ModelReply, Provided, Thinking
 from ...core.record import replace
 from ...kernel.bases import ModelBase, optional
 
-_MARK = "kaname"  # the provider of the part that says which model wrote a message
+MARK = "kaname"  # the provider of the part that says which model wrote a message
 _PORTABLE = frozenset(
     {
         *("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "user", "timeout"),
@@ -25,14 +25,14 @@ _OWN_TOOLS = "tools"  # tools that the provider runs itself
 def signed(reply: ModelReply, name: str) -> ModelReply:
     """Return the reply with the name of the model that wrote it, in the reply and in its message."""
     message = reply.message
-    marked = Message(message.role, (Provided(_MARK, {"model": name}), *message.parts))
+    marked = Message(message.role, (Provided(MARK, {"model": name}), *message.parts))
     return replace(reply, model=name, message=marked)
 
 
 def author_of(message: Message) -> str:
     """Return the name of the model that wrote a message; "" if the message does not say it."""
     first = message.parts[0] if message.parts else None
-    return str(first.data.get("model", "")) if type(first) is Provided and first.provider == _MARK else ""
+    return str(first.data.get("model", "")) if type(first) is Provided and first.provider == MARK else ""
 
 
 def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Message, ...]:
@@ -48,7 +48,7 @@ def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Mess
 
 
 def _open(message: Message) -> Message:
-    kept = [part for part in message.parts if type(part) is not Provided or part.provider == _MARK]
+    kept = [part for part in message.parts if type(part) is not Provided or part.provider == MARK]
     parts = tuple([Thinking(part.text) if type(part) is Thinking and part.signature else part for part in kept])
     return message if parts == message.parts else Message(message.role, parts)
 
