@@ -21,6 +21,8 @@ from kaname import (
 from kaname.core import errors
 from kaname.core.errors import ContentFiltered, ModelError, ModelUnavailable, RateLimited, RequestRefused
 from kaname.core.messages import Media, Provided, Text, Thinking, ToolResult
+from kaname.kernel.chain import join_policies
+from kaname.kernel.channel import Channel
 from kaname.memory.compact import Compact
 from kaname.models import Anthropic, OpenAI, OpenAIResponses
 from kaname.policies.models import breaker
@@ -238,6 +240,19 @@ async def test_late_reader_does_not_get_the_words_that_were_withdrawn():
     assert second.requests == []
 
 
+async def test_reader_that_comes_right_after_a_restart_gets_none_of_the_words_before_it():
+    async def no_facts(after):
+        for fact in ():
+            yield fact
+
+    channel = Channel()
+    for text, kind in (("wrong", "text"), ("wrong", "thinking"), ("", "restarted"), ("right", "text")):
+        channel.delta(text, kind, "", "a")
+    reader = channel.reader(no_facts, 0, whole=True)
+    channel.close()
+    assert [(chunk.type, chunk["content"]) async for chunk in reader] == [("delta", "right")]
+
+
 async def test_broken_reply_that_nobody_reads_is_retried():
     one = Failing("a", ModelUnavailable("broke off"), says="half a ")
     result = await Agent(one, journal="memory").run("hi")
@@ -411,6 +426,12 @@ async def test_member_of_a_team_keeps_its_own_models():
     assert await run_team([Failing("first", gone), hands_over], Failing("alone")) == ("second", "")
     assert await run_team(hands_over, [Failing("x", gone), Failing("y")]) == ("", "y")
     assert await run_team([hands_over, Failing("z")], [Failing("x", gone), Failing("y")]) == ("second", "y")
+
+
+def test_each_model_of_a_member_has_its_own_time_also_under_a_root_with_one_model():
+    root, member = Agent(Failing("a")), Agent([Failing("x"), Failing("y")])
+    joined = join_policies(root.recipe.policies, member.recipe.policies)
+    assert [type(policy).__name__ for policy in joined] == ["Deadline", "Retry", "ModelFallback", "Timeout"]
 
 
 async def test_model_of_a_context_part_is_not_replaced_by_the_agents_list():
