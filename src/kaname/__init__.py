@@ -83,8 +83,9 @@ _HOMES = {
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.budget.budget": ("Budget",),
-    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
+    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
     "policies.guardrails.policy": ("Guardrails",),
+    "policies.models.fallback": ("ModelFallback",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -107,10 +108,10 @@ __all__ = [
     "Approve",
     "Chunk",
     "ConfigError",
-    "Fallback",
     "Guardrails",
     "Halt",
     "ModelError",
+    "ModelFallback",
     "Policy",
     "Result",
     "Run",
@@ -119,6 +120,7 @@ __all__ = [
     "Suspend",
     "Tool",
     "ToolContext",
+    "ToolFallback",
     "ToolResult",
     "cost",
     "deadline",
@@ -226,10 +228,12 @@ if TYPE_CHECKING:
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
+    from .policies.fallback import ToolFallback as ToolFallback
     from .policies.guardrails.policy import Guardrails as Guardrails
     from .policies.guardrails.tool_rules import ToolRule as ToolRule
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
+    from .policies.models.fallback import ModelFallback as ModelFallback
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult

@@ -60,7 +60,7 @@ def check_all(reading: Reading) -> None:
 
 
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
-    _check_model(agent.get("model"), (*where, "model"), reading)
+    _check_models(agent.get("model"), (*where, "model"), reading)
     _check_keep(agent.get("keep"), where, reading)
     for name, limit in mapping(agent.get("stops")).items():
         if name in RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
@@ -116,6 +116,20 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def is_place(model: str) -> bool:
     """Return True for `FILE.py:name`: a model, or the class of one, in a Python file."""
     return model.partition(":")[0].endswith(".py")
+
+
+def _check_models(given: Any, where: tuple[str, ...], reading: Reading) -> None:
+    """A model, a mapping with a key or an address of its own, or a list of them."""
+    if isinstance(given, list):
+        if not given:
+            reading.wrong(where, notice("model.empty_list", "a list of models must not be empty"))
+        for number, one in enumerate(given):
+            _check_models(one, (*where, str(number)), reading)
+    elif isinstance(given, dict):
+        _check_model(given.get("model"), (*where, "model"), reading)
+        _check_block(str(given.get("model")).partition("/")[0], given, where, reading)
+    else:
+        _check_model(given, where, reading)
 
 
 def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:

@@ -83,6 +83,15 @@ _PROVIDER = _mapping(
         "context": _a("integer", "local: the longest prompt, in tokens"),
     },
 )
+_ONE_MODEL = [
+    _a("string", "provider/model, local, or local/FILE.gguf"),
+    {**_PROVIDER, "description": "a model with a key or an address of its own", "required": ["model"]},
+]
+_MODEL = {
+    "description": "provider/model, local, or local/FILE.gguf; in a list, the next is asked when one fails. "
+    "A list inside the list holds equals, over which the calls are spread",
+    "anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": _ONE_MODEL})]})],
+}
 _STOPS = _mapping(
     "Limits; whatever is hit, the work so far is kept.",
     {
@@ -142,7 +151,7 @@ _KEPT = {
 _AGENT = _mapping(
     "An agent.",
     {
-        "model": _a("string", "provider/model, local, or local/FILE.gguf"),
+        "model": _MODEL,
         "instructions": _a("string", "how to go about it"),
         "tools": {**_TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
         "mcp_servers": {

@@ -6,7 +6,7 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..core.events import Event
@@ -22,7 +22,8 @@ class ModelBase:
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
-    the agent has a `Timeout` that says otherwise.
+    the agent has a `Timeout` that says otherwise. api: The API whose names the settings have.
+    instance: Equal for two objects that call the same model at one address with one key; None if the object is the instance.
     """
 
     __slots__ = ()
@@ -31,6 +32,8 @@ class ModelBase:
     stop_setting = "stop"
     settings: Mapping[str, Any] = {}
     patience: float = 600.0
+    api: str = ""
+    instance: Hashable = None
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
@@ -104,13 +107,14 @@ class SinkBase:
     """A sink.
 
     Attributes: with_children: True if it also sees the facts of child runs. traces: True if runs pass their trace on to what
-    they call.
+    they call. reads_deltas: False if it ignores the pieces of replies, so that a reply that breaks can be requested again.
     """
 
     __slots__ = ()
 
     with_children: bool = False
     traces: bool = False
+    reads_deltas: bool = True
 
     def recall(self, facts: Sequence[Event]) -> None:
         """Take the earlier facts of a run that is resumed in this process."""

@@ -28,7 +28,8 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     written = [policy for policy in both if not policy.default_place]
     nearest = {type(policy): policy for policy in written if policy.stands_alone}
     kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
-    defaults = {type(policy): policy for policy in both if policy.default_place}.values()
+    own = {type(policy): policy for policy in member if policy.default_place}  # in the member's order
+    defaults = {**own, **{type(one): one for one in root if one.default_place and type(one) not in own}}.values()
     missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
     outer = [policy for policy in missing if policy.default_place == "outermost"]
     inner = [policy for policy in missing if policy.default_place == "innermost"]

@@ -14,6 +14,7 @@ from ..core.messages import Message, ToolCall, Usage
 from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
+from .bases import SinkBase, optional
 
 if TYPE_CHECKING:
     from .ports import Action, Emit, Journal, Policy, Recipe, StopRule, ToolContext
@@ -111,6 +112,13 @@ class RunView:
     def tell(self, progress: Mapping[str, Any]) -> None:
         """Show readers of the run a status, such as what it waits for, without recording it."""
         self._scope.tell(progress)
+
+    @property
+    def is_read(self) -> bool:
+        """Return True if a reader or a sink may have seen the pieces of the reply that is being written."""
+        channel = self._scope.channel
+        read = channel is not None and channel.is_read
+        return read or any(optional(sink, SinkBase, "reads_deltas") for sink in self._scope.sinks)
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

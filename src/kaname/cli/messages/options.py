@@ -62,8 +62,9 @@ EMBEDDINGS: Option = ("--embeddings", {"metavar": "NAME"},
 MODEL: Option = (
     "-m --model", {},
     "PROVIDER/MODEL, or local (default: the model of the configuration, $KANAME_MODEL, the provider whose key is set, "
-    "or local).",
-    "PROVIDER/MODEL または local (既定: 設定ファイルのモデル、$KANAME_MODEL、キーが設定されたプロバイダー、local の順)。",
+    "or local). With commas between several: when one fails, the next is asked.",
+    "PROVIDER/MODEL または local (既定: 設定ファイルのモデル、$KANAME_MODEL、キーが設定されたプロバイダー、local の順)。"
+    "コンマで区切って複数指定すると、失敗したときに次のモデルを使います。",
 )
 CONFIG: Option = ("-c --config", {"action": "append"}, "A configuration file (default: kaname.yaml). Repeat to merge several.",
                   "設定ファイル (既定: kaname.yaml)。複数指定すると順に重ねます。")

@@ -129,6 +129,9 @@ class Show:
 
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):
+            case "restarted" if "fact" not in data:  # in the middle of a reply
+                self._held, self.answered = "", False
+                self._line(say("the reply begins again", "返答をやり直します"), "yellow")
             case "started" | "restarted":
                 self.run_id = data.get("run_id", "")
                 self._screen.doing = say("thinking", "考え中")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -67,6 +67,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self.model, self.name = model, f"{self.provider}/{model}"
         self._url = url
         self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
+        self.instance: Hashable = (type(self).__name__, self.name, url, *sorted(self._headers.items()))
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
         self._http = Http(timeouts)

@@ -65,6 +65,8 @@ class Local(ModelBase):
         plan_first: Write a short plan before the first call (default).
     """
 
+    api = "local"
+
     def __init__(
         self,
         path: str | Path | None = None,

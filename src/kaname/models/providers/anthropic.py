@@ -71,7 +71,7 @@ class Anthropic(ServedModel):
         price: The price, instead of the table's.
     """
 
-    provider = "anthropic"
+    provider, api = "anthropic", "messages"
     stop_setting = "stop_sequences"
 
     def __init__(
@@ -129,6 +129,8 @@ class Anthropic(ServedModel):
     def body(self, request: ModelRequest) -> bytes:
         settings = translate_settings({**self.settings, **request.settings})
         head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": _MOST, **settings}
+        if as_mapping(head.get("thinking")).get("type") == "enabled" and _has_call_without_thought(request.messages):
+            del head["thinking"]  # the API refuses a thinking model whose last calls have no sealed thought before them
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
         if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
@@ -164,6 +166,22 @@ class Anthropic(ServedModel):
             ]
             self._tools = (tools, b",".join([*shapes[:-1], _mark_for_cache(shapes[-1])]))
         return self._tools[1]
+
+
+def _has_call_without_thought(messages: tuple[Message, ...]) -> bool:
+    """Return True if another model, or this one without thinking, made calls in the turn that is under way."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return False
+        if message.role == "assistant" and message.calls and not any(_is_sealed_thought(part) for part in message.parts):
+            return True
+    return False
+
+
+def _is_sealed_thought(part: Part) -> bool:
+    if isinstance(part, Thinking):
+        return bool(part.signature)
+    return isinstance(part, Provided) and part.provider == "anthropic" and part.data.get("type") == "redacted_thinking"
 
 
 def _mark_for_cache(block: bytes) -> bytes:

@@ -85,6 +85,8 @@ class LiteLLM(BoundedReplies, ModelBase):
         price: The price, instead of the table's.
     """
 
+    api = "litellm"
+
     def __init__(
         self,
         model: str,

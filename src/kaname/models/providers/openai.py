@@ -52,7 +52,7 @@ class OpenAI(ServedModel):
             tools with `effect="pure"`.
     """
 
-    provider = "openai"
+    provider, api = "openai", "chat"
 
     def __init__(
         self,
