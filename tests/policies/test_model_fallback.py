@@ -156,9 +156,9 @@ async def test_mistakes_in_a_list_are_told_before_the_first_call():
 
 async def test_one_model_has_no_fallback_around_it():
     names = [type(policy).__name__ for policy in Agent(Failing("a")).recipe.policies]
-    assert names == ["Deadline", "Retry", "Timeout"]
+    assert names == ["Deadline", "Retry", "Timeout", "Meter"]
     names = [type(policy).__name__ for policy in Agent([Failing("a"), Failing("b")]).recipe.policies]
-    assert names == ["Deadline", "Retry", "ModelFallback", "Timeout"]
+    assert names == ["Deadline", "Retry", "ModelFallback", "Timeout", "Meter"]
     assert "ModelFallback" not in [type(policy).__name__ for policy in Agent([Failing("a")]).recipe.policies]
 
 
@@ -431,7 +431,7 @@ async def test_member_of_a_team_keeps_its_own_models():
 def test_each_model_of_a_member_has_its_own_time_also_under_a_root_with_one_model():
     root, member = Agent(Failing("a")), Agent([Failing("x"), Failing("y")])
     joined = join_policies(root.recipe.policies, member.recipe.policies)
-    assert [type(policy).__name__ for policy in joined] == ["Deadline", "Retry", "ModelFallback", "Timeout"]
+    assert [type(policy).__name__ for policy in joined] == ["Deadline", "Retry", "ModelFallback", "Timeout", "Meter"]
 
 
 async def test_model_of_a_context_part_is_not_replaced_by_the_agents_list():
