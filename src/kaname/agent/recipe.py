@@ -40,7 +40,8 @@ def recipe_of(
     """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    around = join_policies((), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout())))
+    written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
+    around = join_policies((), (*_default("outermost", Deadline()), *written, *_default("innermost", Retry(), Timeout())))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 

@@ -193,11 +193,16 @@ class Policy:
 
     Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
     `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls.
+    the member's calls. place: "outermost" or "innermost" if the policy stands around, or inside, all others that the user
+    wrote, wherever it is in the list. inner: A policy that belongs to this one and is added with it. replayed: False if a
+    replay leaves the policy out, because it depends on something outside of the record.
     """
 
     default_place: Literal["", "outermost", "innermost"] = ""
     stands_alone = False
+    place: Literal["", "outermost", "innermost"] = ""
+    inner: Policy | None = None
+    replayed = True
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

@@ -19,6 +19,7 @@ from ..kernel.ports import Repair, Tool, ToolContext
 from ..kernel.results import result_from_caller
 from .arguments.prepare import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, run_function
+from .identity import code_identity
 
 _OURS = ("effect", "timeout", "execute", "undo", "reconcile")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's
@@ -60,6 +61,14 @@ class DefinedTool(ActionBase):
         self.reconcile: Repair | None = None if reconcile is None else as_repair(reconcile, reconcile)
         if self._execute is None:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return code_identity(self._execute)
+
+    @property
+    def takes_context(self) -> bool:  # type: ignore[override]
+        return self._execute is not None and bool(context_parameters(self._execute))
 
     def prepare(self, call: ToolCall) -> dict[str, Any]:
         return fitting_arguments(call, self.name, self.parameters)

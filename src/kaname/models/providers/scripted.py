@@ -57,6 +57,10 @@ class ScriptedModel(ModelBase):
     ) -> None:
         self.name, self._script, self._pace, self._usage = name, script, pace, usage
 
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return repr(self._script)
+
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:
         """Read the replies from a JSON file: a list of texts and of objects with `text`, `thinking` and `calls`."""
