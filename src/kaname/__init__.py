@@ -82,6 +82,8 @@ _HOMES = {
     "models.prompted.react.model": ("TextOnly",),
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
+    "policies.cache.policy": ("Cache",),
+    "policies.choice.equals": ("Equals",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails.policy": ("Guardrails",),
     "policies.retry": ("Retry",),
@@ -220,6 +222,8 @@ if TYPE_CHECKING:
     from .models.providers.scripted import ScriptedModel as ScriptedModel
     from .models.providers.scripted import call as call
     from .policies.approve import Approve as Approve
+    from .policies.cache.policy import Cache as Cache
+    from .policies.choice.equals import Equals as Equals
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy

@@ -12,10 +12,11 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, StrategyBase, optional
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
+from ..policies.prefix import PrefixWatch
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -37,11 +38,13 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, PrefixWatch."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
     written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
-    around = join_policies((), (*_default("outermost", Deadline()), *written, *_default("innermost", Retry(), Timeout())))
+    caches = model is not None and optional(model, ModelBase, "caches_prompts")
+    inner = _default("innermost", Retry(), Timeout(), *([PrefixWatch()] if caches else []))
+    around = join_policies((), (*_default("outermost", Deadline()), *written, *inner))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 
