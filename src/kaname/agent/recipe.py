@@ -16,7 +16,6 @@ from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, Strateg
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
-from ..policies.prefix import PrefixWatch
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -42,10 +41,18 @@ def recipe_of(
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
     written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
-    caches = model is not None and optional(model, ModelBase, "caches_prompts")
-    inner = _default("innermost", Retry(), Timeout(), *([PrefixWatch()] if caches else []))
+    inner = _default("innermost", Retry(), Timeout(), *_prefix_watch(model))
     around = join_policies((), (*_default("outermost", Deadline()), *written, *inner))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def _prefix_watch(model: Model | None) -> list[Policy]:
+    """Return the policy that watches a provider's prompt cache, if the model has one."""
+    if model is None or not optional(model, ModelBase, "caches_prompts"):
+        return []
+    from ..policies.prefix import PrefixWatch
+
+    return [PrefixWatch()]
 
 
 def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:

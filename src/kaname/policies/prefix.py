@@ -39,14 +39,16 @@ class PrefixWatch(Policy):
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         reply = await next(request)
+        if not self._sent and not reply.usage.cached:
+            return reply
         known = self._sent.get(view.run_id, _NOTHING_SENT)
         if known is None or request.schema is not None or not (reply.usage.cached or known.cached):
             return reply
         sent = _Sent(reply.usage.cached, _tools(request), tuple([_fingerprint(one) for one in request.messages]), _said(view))
         warning = _difference(known, sent, request) if known.cached and not sent.cached else ""
         self._sent.pop(view.run_id, None)
-        while len(self._sent) >= _RUNS:
-            del self._sent[[*self._sent][0]]
+        if len(self._sent) >= _RUNS:
+            self._sent.clear()
         self._sent[view.run_id] = None if warning else sent
         if warning:
             await view.warn("prompt cache", warning)

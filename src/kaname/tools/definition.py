@@ -19,7 +19,6 @@ from ..kernel.ports import Repair, Tool, ToolContext
 from ..kernel.results import result_from_caller
 from .arguments.prepare import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, run_function
-from .identity import code_identity
 
 _OURS = ("effect", "timeout", "execute", "undo", "reconcile")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's
@@ -64,6 +63,8 @@ class DefinedTool(ActionBase):
 
     @property
     def identity(self) -> str:  # type: ignore[override]
+        from .identity import code_identity
+
         return code_identity(self._execute)
 
     @property
