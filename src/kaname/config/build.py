@@ -19,7 +19,7 @@ from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
-_LISTS = ("tools", "approve", "policies", "team")
+_LISTS = ("tools", "approve", "equals", "policies", "team")
 
 
 @record
@@ -36,6 +36,8 @@ class AgentConfig:
     approve: tuple[str, ...] = ()
     guardrails: Mapping[str, Any] | None = None
     fallback: Mapping[str, Any] | None = None
+    cache: Mapping[str, Any] | bool = False
+    equals: tuple[list[str], ...] = ()
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -113,6 +115,13 @@ class AgentConfig:
         if not self.journal:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
         return str(Path(self.folder) / Path(self.journal).expanduser())
+
+    @property
+    def cache_path(self) -> str:
+        """Return the path of the cache, relative to the file; by default one next to the file."""
+        given = self.cache.get("path") if isinstance(self.cache, Mapping) else None
+        folder = Path(self.folder).resolve()
+        return str(folder / Path(given).expanduser() if given else folder / FOLDER / "cache.db")
 
     def _model(self) -> Any:
         """Return the model with the key and address of its provider in the file. Paths are relative to the file."""
