@@ -7,6 +7,7 @@ from kaname import (
     Approve,
     ConfigError,
     Equals,
+    FallbackStrategy,
     MemoryJournal,
     ScriptedModel,
     SqliteJournal,
@@ -130,6 +131,22 @@ async def test_several_calls_in_a_turn_are_explained_once():
     _, warned = await run(agent)
     assert ran == ["b", "b"]
     assert len(warned) == 1
+
+
+async def test_call_that_has_begun_is_not_chosen_again():
+    journal = MemoryJournal()
+    await remember(journal, "a", 10, good=False)
+    await remember(journal, "b", 10)
+
+    @tool(effect="pure", name="b")
+    def broken(query: str) -> str:
+        """Search."""
+        ran.append("b")
+        raise OSError("down")
+
+    policies = [FallbackStrategy(max_retries=0, fallback={"b": "a"}), Equals("a", "b")]
+    await run(agent_for(journal, searching("a"), broken, asks="b", policies=policies))
+    assert ran == ["b", "a"]
 
 
 @pytest.mark.parametrize("effect", ["irreversible", "compensable"])

@@ -12,12 +12,12 @@ class Caching:
 
     name, caches_prompts, settings = "caching", True, {}
 
-    def __init__(self, steps=4, caches=True):
-        self.steps, self.caches, self.seen = steps, caches, []
+    def __init__(self, steps=4, caches=True, least=2):
+        self.steps, self.caches, self.least, self.seen = steps, caches, least, []
 
     async def reply(self, request, emit):
         sent = [repr(request.tools), *map(repr, request.messages)]
-        known = [n for n in range(len(sent), 1, -1) if sent[:n] in self.seen]
+        known = [n for n in range(len(sent), self.least - 1, -1) if sent[:n] in self.seen]
         self.seen += [sent[:n] for n in range(2, len(sent) + 1)]
         cached = 1000 * known[0] if known and self.caches else 0
         done = sum(message.role == "assistant" for message in request.messages)
@@ -70,17 +70,22 @@ async def test_message_that_changes_is_reported_with_its_number():
         changed = replace(messages[1], parts=(Text("ADD!"),)) if view.state.replied >= 3 else messages[1]
         return (messages[0], changed, *messages[2:])
 
-    class Prefixed(Caching):
-        """Caches in large blocks: nothing is read if the first messages differ."""
-
-        async def reply(self, request, emit):
-            reply = await super().reply(request, emit)
-            changed = any("ADD!" in message.text for message in request.messages)
-            return replace(reply, usage=replace(reply.usage, cached=0)) if changed else reply
-
-    agent = Agent(Prefixed(), [add], instructions="Be brief.", context=[shout], journal=MemoryJournal())
+    agent = Agent(Caching(least=3), [add], instructions="Be brief.", context=[shout], journal=MemoryJournal())
     (told,) = await warnings(agent)
     assert told.startswith("message 2 is not the same as in the last request")
+
+
+async def test_summary_of_the_conversation_is_not_reported():
+    async def sum_up(messages, view):
+        async def summarise(old):
+            return "so far: 1 and 2", Usage()
+
+        if view.state.replied == 3 and len(view.state.messages) > 5:
+            await view.compact(5, summarise)
+        return (messages[0], *view.state.history)
+
+    agent = Agent(Caching(3, least=3), [add], instructions="Be brief.", context=[sum_up], journal=MemoryJournal())
+    assert await warnings(agent) == []
 
 
 async def test_models_without_a_prompt_cache_are_not_watched():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from logging import getLogger
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ class CacheManager:
 def _computed(key: str, compute: Callable[[], Any]) -> Any:
     value = compute()
     if isawaitable(value):
-        getattr(value, "close", bool)()
+        if iscoroutine(value):
+            value.close()
         raise ConfigError(
             notice(
                 "cache.awaitable",
