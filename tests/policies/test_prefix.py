@@ -88,6 +88,19 @@ async def test_summary_of_the_conversation_is_not_reported():
     assert await warnings(agent) == []
 
 
+async def test_another_model_has_a_cache_of_its_own():
+    other = Caching(least=9)
+
+    class Instead(Policy):
+        async def model(self, request, next, view):
+            switched = view.state.replied >= 3
+            messages = (system("Other."), *request.messages[1:]) if switched else request.messages
+            return await next(replace(request, messages=messages, model=other if switched else None))
+
+    agent = Agent(Caching(4), [add], instructions="Be brief.", policies=[Instead()], journal=MemoryJournal())
+    assert await warnings(agent) == []
+
+
 async def test_models_without_a_prompt_cache_are_not_watched():
     assert not [one for one in Agent(ScriptedModel(["a"])).recipe.policies if isinstance(one, PrefixWatch)]
     assert [one for one in Agent(Caching()).recipe.policies if isinstance(one, PrefixWatch)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.codec import digest, encode_message
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall
@@ -18,6 +18,7 @@ _RUNS = 500  # that are remembered
 class _Sent(NamedTuple):
     """A request of which the provider had a part in its cache: fingerprints of its tools and of its messages."""
 
+    model: Any
     cached: int
     tools: str
     messages: tuple[bytes, ...]
@@ -44,7 +45,8 @@ class PrefixWatch(Policy):
         known = self._sent.get(view.run_id, _NOTHING_SENT)
         if known is None or request.schema is not None or not (reply.usage.cached or known.cached):
             return reply
-        sent = _Sent(reply.usage.cached, _tools(request), tuple([_fingerprint(one) for one in request.messages]), _said(view))
+        messages = tuple([_fingerprint(one) for one in request.messages])
+        sent = _Sent(request.model or view.agent.model, reply.usage.cached, _tools(request), messages, len(view.state.messages))
         warning = _difference(known, sent, request) if known.cached and not sent.cached else ""
         self._sent.pop(view.run_id, None)
         if len(self._sent) >= _RUNS:
@@ -58,11 +60,7 @@ class PrefixWatch(Policy):
         return True
 
 
-_NOTHING_SENT = _Sent(0, "", (), 0)
-
-
-def _said(view: RunView) -> int:
-    return len(view.state.messages)
+_NOTHING_SENT = _Sent(None, 0, "", (), 0)
 
 
 def _tools(request: ModelRequest) -> str:
@@ -76,7 +74,7 @@ def _fingerprint(message: Message) -> bytes:
 
 def _difference(last: _Sent, sent: _Sent, request: ModelRequest) -> str:
     """Return what has changed at the beginning of the request, or "" if it only became longer."""
-    if sent.said < last.said:
+    if sent.said < last.said or sent.model is not last.model:
         return ""
     if sent.tools != last.tools:
         return notice(
