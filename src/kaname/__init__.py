@@ -83,6 +83,8 @@ _HOMES = {
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.budget.budget": ("Budget",),
+    "policies.cache.policy": ("Cache",),
+    "policies.choice.equals": ("Equals",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
     "policies.guardrails.policy": ("Guardrails",),
     "policies.models.fallback": ("ModelFallback",),
@@ -225,6 +227,8 @@ if TYPE_CHECKING:
     from .models.providers.scripted import call as call
     from .policies.approve import Approve as Approve
     from .policies.budget.budget import Budget as Budget
+    from .policies.cache.policy import Cache as Cache
+    from .policies.choice.equals import Equals as Equals
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy

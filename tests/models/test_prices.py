@@ -102,6 +102,6 @@ async def test_a_limit_on_money_holds_with_real_prices():
         assert result.stop.kind == "budget"
         assert 0 < result.usage.cost <= 0.5
         assert len(server.requests) > 3
-        longest = [request["max_tokens"] for request in server.requests]
+        longest = [request["max_tokens"] for request in server.requests][1:]  # the first input is only estimated
         assert longest == sorted(longest, reverse=True), "each reply is bounded to what is left"
         await model.close()

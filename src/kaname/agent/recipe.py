@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 from ..core.codec import digest
 from ..core.errors import ConfigError, InvalidState
@@ -12,7 +12,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, StrategyBase, optional
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -40,13 +40,24 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter. A ModelFallback stands inside Retry."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, PrefixWatch."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    written, fallback = [one for one in policies if not _is_fallback(one)], [one for one in policies if _is_fallback(one)]
-    around = (*_default("outermost", Deadline()), *written, *_default("innermost", Retry(), *fallback, Timeout(), Meter()))
-    around = join_policies((), around)
+    written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
+    defaults = (Deadline(), Retry(), Timeout(), Meter(), *_prefix_watch(model))
+    for policy in defaults:
+        policy.is_default = True
+    around = join_policies((), (*written, *defaults))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def _prefix_watch(model: Model | None) -> list[Policy]:
+    """Return the policy that watches a provider's prompt cache, if the model has one."""
+    if model is None or not optional(model, ModelBase, "caches_prompts"):
+        return []
+    from ..policies.prefix import PrefixWatch
+
+    return [PrefixWatch()]
 
 
 def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None, tuple[Policy, ...]]:
@@ -75,11 +86,7 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
 def with_models(recipe: Recipe, given: Any) -> Recipe:
     """Return the recipe with another model, or another list of models, in place of its own."""
     model, policies = choose_models(given, [policy for policy in recipe.policies if not _is_fallback(policy)])
-    placed = [policy for policy in policies if not _is_fallback(policy)]
-    timeout = next((place for place, policy in enumerate(placed) if isinstance(policy, Timeout)), len(placed))
-    return recipe.with_changes(
-        model=model, policies=(*placed[:timeout], *[one for one in policies if _is_fallback(one)], *placed[timeout:])
-    )
+    return recipe.with_changes(model=model, policies=join_policies((), policies))
 
 
 def fallback_of(recipe: Recipe) -> Any:
@@ -105,12 +112,6 @@ def changed_recipe(recipe: Recipe, model: Any, settings: Mapping[str, Any] | Non
     if settings:
         changes["settings"] = {**recipe.settings, **as_mapping("settings", settings, "{'temperature': 0}")}
     return recipe.with_changes(**changes) if changes else recipe
-
-
-def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:
-    for policy in policies:
-        policy.default_place = place
-    return policies
 
 
 def check_parts(

@@ -222,7 +222,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
-        policies = tuple([policy for policy in one.policies if not isinstance(policy, Timeout | Deadline)])
+        policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)
 

@@ -19,7 +19,7 @@ from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
-_LISTS = ("tools", "approve", "policies", "team")
+_LISTS = ("tools", "approve", "equals", "policies", "team")
 
 
 @record
@@ -36,6 +36,8 @@ class AgentConfig:
     approve: tuple[str, ...] = ()
     guardrails: Mapping[str, Any] | None = None
     fallback: Mapping[str, Any] | None = None
+    cache: Mapping[str, Any] | bool = False
+    equals: tuple[list[str], ...] = ()
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -111,6 +113,13 @@ class AgentConfig:
         if not self.journal:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
         return str(Path(self.folder) / Path(self.journal).expanduser())
+
+    @property
+    def cache_path(self) -> str:
+        """Return the path of the cache, relative to the file; by default one next to the file."""
+        given = self.cache.get("path") if isinstance(self.cache, Mapping) else None
+        folder = Path(self.folder).resolve()
+        return str(folder / Path(given).expanduser() if given else folder / FOLDER / "cache.db")
 
     def _models(self, named: Any) -> Any:
         """Return the model, or the list of models. What is wrong with the later ones of a list is told now, too."""

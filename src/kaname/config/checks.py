@@ -26,11 +26,12 @@ RULES: dict[str, Any] = {
 _SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
 _TAKES = {
     "openai": _SERVED | {"tool_mode", "plan_first"},
+    "anthropic": _SERVED | {"prompt_cache"},
     "local": {"model", "settings", "tool_mode", "plan_first", "threads", "context"},
     "scripted": {"model"},
     "replay": {"model"},
 }
-_KEYS = _SERVED | _TAKES["local"]
+_KEYS = _SERVED | _TAKES["local"] | _TAKES["anthropic"]
 
 
 def check_all(reading: Reading) -> None:

@@ -1,4 +1,4 @@
-"""Build the policies that a file names: approval, guardrails, fallback, and policies of one's own."""
+"""Build the policies that a file names: cache, approval, guardrails, equal tools, fallback, and policies of one's own."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ class PolicySettings(Protocol):
     @property
     def fallback(self) -> Mapping[str, Any] | None: ...
     @property
+    def cache(self) -> Mapping[str, Any] | bool: ...
+    @property
+    def cache_path(self) -> str: ...
+    @property
+    def equals(self) -> tuple[list[str], ...]: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -35,9 +41,9 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 
 def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
-    """Outermost first: one's own, guardrails, approval, fallback."""
+    """Outermost first: one's own, guardrails, approval, equal tools, fallback. The cache finds its place by itself."""
     folder = Path(agent.folder)
-    made: list[Policy] = []
+    made: list[Policy] = _cache(agent, wrong)
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
         policy = _try(found, ("policies", str(number)), wrong) if isclass(found) else found
@@ -56,6 +62,12 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
 
         _check_names(agent, tools, agent.approve, ("approve",), wrong)
         made.append(Approve(*agent.approve))
+    for number, names in enumerate(agent.equals):
+        from ..policies.choice.equals import Equals
+
+        _check_names(agent, tools, names, ("equals", str(number)), wrong)
+        equals = _try(lambda names=names: Equals(*names), ("equals", str(number)), wrong)  # type: ignore[misc]
+        made += [equals] if equals is not None else []
     if agent.fallback is not None:
         from ..policies.fallback import FallbackStrategy
 
@@ -65,6 +77,16 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         strategy = _try(lambda: FallbackStrategy(fallback=stand_ins, **given), ("fallback",), wrong)
         made += [strategy] if strategy is not None else []
     return tuple(made)
+
+
+def _cache(agent: PolicySettings, wrong: Wrong) -> list[Policy]:
+    if agent.cache is False:
+        return []
+    from ..policies.cache.policy import Cache
+
+    given = {} if agent.cache is True else dict(agent.cache)
+    made = _try(lambda: Cache(**{**given, "path": agent.cache_path}), ("cache",), wrong)
+    return [made] if made is not None else []
 
 
 def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:

@@ -79,6 +79,7 @@ _PROVIDER = _mapping(
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "tool_mode": _a("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
         "plan_first": _a("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
+        "prompt_cache": _a("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
         "threads": _a("integer", "local: how many to compute with"),
         "context": _a("integer", "local: the longest prompt, in tokens"),
     },
@@ -140,6 +141,23 @@ _FALLBACK = _mapping(
         "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
     },
 )
+_CACHE = {
+    "description": "true to cache replies of models and results of pure tools, or a mapping (off unless it is set)",
+    "anyOf": [
+        _a("boolean"),
+        _mapping(
+            "",
+            {
+                "models": _a("boolean", "replies of models (true)"),
+                "tools": _a("boolean", "results of tools that are declared pure (true)"),
+                "ttl": _a([*_TIME, "null"], "how long an entry is used (1d); null: no end"),
+                "size": _a(["string", "integer"], "of the file's content, such as 200MB (default)"),
+                "path": _a("string", "the file, from this file's folder (.kaname/cache.db)"),
+                "any_temperature": _a("boolean", "also replies at a temperature above 0 (false)"),
+            },
+        ),
+    ],
+}
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
@@ -163,6 +181,8 @@ _AGENT = _mapping(
         "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": _GUARDRAILS,
         "fallback": _FALLBACK,
+        "cache": _CACHE,
+        "equals": _a("array", "lists of tools that do the same; the one that did best in past runs is used", items=_TEXTS),
         "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
         "memory": _a(
             "string",

@@ -22,8 +22,10 @@ class ModelBase:
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
-    the agent has a `Timeout` that says otherwise. api: The API whose names the settings have.
-    instance: Equal for two objects that call the same model at one address with one key; None if the object is the instance.
+    the agent has a `Timeout` that says otherwise. api: The API whose names the settings have. instance: Equal for two objects
+    that call the same model at one address with one key; None if the object is the instance. identity: What tells it apart
+    from other models of the same name, such as its address; a cache keeps their replies apart. caches_prompts: True if the
+    provider charges less for the beginning of a request that it has seen before.
     """
 
     __slots__ = ()
@@ -34,6 +36,8 @@ class ModelBase:
     patience: float = 600.0
     api: str = ""
     instance: Hashable = None
+    identity: str = ""
+    caches_prompts: bool = False
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
@@ -61,6 +65,8 @@ class ActionBase:
     Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened. listed: False
     if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
+    identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
+    unknown, and are not cached. takes_context: True if it receives the context of the run.
     """
 
     __slots__ = ()
@@ -71,6 +77,8 @@ class ActionBase:
     declared: bool = True
     served_by: tuple[str, str] = ("", "")
     wanted_deps: Any = None
+    identity: str = ""
+    takes_context: bool = True
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.errors import ConfigError
 from ..core.events import Event
@@ -191,14 +191,18 @@ their order, for each call of the model; the first gets the instructions and the
 class Policy:
     """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
-    Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
-    `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls. depth: Policies with a greater depth stand nearer to the model, wherever they are listed.
+    Attributes: depth: Policies with a greater depth stand nearer to the model and the tool, wherever they are listed: -2 for
+    the whole turn (`Deadline`), 0 for yours, 2 for `Retry`, 3 and more for what concerns one attempt. is_default: True if
+    kaname added the policy. stands_alone: If a root and a member both have a policy of this class, only the member's is around
+    the member's calls. inner: A policy that belongs to this one and is added with it. replayed: False if a replay leaves the
+    policy out, because it depends on something outside of the record.
     """
 
     depth: int = 0
-    default_place: Literal["", "outermost", "innermost"] = ""
+    is_default = False
     stands_alone = False
+    inner: Policy | None = None
+    replayed = True
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

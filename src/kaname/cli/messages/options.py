@@ -340,6 +340,14 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
     )),
+    Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
+        ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",
+         "操作 (既定: show)。"),
+        ("--file", {}, "The cache file (default: that of the agent).", "キャッシュのファイル (既定: エージェントのもの)。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        CONFIG,
+        AN_AGENT,
+    )),
     Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
 )
 EPILOG = (

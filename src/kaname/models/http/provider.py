@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Any, Protocol
 
+from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
@@ -50,6 +51,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     """
 
     provider = ""
+    caches_prompts = True
 
     def __init__(
         self,
@@ -75,6 +77,12 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        """Return the address and the headers but for the keys: a beta header, for one, changes replies."""
+        told = {name: value for name, value in self._headers.items() if not secrets_in({name: value})}
+        return dump([self._url.partition("?")[0], told])
 
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:

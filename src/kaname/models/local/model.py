@@ -93,6 +93,7 @@ class Local(ModelBase):
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
+        self.identity = f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}"
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 

@@ -73,7 +73,7 @@ class Meter(Policy):
     what its provider has told, or unknown, and counts with the highest possible cost.
     """
 
-    depth = 4
+    depth = 6
     stands_alone = True
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from ...core.errors import (
@@ -49,8 +49,8 @@ class ModelFallback(Policy):
     message holds only the words of the model that answered. `reply.model` and `result.models` name it.
     """
 
-    depth = 1
-    default_place: Literal["", "outermost", "innermost"] = "innermost"
+    depth = 3
+    is_default = True
     on: tuple[type[ModelError], ...] = (
         *(RateLimited, ModelUnavailable, ModelUnreachable, ModelTimeout, ReplyGarbled),
         *(ModelDenied, ModelNotFound, ContextTooLong),
