@@ -12,10 +12,11 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, StrategyBase, optional
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
+from ..policies.pace.policy import Pace
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -37,10 +38,12 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Pace if the model reports rate limits, Timeout."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    around = join_policies((), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout())))
+    paced = model is not None and optional(model, ModelBase, "rates") is not None
+    inner = _default("innermost", Retry(), *([Pace()] if paced else []), Timeout())
+    around = join_policies((), (*_default("outermost", Deadline()), *policies, *inner))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 

@@ -21,7 +21,8 @@ class ModelBase:
     """A model.
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
-    for stop sequences. settings: Settings that are sent with every request.
+    for stop sequences. settings: Settings that are sent with every request. rates: The rate limits that the provider reports
+    (see `Rates` in policies/pace/gate.py), or None.
     """
 
     __slots__ = ()
@@ -29,6 +30,7 @@ class ModelBase:
     tool_mode: str = ""
     stop_setting = "stop"
     settings: Mapping[str, Any] = {}
+    rates: Any = None
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import signature
+from operator import attrgetter
 from typing import Any
 
 from ..core.errors import BadArguments
@@ -22,7 +23,7 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     """Return the policies around a member's calls after a handoff: the root's policies, then its own.
 
     A default is there once per run. It is left out if it must stand alone and the root or the member wrote a policy of its
-    class.
+    class. Policies with a greater `depth` stand further inside.
     """
     both = {id(policy): policy for policy in (*root, *member)}.values()
     written = [policy for policy in both if not policy.default_place]
@@ -32,7 +33,7 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
     outer = [policy for policy in missing if policy.default_place == "outermost"]
     inner = [policy for policy in missing if policy.default_place == "innermost"]
-    return (*outer, *kept, *inner)
+    return tuple(sorted((*outer, *kept, *inner), key=attrgetter("depth")))
 
 
 def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:

@@ -193,11 +193,12 @@ class Policy:
 
     Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
     `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls.
+    the member's calls. depth: Policies with a greater depth stand further inside, whoever added them.
     """
 
     default_place: Literal["", "outermost", "innermost"] = ""
     stands_alone = False
+    depth = 0
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

@@ -94,6 +94,10 @@ class RunView:
         """Return the function that shows pieces of a reply to the run's readers."""
         return self._scope.emit
 
+    def tell(self, data: Mapping[str, Any]) -> None:
+        """Show a `status` chunk to the readers of the run, without recording it. `data["status"]` names the status."""
+        self._scope.tell(data)
+
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))
 

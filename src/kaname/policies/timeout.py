@@ -106,6 +106,8 @@ async def run_with_timeout(seconds: float, work: Awaitable[ToolResult], effect: 
 class Timeout(Policy):
     """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
 
+    depth = 30
+
     def __init__(self, model_seconds: float | None = 600.0) -> None:
         self.model_seconds = model_seconds
 

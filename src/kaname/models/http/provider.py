@@ -20,6 +20,7 @@ from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
 from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
+from .rates import rates_of
 from .sse import EventStream
 from .surrogates import Halves
 
@@ -65,6 +66,7 @@ class ServedModel(ModelBase, ABC):
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
+        self.rates = rates_of(url, self.who.secrets, model)
         self._price, self._listed = price, price_of(self.name)
 
     def __repr__(self) -> str:
@@ -103,7 +105,9 @@ class ServedModel(ModelBase, ABC):
         if self._missing_key:
             raise ConfigError(self._missing_key)
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
+        mark = self.rates.mark()
         async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
+            self.rates.learn(response.status, response.headers, mark)
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
