@@ -84,6 +84,8 @@ _HOMES = {
     "policies.approve": ("Approve",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails.policy": ("Guardrails",),
+    "policies.pace.machine": ("Machine",),
+    "policies.pace.policy": ("Pace",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -227,6 +229,8 @@ if TYPE_CHECKING:
     from .policies.guardrails.tool_rules import ToolRule as ToolRule
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
+    from .policies.pace.machine import Machine as Machine
+    from .policies.pace.policy import Pace as Pace
     from .policies.retry import Retry as Retry
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan

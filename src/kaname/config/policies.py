@@ -28,6 +28,8 @@ class PolicySettings(Protocol):
     @property
     def fallback(self) -> Mapping[str, Any] | None: ...
     @property
+    def limits(self) -> Mapping[str, Any]: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -35,7 +37,7 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 
 def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
-    """Outermost first: one's own, guardrails, approval, fallback."""
+    """Outermost first: one's own, guardrails, approval, fallback, limits."""
     folder = Path(agent.folder)
     made: list[Policy] = []
     for number, place in enumerate(agent.policies):
@@ -64,7 +66,20 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         _check_names(agent, tools, [*stand_ins, *stand_ins.values()], ("fallback", "tools"), wrong)
         strategy = _try(lambda: FallbackStrategy(fallback=stand_ins, **given), ("fallback",), wrong)
         made += [strategy] if strategy is not None else []
-    return tuple(made)
+    return (*made, *pacing_of(agent.limits, wrong))
+
+
+def pacing_of(limits: Mapping[str, Any], wrong: Wrong) -> list[Policy]:
+    """Return the policies that make work wait: for the machine, and for the rate limits."""
+    from ..policies.pace.machine import Machine
+    from ..policies.pace.policy import Pace
+
+    machine, rates = limits.get("machine"), {name: limits[name] for name in ("requests", "tokens", "at_once") if name in limits}
+    made = [
+        _try(lambda: Machine(**machine), ("limits", "machine"), wrong) if machine is not None else None,
+        _try(lambda: Pace(**rates), ("limits",), wrong) if rates else None,
+    ]
+    return [policy for policy in made if policy is not None]
 
 
 def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:

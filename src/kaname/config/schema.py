@@ -131,6 +131,23 @@ _FALLBACK = _mapping(
         "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
     },
 )
+_LIMITS = _mapping(
+    "Limits for all runs of the process; runs that reach one wait.",
+    {
+        "requests": _a("string", "requests to each provider and key, such as 60/min"),
+        "tokens": _a("string", "tokens of each provider and key, such as 100k/min"),
+        "at_once": _a("integer", "model calls at the same time, for each provider and key", minimum=1),
+        "machine": _mapping(
+            "Per cent above which new work waits.",
+            {
+                "cpu": _a("number"),
+                "memory": _a("number"),
+                "gpu": _a("number"),
+                "priority": _a("integer", "higher goes first (0)"),
+            },
+        ),
+    },
+)
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
@@ -150,6 +167,7 @@ _AGENT = _mapping(
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
         },
         "stops": _STOPS,
+        "limits": _LIMITS,
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": _GUARDRAILS,
@@ -250,6 +268,7 @@ SCHEMA: dict[str, Any] = {
         "database": _mapping("The tool `database`.", {"max_rows": _a("integer", "rows that it returns; 100", minimum=1)}),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
+        "limits": {**_LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,

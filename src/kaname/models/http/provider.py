@@ -105,9 +105,8 @@ class ServedModel(ModelBase, ABC):
         if self._missing_key:
             raise ConfigError(self._missing_key)
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
-        mark = self.rates.mark()
         async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
-            self.rates.learn(response.status, response.headers, mark)
+            self.rates.learn(response.status, response.headers)
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), self.who)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from time import monotonic, time
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ...core.durations import seconds
@@ -27,6 +28,7 @@ _A_MINUTE = 60.0  # the period of a limit whose reset is not reported
 _BUSY = (429, 503, 529)
 _MANY = 64  # calls at once after which a provider that was busy counts as recovered
 _MOST_KNOWN = 1000
+_sending: ContextVar[tuple[Rates, Sent] | None] = ContextVar("kaname_sending", default=None)
 _known: dict[tuple[str, bytes, str], Rates] = {}
 _accounts: dict[tuple[str, bytes], str] = {}
 
@@ -34,51 +36,61 @@ _accounts: dict[tuple[str, bytes], str] = {}
 class Quota:
     """One limit as the provider last reported it, less what was sent since.
 
-    Providers refill a quota evenly until its reset. If the reports contradict that, nothing is refilled before the reset.
+    Providers refill a quota evenly. If the reports contradict that, it is refilled only at its reset.
     """
 
-    __slots__ = ("_at", "_evenly", "_left", "_reset", "_spent_then", "_unit", "limit", "spent")
+    __slots__ = ("_at", "_left", "_resets_at", "_speed", "_unit", "limit")
 
     def __init__(self) -> None:
-        self.limit = self.spent = 0.0  # a limit of 0 is unknown
-        self._left = self._reset = self._at = self._spent_then = self._unit = 0.0
-        self._evenly = True
+        self.limit = 0.0  # 0: unknown
+        self._left = self._at = self._speed = self._resets_at = self._unit = 0.0
 
-    def learn(self, limit: float, left: float, reset: float, spent_then: float, now: float) -> None:
-        """Take a report. `spent_then`: `spent` when the request was sent. What was sent later may not be counted yet."""
+    def learn(self, limit: float, left: float, reset: float, uncounted: float, now: float) -> None:
+        """Take a report. `uncounted`: what has been sent and may not be counted in it."""
         if limit != self.limit:
-            self._unit = 0.0
+            self._unit, self._speed = 0.0, limit / _A_MINUTE
         if left < limit:
             unit = reset / (limit - left)  # the same in every report if the quota refills evenly
             self._unit = max(self._unit, unit)
-            self._evenly = unit * 2 >= self._unit
-        self.limit, self._left, self._reset, self._spent_then, self._at = limit, left, reset, spent_then, now
+            self._speed = 0.0 if unit * 2 < self._unit else 1.0 / max(unit, 1e-6)
+        self.limit, self._left, self._at, self._resets_at = limit, max(0.0, left - uncounted), now, now + reset
+
+    def spend(self, amount: float) -> None:
+        self._left -= amount
 
     def wait(self, amount: float, now: float) -> float:
         """Return the seconds until the provider would accept so much."""
-        if not self.limit:
+        limit, speed = self.limit, self._speed
+        if not limit:
             return 0.0
-        passed, limit = now - self._at, self.limit
-        if passed >= self._reset:  # it is full again
-            self._left, self._at, self._spent_then, passed = limit, now, self.spent, 0.0
-            self._reset = self._reset or _A_MINUTE
-        speed = (limit - self._left) / self._reset if self._evenly else 0.0
-        missing = min(amount, limit) - (self._left + speed * passed - (self.spent - self._spent_then))
-        if missing <= 0:
-            return 0.0
-        rest = self._reset - passed
-        return max(0.001, min(rest, missing / speed) if speed else rest)
+        if speed:
+            self._left = min(limit, self._left + speed * (now - self._at))
+        elif now >= self._resets_at:
+            self._left, self._resets_at = limit, now + _A_MINUTE
+        self._at = now
+        missing = min(amount, limit) - self._left
+        return 0.0 if missing <= 1e-9 else max(0.001, missing / speed if speed else self._resets_at - now)
+
+
+class Sent(NamedTuple):
+    """A call among those of the same rates: its number, and the tokens of all calls up to it."""
+
+    number: int
+    tokens: float
 
 
 class Rates:
     """The limits of one address, key and model. All models of the process that have these share it.
 
     Attributes: account: Stands for the address and the key, without showing the key. bounded: True if there is anything to
-    wait for. at_work: Calls under way.
+    wait for.
     """
 
     def __init__(self, account: str) -> None:
-        self.account, self.bounded, self.at_work = account, False, 0
+        self.account, self.bounded = account, False
+        self._count = self._ended = 0
+        self._sent_tokens = 0.0
+        self._unanswered: dict[int, float] = {}  # the tokens of calls without an answer, by their numbers
         self.requests, self.tokens = Quota(), Quota()
         self._held_until = 0.0
         self._at_once = 0  # after a refusal; 0: no limit
@@ -95,41 +107,54 @@ class Rates:
         """Return why a call must wait, or "", and for how many seconds; 0 seconds if that is unknown."""
         if now < self._held_until:
             return "retry_after", self._held_until - now
-        if self._at_once and self.at_work >= self._at_once:
+        if self._at_once and self._count - self._ended >= self._at_once:
             return "busy", 0.0
         if late := self.requests.wait(1.0, now):
             return "provider_requests", late
         late = self.tokens.wait(tokens, now)
         return ("provider_tokens", late) if late else ("", 0.0)
 
-    def begin(self, tokens: float) -> None:
-        """Count a call that is about to be sent."""
-        self.at_work += 1
-        self.requests.spent += 1.0
-        self.tokens.spent += tokens
+    def begin(self, tokens: float) -> Sent:
+        """Count a call that is about to be made. `end` must be called when it is over."""
+        self._count += 1
+        self._unanswered[self._count] = tokens
+        self._sent_tokens += tokens
+        self.requests.spend(1.0)
+        self.tokens.spend(tokens)
+        return Sent(self._count, self._sent_tokens)
 
-    def end(self) -> None:
-        self.at_work -= 1
+    def sending(self, sent: Sent) -> None:
+        """Say in the task that makes the call which call it is."""
+        _sending.set((self, sent))
 
-    def mark(self) -> tuple[float, float]:
-        """Return what has been sent so far. Pass it to `learn` with the answer."""
-        return self.requests.spent, self.tokens.spent
+    def end(self, sent: Sent) -> None:
+        self._unanswered.pop(sent.number, None)
+        self._ended += 1
 
-    def learn(self, status: int, headers: Mapping[str, str], mark: tuple[float, float], now: float | None = None) -> None:
-        """Learn from the answer to a request."""
+    def learn(self, status: int, headers: Mapping[str, str], now: float | None = None) -> None:
+        """Learn from the answer to the call of this task."""
+        now, uncounted = monotonic() if now is None else now, self._uncounted()
         if status in _BUSY:
-            self._refused(status, headers, monotonic() if now is None else now)
+            self._refused(status, headers, now)
         elif self._at_once and status == 200:
             self._at_once = 0 if self._at_once >= _MANY else self._at_once * 2
-        for quota, kind, spent in ((self.requests, "requests", mark[0]), (self.tokens, "tokens", mark[1])):
+        for quota, kind, sent in ((self.requests, "requests", uncounted[0]), (self.tokens, "tokens", uncounted[1])):
             for limit, left, reset, dated in _HEADERS[kind]:
                 if limit in headers:
                     most, rest = _number(headers[limit]), _number(headers.get(left, ""))
                     if most and rest is not None:
-                        late = self._until(headers, headers.get(reset, ""), dated)
-                        quota.learn(most, min(most, rest), late, spent, monotonic() if now is None else now)
+                        quota.learn(most, min(most, rest), self._until(headers, headers.get(reset, ""), dated), sent, now)
                         self.bounded = True
                     break
+
+    def _uncounted(self) -> tuple[float, float]:
+        """Return the requests and tokens that the answer to this task's call may not count: those of all calls after it, and of
+        the calls before it that have no answer yet."""
+        known = _sending.get()
+        sent = known[1] if known is not None and known[0] is self else Sent(self._count, self._sent_tokens)
+        self._unanswered.pop(sent.number, None)
+        before = [tokens for number, tokens in list(self._unanswered.items()) if number < sent.number]
+        return len(before) + self._count - sent.number, sum(before) + self._sent_tokens - sent.tokens
 
     def _refused(self, status: int, headers: Mapping[str, str], now: float) -> None:
         after = retry_after(headers)

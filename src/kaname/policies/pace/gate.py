@@ -23,8 +23,9 @@ class Rates(Protocol):
     @property
     def counts_tokens(self) -> bool: ...
     def wait(self, tokens: float, now: float) -> tuple[str, float]: ...
-    def begin(self, tokens: float) -> None: ...
-    def end(self) -> None: ...
+    def begin(self, tokens: float) -> Any: ...
+    def sending(self, sent: Any) -> None: ...
+    def end(self, sent: Any) -> None: ...
 
 
 class UnknownRates:
@@ -41,7 +42,10 @@ class UnknownRates:
     def begin(self, tokens: float) -> None:
         pass
 
-    def end(self) -> None:
+    def sending(self, sent: Any) -> None:
+        pass
+
+    def end(self, sent: Any) -> None:
         pass
 
 
@@ -56,10 +60,14 @@ class TooLong(Exception):
 class Ticket:
     """The right to make one call. `close` must be called when the call is over, however it ended."""
 
-    __slots__ = ("_lane", "_uses")
+    __slots__ = ("_lane", "_sent", "_uses")
 
-    def __init__(self, lane: Lane, uses: list[tuple[SlidingWindow, Use]]) -> None:
-        self._lane, self._uses = lane, uses
+    def __init__(self, lane: Lane, sent: Any, uses: list[tuple[SlidingWindow, Use]]) -> None:
+        self._lane, self._sent, self._uses = lane, sent, uses
+
+    def use(self) -> None:
+        """Say that this task makes the call."""
+        self._lane.rates.sending(self._sent)
 
     def close(self, tokens: int | None = None) -> None:
         """Free the place. `tokens`: what the call used, if that is known."""
@@ -69,7 +77,7 @@ class Ticket:
                 for window, use in self._uses:
                     window.correct(use, tokens)
             gate.at_work -= 1
-            self._lane.rates.end()
+            self._lane.rates.end(self._sent)
             if gate.waiting:
                 gate.pump()
 
@@ -136,8 +144,7 @@ class Lane:
             if kind == "tokens":
                 uses.append((window, use))
         gate.at_work += 1
-        self.rates.begin(tokens)
-        return Ticket(self, uses)
+        return Ticket(self, self.rates.begin(tokens), uses)
 
     def join(self, waiter: Waiter) -> None:
         """Put a call into the queue. If it can be made now, it has its ticket when this returns."""
@@ -225,9 +232,10 @@ class Gate:
                 head.loop.call_soon_threadsafe(self._start_timer, late)
 
     def _start_timer(self, late: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(late, self._ring)
+        self._timer = asyncio.get_running_loop().call_later(late, self.ring)
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Let through the calls whose time has come."""
         with self.lock:
             self._rings_at = inf
             self.pump()

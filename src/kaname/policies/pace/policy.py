@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import RateLimited
+from ...core.errors import ConfigError, RateLimited
 from ...core.messages import Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult
 from ...core.notices import Notice, notice
 from ...core.values import plain_text
@@ -49,6 +49,11 @@ class Pace(Policy):
         self.limits = PaceLimits(
             read_rate(requests, "requests"), read_rate(tokens, "tokens"), read_at_once(at_once), longest_wait
         )
+        if not isinstance(longest_wait, int | float) or isinstance(longest_wait, bool) or not longest_wait >= 0:
+            told = notice(
+                "pace.longest_wait", "Pace: longest_wait must be 0 or more seconds, not {given!r}", given=longest_wait
+            )
+            raise ConfigError(told)
         self._limited = bool(requests or tokens or at_once)
         self._lanes: dict[int, tuple[Any, Lane]] = {}  # by the id of the model, which is kept alive
 
@@ -68,16 +73,30 @@ class Pace(Policy):
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         lane = self._lane(request.model or view.agent.model)
-        if lane is None or not (lane.gate.limited or lane.rates.bounded):
+        if lane is None:
             return await next(request)
+        if not (lane.gate.limited or lane.rates.bounded):
+            return await self._count(request, next, lane)
         tokens = estimate_tokens(request, view) if lane.tokens is not None or lane.rates.counts_tokens else 0
         ticket, used = lane.enter(tokens) or await self._wait(lane, tokens, request, view), None
         try:
+            ticket.use()
             reply = await next(request)
             used = reply.usage.total or None
             return reply
         finally:
             ticket.close(used)
+
+    async def _count(self, request: ModelRequest, next: ModelHandler, lane: Lane) -> ModelReply:
+        """Make a call that nothing holds up. It is counted, because the first answer may report a limit."""
+        sent = lane.rates.begin(0)
+        lane.rates.sending(sent)
+        try:
+            return await next(request)
+        finally:
+            lane.rates.end(sent)
+            if lane.gate.waiting:
+                lane.gate.ring()
 
     def _lane(self, model: Any) -> Lane | None:
         """Return the lane of a model's calls, or None if nothing can hold them up."""
