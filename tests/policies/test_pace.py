@@ -13,9 +13,9 @@ from kaname import Agent, ConfigError, Message, ModelReply, ModelRequest, Pace, 
 from kaname.core.errors import RateLimited
 from kaname.core.messages import Text, user
 from kaname.models import Anthropic, OpenAI
-from kaname.models.http.rates import Rates, rates_of
+from kaname.models.http.rates import ProviderRates, rates_of
 from kaname.policies.pace.gate import Gate, UnknownRates, Waiter
-from kaname.policies.pace.limits import PaceLimits, Rate
+from kaname.policies.pace.limits import PaceLimits, PaceRate
 from kaname.policies.timeout import Timeout
 from kaname.testing.wire import Answer, WireServer, reply, status
 from tests.parts import chunks
@@ -77,9 +77,9 @@ def test_pace_that_makes_no_sense_is_refused_when_it_is_written(given, told):
 
 def test_rates_are_read_as_people_write_them():
     written = Pace("60/min", "100k/min", 8).limits
-    assert (written.requests, written.tokens, written.at_once) == (Rate(60, 60), Rate(100_000, 60), 8)
-    assert Pace("5 per second").limits.requests == Rate(5, 1)
-    assert Pace(tokens="1.5M tokens/day").limits.tokens == Rate(1.5e6, 86400)
+    assert (written.requests, written.tokens, written.at_once) == (PaceRate(60, 60), PaceRate(100_000, 60), 8)
+    assert Pace("5 per second").limits.requests == PaceRate(5, 1)
+    assert Pace(tokens="1.5M tokens/day").limits.tokens == PaceRate(1.5e6, 86400)
 
 
 async def test_no_more_calls_at_once_than_allowed():
@@ -217,7 +217,7 @@ def test_limits_hold_and_turns_are_fair_whatever_comes(calls, at_once, requests,
 async def simulate(calls, at_once, requests, tokens):
     now, waiting, running, granted, late = 0.0, [], [], [], []
     gate = Gate(lambda: now)
-    lane = gate.lane(PaceLimits(Rate(requests, 7), Rate(tokens, 11), at_once), UnknownRates(""))
+    lane = gate.lane(PaceLimits(PaceRate(requests, 7), PaceRate(tokens, 11), at_once), UnknownRates(""))
     for now in [tick / 1 for tick in range(600)]:
         for waiter, ends in [one for one in running if one[1] <= now]:
             waiter.ticket.close()
@@ -289,7 +289,7 @@ def test_users_take_turns_then_their_sessions(who):
     [("6m0s", 360), ("1s", 1), ("20ms", 0.02), ("2m59.56s", 179.56), ("12", 12), ("nonsense", 60), ("", 60)],
 )
 def test_reset_is_read_as_providers_write_it(reset, seconds):
-    rates = Rates("x")
+    rates = ProviderRates("x")
     headers = {"x-ratelimit-limit-requests": "10", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
     rates.learn(200, headers, now=100.0)
     assert rates.wait(0, 100.0) == ("provider_requests", pytest.approx(seconds / 10))  # a tenth of it is one request
@@ -297,7 +297,7 @@ def test_reset_is_read_as_providers_write_it(reset, seconds):
 
 
 def test_reset_of_anthropic_is_a_time_of_the_servers_own_clock():
-    rates = Rates("x")
+    rates = ProviderRates("x")
     headers = {
         "date": "Tue, 17 Nov 2020 10:00:00 GMT",
         "anthropic-ratelimit-tokens-limit": "1000",
@@ -310,7 +310,7 @@ def test_reset_of_anthropic_is_a_time_of_the_servers_own_clock():
 
 
 def test_reports_that_cross_do_not_hide_what_was_sent_since():
-    rates, headers = Rates("x"), {"x-ratelimit-limit-requests": "3", "x-ratelimit-reset-requests": "60s"}
+    rates, headers = ProviderRates("x"), {"x-ratelimit-limit-requests": "3", "x-ratelimit-reset-requests": "60s"}
     first, second, third = (rates.begin(0) for _ in range(3))
     rates.sending(second)
     rates.learn(
@@ -446,7 +446,7 @@ async def test_other_model_is_asked_at_once_if_a_policy_chooses_between_models()
 
 
 async def test_provider_that_was_busy_is_tried_by_one_call_first():
-    rates = Rates("x")
+    rates = ProviderRates("x")
     rates.learn(429, {}, now=0.0)
     gate = Gate(lambda: 0.0)
     lane = gate.lane(PaceLimits(), rates)
@@ -460,7 +460,7 @@ async def test_call_that_began_before_the_refusal_wakes_those_that_wait_for_it()
     slow, came = asyncio.Event(), []
 
     class Reporting(Held):
-        rates = Rates("own")
+        rates = ProviderRates("own")
 
         async def reply(self, request, emit):
             came.append(request.messages[-1].text)
@@ -500,7 +500,7 @@ def test_limits_of_a_file(tmp_path):
     path.write_text("limits: {requests: 60/min, at_once: 8}\nagents:\n  a: {}\n  b:\n    limits: {tokens: 100k/min}\n")
     config = load_config(path)
     (shared,), (own,) = [config.parts(name)["policies"] for name in "ab"]
-    assert (shared.limits.requests, shared.limits.at_once, own.limits.tokens) == (Rate(60, 60), 8, Rate(100_000, 60))
+    assert (shared.limits.requests, shared.limits.at_once, own.limits.tokens) == (PaceRate(60, 60), 8, PaceRate(100_000, 60))
     path.write_text("agents:\n  a:\n    limits:\n      requests: sixty\n      at_once: 0\n")
     with pytest.raises(ConfigError) as problem:
         load_config(path)

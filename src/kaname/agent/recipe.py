@@ -16,7 +16,6 @@ from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, Strateg
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
-from ..policies.pace.policy import Pace
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -41,10 +40,18 @@ def recipe_of(
     """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Pace if the model reports rate limits, Timeout."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    paced = model is not None and optional(model, ModelBase, "rates") is not None
-    inner = _default("innermost", Retry(), *([Pace()] if paced else []), Timeout())
+    inner = _default("innermost", Retry(), *_pacing(model), Timeout())
     around = join_policies((), (*_default("outermost", Deadline()), *policies, *inner))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def _pacing(model: Model | None) -> list[Policy]:
+    """Return the policy that keeps the rate limits which the model's provider reports."""
+    if model is None or optional(model, ModelBase, "rates") is None:
+        return []
+    from ..policies.pace.policy import Pace
+
+    return [Pace()]
 
 
 def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:

@@ -22,7 +22,7 @@ class ModelBase:
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. rates: The rate limits that the provider reports
-    (see `Rates` in policies/pace/gate.py), or None.
+    (see `ReportedRates` in policies/pace/gate.py), or None.
     """
 
     __slots__ = ()

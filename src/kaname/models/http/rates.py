@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from time import monotonic, time
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.durations import seconds
@@ -28,8 +28,10 @@ _A_MINUTE = 60.0  # the period of a limit whose reset is not reported
 _BUSY = (429, 503, 529)
 _MANY = 64  # calls at once after which a provider that was busy counts as recovered
 _MOST_KNOWN = 1000
-_sending: ContextVar[tuple[Rates, Sent] | None] = ContextVar("kaname_sending", default=None)
-_known: dict[tuple[str, bytes, str], Rates] = {}
+Sent = tuple[int, float]
+"""A call among those of the same rates: its number, and the tokens of all calls up to it."""
+_sending: ContextVar[tuple[ProviderRates, Sent] | None] = ContextVar("kaname_sending", default=None)
+_known: dict[tuple[str, bytes, str], ProviderRates] = {}
 _accounts: dict[tuple[str, bytes], str] = {}
 
 
@@ -72,14 +74,7 @@ class Quota:
         return 0.0 if missing <= 1e-9 else max(0.001, missing / speed if speed else self._resets_at - now)
 
 
-class Sent(NamedTuple):
-    """A call among those of the same rates: its number, and the tokens of all calls up to it."""
-
-    number: int
-    tokens: float
-
-
-class Rates:
+class ProviderRates:
     """The limits of one address, key and model. All models of the process that have these share it.
 
     Attributes: account: Stands for the address and the key, without showing the key. bounded: True if there is anything to
@@ -97,7 +92,7 @@ class Rates:
         self._skew: float | None = None  # seconds by which the provider's clock differs from this one
 
     def __repr__(self) -> str:
-        return f"<Rates {self.account}>"
+        return f"<ProviderRates {self.account}>"
 
     @property
     def counts_tokens(self) -> bool:
@@ -119,42 +114,48 @@ class Rates:
         self._count += 1
         self._unanswered[self._count] = tokens
         self._sent_tokens += tokens
-        self.requests.spend(1.0)
-        self.tokens.spend(tokens)
-        return Sent(self._count, self._sent_tokens)
+        if self.bounded:
+            self.requests.spend(1.0)
+            self.tokens.spend(tokens)
+        return self._count, self._sent_tokens
 
     def sending(self, sent: Sent) -> None:
         """Say in the task that makes the call which call it is."""
         _sending.set((self, sent))
 
     def end(self, sent: Sent) -> None:
-        self._unanswered.pop(sent.number, None)
+        self._unanswered.pop(sent[0], None)
         self._ended += 1
 
     def learn(self, status: int, headers: Mapping[str, str], now: float | None = None) -> None:
         """Learn from the answer to the call of this task."""
-        now, uncounted = monotonic() if now is None else now, self._uncounted()
+        known = _sending.get()
+        sent = known[1] if known is not None and known[0] is self else (self._count, self._sent_tokens)
+        self._unanswered.pop(sent[0], None)
         if status in _BUSY:
-            self._refused(status, headers, now)
+            self._refused(status, headers, monotonic() if now is None else now)
         elif self._at_once and status == 200:
             self._at_once = 0 if self._at_once >= _MANY else self._at_once * 2
-        for quota, kind, sent in ((self.requests, "requests", uncounted[0]), (self.tokens, "tokens", uncounted[1])):
-            for limit, left, reset, dated in _HEADERS[kind]:
+        for kind, forms in _HEADERS.items():
+            for limit, left, reset, dated in forms:
                 if limit in headers:
                     most, rest = _number(headers[limit]), _number(headers.get(left, ""))
                     if most and rest is not None:
-                        quota.learn(most, min(most, rest), self._until(headers, headers.get(reset, ""), dated), sent, now)
+                        until = self._until(headers, headers.get(reset, ""), dated)
+                        quota: Quota = getattr(self, kind)
+                        quota.learn(
+                            most, min(most, rest), until, self._uncounted(sent, kind), monotonic() if now is None else now
+                        )
                         self.bounded = True
                     break
 
-    def _uncounted(self) -> tuple[float, float]:
-        """Return the requests and tokens that the answer to this task's call may not count: those of all calls after it, and of
-        the calls before it that have no answer yet."""
-        known = _sending.get()
-        sent = known[1] if known is not None and known[0] is self else Sent(self._count, self._sent_tokens)
-        self._unanswered.pop(sent.number, None)
-        before = [tokens for number, tokens in list(self._unanswered.items()) if number < sent.number]
-        return len(before) + self._count - sent.number, sum(before) + self._sent_tokens - sent.tokens
+    def _uncounted(self, sent: Sent, kind: str) -> float:
+        """Return the requests or tokens that the answer to a call may not count: those of all calls after it, and of the calls
+        before it that have no answer yet."""
+        before = [tokens for number, tokens in list(self._unanswered.items()) if number < sent[0]]
+        if kind == "requests":
+            return len(before) + self._count - sent[0]
+        return sum(before) + self._sent_tokens - sent[1]
 
     def _refused(self, status: int, headers: Mapping[str, str], now: float) -> None:
         after = retry_after(headers)
@@ -177,7 +178,7 @@ class Rates:
             return _A_MINUTE
 
 
-def rates_of(url: str, secrets: tuple[str, ...], model: str) -> Rates:
+def rates_of(url: str, secrets: tuple[str, ...], model: str) -> ProviderRates:
     """Return the limits that belong to an address, its keys and a model: always the same object for the same ones."""
     from hashlib import sha256  # slow to load
 
@@ -189,7 +190,7 @@ def rates_of(url: str, secrets: tuple[str, ...], model: str) -> Rates:
         if len(_known) >= _MOST_KNOWN:
             del _known[next(iter(_known))]
         account = _accounts.setdefault((place, keys), f"{place} #{len(_accounts) + 1}")
-        found = _known[place, keys, model] = Rates(account)
+        found = _known[place, keys, model] = ProviderRates(account)
     return found
 
 

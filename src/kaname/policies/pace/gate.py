@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from .limits import PaceLimits
-from .queue import FairQueue, SlidingWindow, Use
+from .queue import CountedUse, FairQueue, SlidingWindow
 
 
-class Rates(Protocol):
+class ReportedRates(Protocol):
     """The limits that a provider reports: the optional member `rates` of a model. Equal accounts share a gate."""
 
     account: str
@@ -62,7 +62,7 @@ class Ticket:
 
     __slots__ = ("_lane", "_sent", "_uses")
 
-    def __init__(self, lane: Lane, sent: Any, uses: list[tuple[SlidingWindow, Use]]) -> None:
+    def __init__(self, lane: PaceLane, sent: Any, uses: list[tuple[SlidingWindow, CountedUse]]) -> None:
         self._lane, self._sent, self._uses = lane, sent, uses
 
     def use(self) -> None:
@@ -109,10 +109,10 @@ class Waiter:
             self.future.set_exception(outcome)
 
 
-class Lane:
+class PaceLane:
     """The calls at a gate that have the same limits and the same model."""
 
-    def __init__(self, gate: Gate, limits: PaceLimits, rates: Rates) -> None:
+    def __init__(self, gate: Gate, limits: PaceLimits, rates: ReportedRates) -> None:
         self.gate, self.limits, self.rates = gate, limits, rates
         self.queue: FairQueue[Waiter] = FairQueue()
         self.requests = None if limits.requests is None else gate.window("requests", limits.requests.seconds)
@@ -176,7 +176,7 @@ class Gate:
         self.at_work = self.waiting = 0
         self.limited = False  # a lane has limits of its own
         self.windows: dict[tuple[str, float], SlidingWindow] = {}
-        self._lanes: dict[tuple[PaceLimits, int], Lane] = {}
+        self._lanes: dict[tuple[PaceLimits, int], PaceLane] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_loop: asyncio.AbstractEventLoop | None = None
         self._rings_at = inf
@@ -184,12 +184,12 @@ class Gate:
     def window(self, kind: str, seconds: float) -> SlidingWindow:
         return self.windows.setdefault((kind, seconds), SlidingWindow(seconds))
 
-    def lane(self, limits: PaceLimits, rates: Rates) -> Lane:
+    def lane(self, limits: PaceLimits, rates: ReportedRates) -> PaceLane:
         """Return the lane of these limits and rates."""
         with self.lock:
             found = self._lanes.get((limits, id(rates)))
             if found is None:
-                found = self._lanes[limits, id(rates)] = Lane(self, limits, rates)
+                found = self._lanes[limits, id(rates)] = PaceLane(self, limits, rates)
                 own = (limits.requests, limits.tokens, limits.at_once)
                 self.limited = self.limited or own != (None, None, None)
             return found
@@ -251,7 +251,7 @@ _gates: dict[str, Gate] = {}
 _unknown: WeakKeyDictionary[Any, tuple[Gate, UnknownRates]] = WeakKeyDictionary()
 
 
-def lane_of(model: Any, rates: Rates | None, limits: PaceLimits) -> Lane:
+def lane_of(model: Any, rates: ReportedRates | None, limits: PaceLimits) -> PaceLane:
     """Return the lane of a model's calls: by the account of its rates, or by the model itself if it reports none."""
     if rates is not None:
         return _gates.setdefault(rates.account, Gate()).lane(limits, rates)

@@ -1,4 +1,4 @@
-"""Rate limits as people write them: "60/min", "100k/min", "5/s"."""
+"""PaceRate limits as people write them: "60/min", "100k/min", "5/s"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS = {word: seconds for seconds, words in _PERIODS.items() for word in wor
 
 
 @record
-class Rate:
+class PaceRate:
     """So much in any period of so many seconds."""
 
     amount: float
@@ -30,13 +30,13 @@ class Rate:
 class PaceLimits:
     """The limits of one `Pace`. Calls with equal limits wait in one queue."""
 
-    requests: Rate | None = None
-    tokens: Rate | None = None
+    requests: PaceRate | None = None
+    tokens: PaceRate | None = None
     at_once: int | None = None
     longest_wait: float = 60.0
 
 
-def read_rate(given: Any, what: str) -> Rate | None:
+def read_rate(given: Any, what: str) -> PaceRate | None:
     """Return the rate that a text such as "60/min" says. Raises `ConfigError`."""
     if given is None:
         return None
@@ -52,7 +52,7 @@ def read_rate(given: Any, what: str) -> Rate | None:
                 given=given,
             )
         )
-    return Rate(amount, period)
+    return PaceRate(amount, period)
 
 
 def read_at_once(given: Any) -> int | None:

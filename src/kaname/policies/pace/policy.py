@@ -11,7 +11,7 @@ from ...core.notices import Notice, notice
 from ...core.values import plain_text
 from ...kernel.bases import ModelBase, optional
 from ...kernel.ports import ModelHandler, Policy
-from .gate import Lane, Ticket, TooLong, Waiter, lane_of
+from .gate import PaceLane, Ticket, TooLong, Waiter, lane_of
 from .limits import PaceLimits, read_at_once, read_rate
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Pace(Policy):
             )
             raise ConfigError(told)
         self._limited = bool(requests or tokens or at_once)
-        self._lanes: dict[int, tuple[Any, Lane]] = {}  # by the id of the model, which is kept alive
+        self._lanes: dict[int, tuple[Any, PaceLane]] = {}  # by the id of the model, which is kept alive
 
     def can_execute(self, model: Any, tokens: int = 0) -> tuple[bool, str]:
         """Return True if a call of the model could be made now; otherwise False and the reason, with the wait if it is known.
@@ -75,9 +75,17 @@ class Pace(Policy):
         lane = self._lane(request.model or view.agent.model)
         if lane is None:
             return await next(request)
-        if not (lane.gate.limited or lane.rates.bounded):
-            return await self._count(request, next, lane)
-        tokens = estimate_tokens(request, view) if lane.tokens is not None or lane.rates.counts_tokens else 0
+        rates, gate = lane.rates, lane.gate
+        if not (gate.limited or rates.bounded):  # counted nevertheless: the first answer may report a limit
+            sent = rates.begin(0)
+            rates.sending(sent)
+            try:
+                return await next(request)
+            finally:
+                rates.end(sent)
+                if gate.waiting:
+                    gate.ring()
+        tokens = estimate_tokens(request, view) if lane.tokens is not None or rates.counts_tokens else 0
         ticket, used = lane.enter(tokens) or await self._wait(lane, tokens, request, view), None
         try:
             ticket.use()
@@ -87,18 +95,7 @@ class Pace(Policy):
         finally:
             ticket.close(used)
 
-    async def _count(self, request: ModelRequest, next: ModelHandler, lane: Lane) -> ModelReply:
-        """Make a call that nothing holds up. It is counted, because the first answer may report a limit."""
-        sent = lane.rates.begin(0)
-        lane.rates.sending(sent)
-        try:
-            return await next(request)
-        finally:
-            lane.rates.end(sent)
-            if lane.gate.waiting:
-                lane.gate.ring()
-
-    def _lane(self, model: Any) -> Lane | None:
+    def _lane(self, model: Any) -> PaceLane | None:
         """Return the lane of a model's calls, or None if nothing can hold them up."""
         known = self._lanes.get(id(model))
         if known is not None:
@@ -110,7 +107,7 @@ class Pace(Policy):
         self._lanes[id(model)] = model, lane
         return lane
 
-    async def _wait(self, lane: Lane, tokens: int, request: ModelRequest, view: RunView) -> Ticket:
+    async def _wait(self, lane: PaceLane, tokens: int, request: ModelRequest, view: RunView) -> Ticket:
         with lane.gate.lock:
             why, late = lane.reason(tokens, lane.gate.clock())
             late = 0.0 if lane.queue else late  # the time of the first in the queue, not of this call

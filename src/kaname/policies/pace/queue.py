@@ -60,7 +60,7 @@ class FairQueue(Generic[W]):
         return True
 
 
-class Use:
+class CountedUse:
     """An amount that was used at a time. `held` is False once the window has passed it."""
 
     __slots__ = ("amount", "at", "held")
@@ -74,7 +74,7 @@ class SlidingWindow:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.total = seconds, 0.0
-        self._uses: deque[Use] = deque()
+        self._uses: deque[CountedUse] = deque()
 
     def wait(self, amount: float, limit: float, now: float) -> float:
         """Return the seconds until `amount` fits under the limit. More than the limit fits when the window is empty."""
@@ -92,13 +92,13 @@ class SlidingWindow:
                 break
         return max(0.001, use.at + self.seconds - now)
 
-    def add(self, amount: float, now: float) -> Use:
-        use = Use(now, amount)
+    def add(self, amount: float, now: float) -> CountedUse:
+        use = CountedUse(now, amount)
         self._uses.append(use)
         self.total += amount
         return use
 
-    def correct(self, use: Use, amount: float) -> None:
+    def correct(self, use: CountedUse, amount: float) -> None:
         """Replace an estimate by the amount that was really used."""
         if use.held:
             self.total += amount - use.amount
