@@ -88,6 +88,8 @@ _HOMES = {
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
     "policies.guardrails.policy": ("Guardrails",),
     "policies.models.fallback": ("ModelFallback",),
+    "policies.pace.machine": ("Machine",),
+    "policies.pace.policy": ("Pace",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -238,6 +240,8 @@ if TYPE_CHECKING:
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.models.fallback import ModelFallback as ModelFallback
+    from .policies.pace.machine import Machine as Machine
+    from .policies.pace.policy import Pace as Pace
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult

@@ -98,7 +98,9 @@ async def test_a_limit_on_money_holds_with_real_prices():
         def nothing() -> None:
             """Nothing."""
 
-        result = await Agent(model, [nothing], stops=cost("$0.5") | no_repeats(None) | max_steps(None), journal="memory").run("go")
+        result = await Agent(model, [nothing], stops=cost("$0.5") | no_repeats(None) | max_steps(None), journal="memory").run(
+            "go"
+        )
         assert result.stop.kind == "budget"
         assert 0 < result.usage.cost <= 0.5
         assert len(server.requests) > 3

@@ -40,24 +40,36 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, PrefixWatch."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, and those that suit the models."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
     written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
-    defaults = (Deadline(), Retry(), Timeout(), Meter(), *_prefix_watch(model))
-    for policy in defaults:
-        policy.is_default = True
+    defaults = _as_defaults(Deadline(), Retry(), Timeout(), Meter(), *_for_models(model, policies))
     around = join_policies((), (*written, *defaults))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 
-def _prefix_watch(model: Model | None) -> list[Policy]:
-    """Return the policy that watches a provider's prompt cache, if the model has one."""
-    if model is None or not optional(model, ModelBase, "caches_prompts"):
-        return []
-    from ..policies.prefix import PrefixWatch
+def _as_defaults(*policies: Policy) -> tuple[Policy, ...]:
+    for policy in policies:
+        policy.is_default = True
+    return policies
 
-    return [PrefixWatch()]
+
+def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]:
+    """Return the policies that models need: one that keeps the rate limits which their providers report, and one that watches
+    their prompt caches."""
+    fallback: Any = next((policy for policy in policies if _is_fallback(policy)), None)
+    models = [] if model is None else [model] if fallback is None else fallback.all_models
+    made: list[Policy] = []
+    if any(optional(one, ModelBase, "rates") is not None for one in models):
+        from ..policies.pace.policy import Pace
+
+        made.append(Pace())
+    if any(optional(one, ModelBase, "caches_prompts") for one in models):
+        from ..policies.prefix import PrefixWatch
+
+        made.append(PrefixWatch())
+    return made
 
 
 def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None, tuple[Policy, ...]]:
@@ -86,7 +98,10 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
 def with_models(recipe: Recipe, given: Any) -> Recipe:
     """Return the recipe with another model, or another list of models, in place of its own."""
     model, policies = choose_models(given, [policy for policy in recipe.policies if not _is_fallback(policy)])
-    return recipe.with_changes(model=model, policies=join_policies((), policies))
+    kept = [policy for policy in policies if not policy.is_default or isinstance(policy, Deadline | Retry | Timeout | Meter)]
+    fallback = [policy for policy in policies if _is_fallback(policy)]
+    suited = _as_defaults(*_for_models(model, policies))
+    return recipe.with_changes(model=model, policies=join_policies((), (*kept, *fallback, *suited)))
 
 
 def fallback_of(recipe: Recipe) -> Any:

@@ -38,6 +38,7 @@ class AgentConfig:
     fallback: Mapping[str, Any] | None = None
     cache: Mapping[str, Any] | bool = False
     equals: tuple[list[str], ...] = ()
+    limits: Mapping[str, Any] = field(factory=dict)
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -267,6 +268,7 @@ def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
+    shared["limits"] = value.get("limits") or {}
     shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
@@ -11,6 +12,7 @@ from ..core.notices import notice
 from ..memory.retention import Keep, keep_seconds
 from ..models.compatible import SERVERS
 from ..models.registry import LITELLM, PROVIDERS, with_slash
+from ..policies.pace.limits import read_at_once, read_rate
 from ..strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from .load import Reading, check
 from .schema import SCHEMA
@@ -57,12 +59,14 @@ def check_all(reading: Reading) -> None:
         _check_model(f"{SYNONYMS.get(name, name)}/x", ("models", name), reading)
         _check_block(name, mapping(block), ("models", name), reading)
     _check_llm(mapping(value.get("llm")), reading)
+    _check_limits(mapping(value.get("limits")), ("limits",), reading)
     _check_keep(value.get("keep"), (), reading)
 
 
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
     _check_models(agent.get("model"), (*where, "model"), reading)
     _check_keep(agent.get("keep"), where, reading)
+    _check_limits(mapping(agent.get("limits")), (*where, "limits"), reading)
     for name, limit in mapping(agent.get("stops")).items():
         if name in RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
             _try(RULES[name], limit, (*where, "stops", name), reading)
@@ -74,6 +78,12 @@ def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mappi
                 reading.wrong((*where, "mcp_servers", str(number)), told)
     else:
         _check_servers(mapping(servers), (*where, "mcp_servers"), reading)
+
+
+def _check_limits(limits: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
+    for name in ("requests", "tokens"):
+        _try(partial(read_rate, what=name), limits.get(name), (*where, name), reading)
+    _try(read_at_once, limits.get("at_once"), (*where, "at_once"), reading)
 
 
 def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:

@@ -7,7 +7,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..core.errors import AgentError, nearest
+from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..kernel.ports import Policy
 from ..tools.loading import object_from
@@ -33,6 +33,8 @@ class PolicySettings(Protocol):
     def cache_path(self) -> str: ...
     @property
     def equals(self) -> tuple[list[str], ...]: ...
+    @property
+    def limits(self) -> Mapping[str, Any]: ...
     @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
@@ -76,7 +78,35 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         _check_names(agent, tools, [*stand_ins, *stand_ins.values()], ("fallback", "tools"), wrong)
         strategy = _try(lambda: FallbackStrategy(fallback=stand_ins, **given), ("fallback",), wrong)
         made += [strategy] if strategy is not None else []
-    return tuple(made)
+    if (spending := agent.limits.get("budget")) is not None:
+        _check_names(agent, tools, spending.get("tools") or (), ("limits", "budget", "tools"), wrong)
+        budget = _try(lambda: _budget(**spending), ("limits", "budget"), wrong)
+        made += [budget] if budget is not None else []
+    return (*made, *pacing_of(agent.limits, wrong))
+
+
+def _budget(zone: str = "UTC", **given: Any) -> Policy:
+    from zoneinfo import ZoneInfo
+
+    from ..policies.budget.budget import Budget
+
+    try:
+        return Budget(**given, zone=ZoneInfo(zone))
+    except (KeyError, ValueError, OSError) as problem:
+        raise ConfigError(notice("budget.zone", "there is no time zone {zone!r}", zone=zone)) from problem
+
+
+def pacing_of(limits: Mapping[str, Any], wrong: Wrong) -> list[Policy]:
+    """Return the policies that make work wait: for the machine, and for the rate limits."""
+    from ..policies.pace.machine import Machine
+    from ..policies.pace.policy import Pace
+
+    machine, rates = limits.get("machine"), {name: limits[name] for name in ("requests", "tokens", "at_once") if name in limits}
+    made = [
+        _try(lambda: Machine(**machine), ("limits", "machine"), wrong) if machine is not None else None,
+        _try(lambda: Pace(**rates), ("limits",), wrong) if rates else None,
+    ]
+    return [policy for policy in made if policy is not None]
 
 
 def _cache(agent: PolicySettings, wrong: Wrong) -> list[Policy]:

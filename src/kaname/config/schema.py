@@ -158,6 +158,39 @@ _CACHE = {
         ),
     ],
 }
+_AMOUNT = {"type": ["string", "number", "array"], "items": {"type": ["string", "number"]}}
+_BUDGET = _mapping(
+    "Limits on money, tokens and calls, such as $5/day, 200k tokens/hour or [$50/month, 100 calls/day].",
+    {
+        "run": {**_AMOUNT, "description": "of each run, with its children"},
+        "session": {**_AMOUNT, "description": "of each session"},
+        "user": {**_AMOUNT, "description": "of each user, over all agents"},
+        "agent": {**_AMOUNT, "description": "of the agent, over all users"},
+        "total": {**_AMOUNT, "description": "of everything that the journal records"},
+        "tools": _a("object", "calls of single tools, by their names", additionalProperties=_AMOUNT),
+        "unpriced": {"enum": ["refuse", "allow"], "description": "models whose price is unknown (refuse)"},
+        "longest_reply": _a("integer", "tokens of a reply, if max_tokens is not set (16384)", minimum=1),
+        "zone": _a("string", "the time zone in which days begin, such as Asia/Tokyo (UTC)"),
+    },
+)
+_LIMITS = _mapping(
+    "Limits on what runs spend, and on how fast; runs that reach a rate wait.",
+    {
+        "budget": _BUDGET,
+        "requests": _a("string", "requests to each provider and key, such as 60/min"),
+        "tokens": _a("string", "tokens of each provider and key, such as 100k/min"),
+        "at_once": _a("integer", "model calls at the same time, for each provider and key", minimum=1),
+        "machine": _mapping(
+            "Per cent above which new work waits.",
+            {
+                "cpu": _a("number"),
+                "memory": _a("number"),
+                "gpu": _a("number"),
+                "priority": _a("integer", "higher goes first (0)"),
+            },
+        ),
+    },
+)
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
@@ -177,6 +210,7 @@ _AGENT = _mapping(
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
         },
         "stops": _STOPS,
+        "limits": _LIMITS,
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": _GUARDRAILS,
@@ -279,6 +313,7 @@ SCHEMA: dict[str, Any] = {
         "database": _mapping("The tool `database`.", {"max_rows": _a("integer", "rows that it returns; 100", minimum=1)}),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
+        "limits": {**_LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,

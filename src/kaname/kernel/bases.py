@@ -25,7 +25,8 @@ class ModelBase:
     the agent has a `Timeout` that says otherwise. api: The API whose names the settings have. instance: Equal for two objects
     that call the same model at one address with one key; None if the object is the instance. identity: What tells it apart
     from other models of the same name, such as its address; a cache keeps their replies apart. caches_prompts: True if the
-    provider charges less for the beginning of a request that it has seen before.
+    provider charges less for the beginning of a request that it has seen before. rates: The rate limits that
+    the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
     """
 
     __slots__ = ()
@@ -38,6 +39,7 @@ class ModelBase:
     instance: Hashable = None
     identity: str = ""
     caches_prompts: bool = False
+    rates: Any = None
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""

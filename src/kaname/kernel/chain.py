@@ -22,7 +22,7 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     """Return the policies around a member's calls after a handoff: the root's policies, then its own.
 
     A default is there once per run. It is left out if it must stand alone and the root or the member wrote a policy of its
-    class. A policy with a `place` is moved there; the others keep their order.
+    class. Policies with a greater `depth` stand further inside.
     """
     both = list({id(policy): policy for policy in (*root, *member)}.values())
     written = [policy for policy in both if not policy.is_default]

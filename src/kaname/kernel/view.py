@@ -109,9 +109,9 @@ class RunView:
         """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""
         self._scope.unbilled += usage
 
-    def tell(self, progress: Mapping[str, Any]) -> None:
-        """Show readers of the run a status, such as what it waits for, without recording it."""
-        self._scope.tell(progress)
+    def tell(self, data: Mapping[str, Any]) -> None:
+        """Show a `status` chunk to the readers of the run, without recording it. `data["status"]` names the status."""
+        self._scope.tell(data)
 
     @property
     def is_read(self) -> bool:

@@ -148,6 +148,8 @@ class Show:
                     self._line(translate(data["steps"]), "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
                 self._screen.doing = self._far + ", ".join(data["running"])
+            case "throttled":
+                self._screen.doing = translate(data["content"]) or say("thinking", "考え中")
             case "queued":
                 self._screen.doing = say(
                     f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"

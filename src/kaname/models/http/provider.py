@@ -24,6 +24,7 @@ from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
 from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
+from .rates import rates_of
 from .sse import EventStream
 from .surrogates import Halves
 
@@ -73,6 +74,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
+        self.rates = rates_of(url, self.who.secrets, model)
         self._price, self._listed = price, price_of(self.name)
 
     def __repr__(self) -> str:
@@ -126,6 +128,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         if _ASIDE & request.settings.keys():
             request, headers, who = self._set_aside(request, headers)
         async with self._http.post(self._url, headers, self.body(request), who) as response:
+            self.rates.learn(response.status, response.headers)
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)

@@ -229,7 +229,9 @@ class _Call:
 
     async def _wait(self, pause: float, account: Account | None = None) -> float:
         if pause == _PAUSE:
-            self.view.tell({"waiting": "budget", "account": "" if account is None else account.whose})
+            whose = "" if account is None else account.whose
+            told = notice("budget.waiting", "waiting: other calls hold the rest of the budget ({whose})", whose=whose)
+            self.view.tell({"status": "throttled", "reason": "budget", "seconds": None, "content": told})
         await asyncio.sleep(pause)
         return min(_LONGEST_PAUSE, pause * 1.5)
 
