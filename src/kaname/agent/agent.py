@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     Thinks: TypeAlias = Model | str | Config | Sequence[Model | str | Sequence[Model | str]] | None
 
 T = TypeVar("T")
+_SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
 class Agent(Conversing, Explained, Generic[OutputT]):
@@ -113,7 +114,7 @@ class Agent(Conversing, Explained, Generic[OutputT]):
             stops,
             instructions,
             parts if self.servers is None else (self.servers.instruct, *parts),
-            as_mapping("settings", settings, "{'temperature': 0}"),
+            as_mapping("settings", settings, _SETTINGS),
         )
         self.journal, self.sinks = choose(journal), sinks
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
@@ -182,7 +183,7 @@ class Agent(Conversing, Explained, Generic[OutputT]):
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(notice("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy))
-        opener = self._opener(changed_recipe(self.recipe, model, settings))
+        opener = self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
         return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
@@ -247,7 +248,9 @@ class Agent(Conversing, Explained, Generic[OutputT]):
         check_ids(run_id=run_id, by=by)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         request = RunRequest(run_id, how="resume", answers=given, by=by, takeover=takeover, after=after, deps=deps)
-        return self._run(request, abort_event, self._opener(changed_recipe(self.recipe, model, settings)))
+        return self._run(
+            request, abort_event, self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
+        )
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
         """Resume and wait for the result, in code without an event loop."""

@@ -206,8 +206,8 @@ class SharedLimit:
     def __call__(self, state: State, step: Step) -> Stop | None:
         return self._with_all_usage(state, lambda: self._rule(state, step))
 
-    def left(self, state: State) -> float | None:
-        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "left")
+    def dollars_left(self, state: State) -> float | None:
+        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "dollars_left")
         return self._with_all_usage(state, lambda: left(state))
 
     def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:

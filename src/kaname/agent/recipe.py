@@ -25,7 +25,6 @@ from ..strategies.react import React
 from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
 from ..tools.registry import ToolRegistry
-from .input import as_mapping
 
 
 def recipe_of(
@@ -125,7 +124,7 @@ def changed_recipe(recipe: Recipe, model: Any, settings: Mapping[str, Any] | Non
     recipe = recipe if model is None else with_models(recipe, model)
     changes: dict[str, Any] = {} if instructions is None else {"instructions": instructions}
     if settings:
-        changes["settings"] = {**recipe.settings, **as_mapping("settings", settings, "{'temperature': 0}")}
+        changes["settings"] = {**recipe.settings, **settings}
     return recipe.with_changes(**changes) if changes else recipe
 
 

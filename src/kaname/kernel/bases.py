@@ -176,7 +176,7 @@ class StopRuleBase:
     root: Any = None
     purse: Any = None
 
-    def left(self, state: State) -> float | None:
+    def dollars_left(self, state: State) -> float | None:
         """Return how many US dollars a limit on money still allows; None if the rule is no such limit."""
         return None
 

@@ -228,7 +228,7 @@ class Channel:
         return reader
 
     @property
-    def said(self) -> str:
+    def current_text(self) -> str:
         """Return the text of the reply that is being written, as far as it was shown."""
         return "".join(self._said)
 

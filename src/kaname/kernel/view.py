@@ -101,9 +101,9 @@ class RunView:
         return self._scope.emit
 
     @property
-    def kept(self) -> dict[Any, Any]:
+    def scratch(self) -> dict[Any, Any]:
         """Return a place where policies keep what they need during the run. It is not recorded."""
-        return self._scope.kept
+        return self._scope.scratch
 
     def charge(self, usage: Usage) -> None:
         """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""

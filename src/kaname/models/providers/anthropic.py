@@ -35,7 +35,7 @@ from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import Joiner, ServedModel, as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..media import as_takeable
 from ..prices import Price, price_of
-from .anthropic_settings import ignored_settings, translate_settings
+from .anthropic_settings import has_call_without_thought, ignored_settings, translate_settings
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
@@ -142,7 +142,7 @@ class Anthropic(ServedModel):
     def body(self, request: ModelRequest) -> bytes:
         settings = translate_settings({**self.settings, **request.settings})
         head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": _MOST, **settings}
-        if as_mapping(head.get("thinking")).get("type") == "enabled" and _has_call_without_thought(request.messages):
+        if as_mapping(head.get("thinking")).get("type") == "enabled" and has_call_without_thought(request.messages):
             del head["thinking"]  # the API refuses a thinking model whose last calls have no sealed thought before them
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
@@ -179,22 +179,6 @@ class Anthropic(ServedModel):
             ]
             self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1], self._mark)]))
         return self._tools[1]
-
-
-def _has_call_without_thought(messages: tuple[Message, ...]) -> bool:
-    """Return True if another model, or this one without thinking, made calls in the turn that is under way."""
-    for message in reversed(messages):
-        if message.role == "user":
-            return False
-        if message.role == "assistant" and message.calls and not any(_is_sealed_thought(part) for part in message.parts):
-            return True
-    return False
-
-
-def _is_sealed_thought(part: Part) -> bool:
-    if isinstance(part, Thinking):
-        return bool(part.signature)
-    return isinstance(part, Provided) and part.provider == "anthropic" and part.data.get("type") == "redacted_thinking"
 
 
 def _marked(block: bytes, mark: bytes) -> bytes:
