@@ -83,15 +83,14 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             await asyncio.sleep(_PAUSE)
             run, reader = begin()
         run.detach()
-        try:
-            await _follow(run, reader, child_id, spent, scope)
-        except asyncio.CancelledError:
-            if context.call_id in scope.signals and not scope.leaves_resumable():
-                await _follow(run, reader, child_id, spent, scope)  # another child asks: this one is not cut off for that
-            raise
+        await _follow(run, reader, child_id, spent, scope)
         result = await run
     except asyncio.CancelledError:
-        await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
+        try:
+            if context.call_id in scope.signals and not scope.leaves_resumable():
+                await _follow(run, reader, child_id, spent, scope)  # another child asks: this one is not cut off for that
+        finally:
+            await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem

@@ -61,6 +61,8 @@ _HOMES = {
     "designs.monono.collaboration": ("CollaborationManager",),
     "designs.monono.context_manager": ("ContextManager", "as_context_part"),
     "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
+    "designs.monono.recovery": ("ErrorRecoveryManager",),
+    "designs.monono.resources": ("ResourceManager",),
     "designs.monono.trace_logger": ("TraceLogger", "as_sink"),
     "designs.monono.workflow_engine": ("WorkflowEngine",),
     # E: plan, execute, monitor, evaluate
@@ -72,10 +74,8 @@ _HOMES = {
     "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
 }
 _LATER = {  # parts of MONONO that are not built yet, and what there is today
-    "ErrorRecoveryManager": "Retry, Fallback, FallbackStrategy",
     "LearningEngine": "Memory(learn=…), kaname.agent.figures",
     "MultiModalProcessor": "Media in messages, for models that take pictures and sound",
-    "ResourceManager": "the stop rules cost(…), deadline(…), max_steps(…), per_tool(…)",
     "SecurityManager": "Guardrails, ToolRule, Approve",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -121,6 +121,8 @@ if TYPE_CHECKING:
     from .monono.guards import TokenGuard as TokenGuard
     from .monono.performance import CacheManager as CacheManager
     from .monono.performance import PerformanceOptimizer as PerformanceOptimizer
+    from .monono.recovery import ErrorRecoveryManager as ErrorRecoveryManager
+    from .monono.resources import ResourceManager as ResourceManager
     from .monono.trace_logger import TraceLogger as TraceLogger
     from .monono.trace_logger import as_sink as as_sink
     from .monono.workflow_engine import WorkflowEngine as WorkflowEngine
