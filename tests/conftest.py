@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 # Before numpy is imported: several processes of tests with several threads each wait for each other in loops, at five times the cost.
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
+_WORLDS = count(1)
 
 # The same examples each time, so that what lands does not depend on luck. `--hypothesis-profile explore` looks for new ones.
 settings.register_profile("steady", derandomize=True)
@@ -20,10 +22,14 @@ settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)
-def _own_world(tmp_path, monkeypatch):
-    """Every test has folders and a language of its own, and none of the user's."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+def _own_world(request, monkeypatch, tmp_path_factory):
+    """Every test has folders and a language of its own, and none of the user's. They are made when something is written there."""
+    if "tmp_path" in request.fixturenames:
+        world = request.getfixturevalue("tmp_path")
+    else:  # most tests write nothing: a folder for each of them costs a millisecond
+        world = tmp_path_factory.getbasetemp() / f"world-{next(_WORLDS)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(world / "state"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(world / "data"))
     monkeypatch.delenv("KANAME_DOCS", raising=False)
     monkeypatch.setenv("KANAME_LANG", "en")
     monkeypatch.delenv("KANAME_JOURNAL", raising=False)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -23,7 +25,9 @@ SETTINGS: dict[str, Any] = {
     "threads": "2",
     "lock_configuration": "true",
 }
-_MOST_SAMPLED = 200  # columns: each is a query
+_MOST_SAMPLED = 200  # columns
+_SAMPLES = 7  # values of a column
+_LONGEST_SAMPLE = 100  # characters; samples longer than 30 are not shown
 _COLUMNS = """
 SELECT c.table_name, c.column_name, c.data_type, c.comment, t.comment, t.table_name IS NOT NULL, c.database_name
 FROM duckdb_columns() c LEFT JOIN duckdb_tables() t ON t.table_oid = c.table_oid AND t.schema_name = c.schema_name
@@ -59,13 +63,14 @@ class DuckEngine:
         found: dict[str, tuple[list[Column], str, str]] = {}
         connection = self._open()
         try:
-            left = _MOST_SAMPLED
-            for table, column, kind, comment, told, is_table, catalog in connection.execute(_COLUMNS).fetchall():
+            rows = connection.execute(_COLUMNS).fetchall()
+            texts = [(row[0], row[1]) for row in rows if row[2] == "VARCHAR" and row[5]][:_MOST_SAMPLED]
+            samples: dict[tuple[str, str], tuple[str, ...]] = {}
+            for table, of_table in groupby(texts, itemgetter(0)):
+                samples |= _samples(connection, table, [column for _, column in of_table])
+            for table, column, kind, comment, told, _, catalog in rows:
                 columns, _, _ = found.setdefault(table, ([], told or "", catalog))
-                wanted = kind == "VARCHAR" and is_table and left > 0
-                left -= wanted
-                samples = _samples(connection, table, column) if wanted else ()
-                columns.append(Column(column, kind, comment or "", samples))
+                columns.append(Column(column, kind, comment or "", samples.get((table, column), ())))
         except duckdb.Error as problem:
             raise QueryFailed(_message(problem)) from problem
         finally:
@@ -106,12 +111,16 @@ def _with_hex(connection: Any, sql: str) -> str:
     return f"SELECT * REPLACE ({shown}) FROM (\n{sql}\n)"
 
 
-def _samples(connection: Any, table: str, column: str) -> tuple[str, ...]:
-    quoted = [name.replace('"', '""') for name in (column, table)]
-    rows = connection.execute(
-        f'SELECT DISTINCT "{quoted[0]}" FROM (SELECT "{quoted[0]}" FROM "{quoted[1]}" LIMIT 500) LIMIT 7'
-    ).fetchall()
-    return tuple([str(value) for (value,) in rows if value is not None])
+def _samples(connection: Any, table: str, columns: list[str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the first different values of each column, in one query. Long values are cut: only their length matters."""
+    shown = ", ".join([f"left({_quote(column)}, {_LONGEST_SAMPLE})" for column in columns])
+    rows = connection.execute(f"SELECT {shown} FROM {_quote(table)} LIMIT 500").fetchall()
+    values = [dict.fromkeys([value for value in held if value is not None]) for held in zip(*rows, strict=True)]
+    return {(table, column): tuple(held)[:_SAMPLES] for column, held in zip(columns, values, strict=False)}
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _message(problem: Exception) -> str:
