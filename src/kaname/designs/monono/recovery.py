@@ -21,7 +21,7 @@ _PAUSE = 30.0  # seconds that a breaker stays open before one call is tried
 
 
 @record
-class Recovery:
+class RecoveryStep:
     """What to do about a failure: retry after `wait` seconds, use `tool` instead, or report `message` to the user."""
 
     action: Literal["retry", "fallback", "report"]
@@ -62,7 +62,7 @@ class ErrorRecoveryManager(FallbackStrategy):
         stand_ins = {name.removesuffix("_failure"): to.removeprefix("try_") for name, to in self.fallback_strategies.items()}
         super().__init__(attempts - 1, stand_ins, backoff=usual.get("delay", 1))
 
-    def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> Recovery:
+    def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep:
         """Return what to do about a failure, and count it for the breaker.
 
         Args:
@@ -80,15 +80,15 @@ class ErrorRecoveryManager(FallbackStrategy):
             told = notice(
                 "recovery.retry", "{name} failed ({why}); it is tried again in {wait:g} s", name=name, why=why, wait=wait
             )
-            return Recovery("retry", told, wait=wait)
+            return RecoveryStep("retry", told, wait=wait)
         if name in self.fallback:
             other = self.fallback[name]
             told = notice(
                 "recovery.fallback", "{name} failed ({why}); {other} is used instead", name=name, why=why, other=other
             )
-            return Recovery("fallback", told, tool=other)
+            return RecoveryStep("fallback", told, tool=other)
         told = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)
-        return Recovery("report", told)
+        return RecoveryStep("report", told)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if self._rests(call.name):
