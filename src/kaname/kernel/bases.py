@@ -34,6 +34,10 @@ class ModelBase:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
         return ()
 
+    def batches(self) -> Any:
+        """Return the provider's batch API as a `Batches`, or None if it has none."""
+        return None
+
     async def close(self) -> None:
         """Close the connections. `agent.close()` calls it."""
 

@@ -84,11 +84,16 @@ class Http:
             await held[0].aclose()
 
     @asynccontextmanager
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> AsyncIterator[HttpConnection]:
-        """Send a POST request. Leaving early, by an error or a cancellation, closes the connection at once."""
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, who: Who, method: str = "POST", *, once: bool = False
+    ) -> AsyncIterator[HttpConnection]:
+        """Send a request. Leaving early, by an error or a cancellation, closes the connection at once.
+
+        `once`: use a new connection, on which a request is never sent twice.
+        """
         pool, route = await self._pool(), route_to(url)
         try:
-            connection = await self._send(pool, route, _request("POST", route, headers, body))
+            connection = await self._send(pool, route, _request(method, route, headers, body), once=once)
         except OSError as problem:
             raise _explain(problem, url, route, who) from problem
         try:
@@ -98,9 +103,9 @@ class Http:
         finally:
             pool.put_back(route, connection)
 
-    async def _send(self, pool: _Pool, route: Route, request: bytes) -> HttpConnection:
+    async def _send(self, pool: _Pool, route: Route, request: bytes, *, once: bool = False) -> HttpConnection:
         """Send the request. If the server has just closed a kept connection, retry once on a new one."""
-        connection = pool.take(route)
+        connection = None if once else pool.take(route)
         while True:
             if connection is None:
                 try:

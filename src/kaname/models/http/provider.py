@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
@@ -45,6 +48,7 @@ class ServedModel(ModelBase, ABC):
     """
 
     provider = ""
+    _send: Callable[[bytes], Awaitable[bytes]] | None = None  # instead of HTTP
 
     def __init__(
         self,
@@ -102,6 +106,11 @@ class ServedModel(ModelBase, ABC):
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
         if self._missing_key:
             raise ConfigError(self._missing_key)
+        if self._send is not None:
+            answer = await self._send(_without_stream(self.body(request)))
+            joiner = self.joiner(request)
+            await joiner.take(joiner.whole(self._decode_chunk(answer)), emit)
+            return joiner, True
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
         async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
             kind = response.headers.get("content-type", "").lower()
@@ -130,6 +139,24 @@ class ServedModel(ModelBase, ABC):
                     await joiner.take(self._decode_chunk(event, halves), emit)
             return joiner, False
 
+    def through(self, send: Callable[[bytes], Awaitable[bytes]]) -> Self:
+        """Return this model with another way to its provider. `send` gets the body of a request, and returns the answer."""
+        other = copy(self)
+        other._send = send
+        return other
+
+    async def fetch(
+        self, method: str, url: str, body: bytes = b"", kind: str = "application/json", *, once: bool = False
+    ) -> bytes:
+        """Send a request that is not a model call, and return the answer."""
+        if self._missing_key:
+            raise ConfigError(self._missing_key)
+        headers = {**self._headers, "content-type": kind}
+        async with self._http.post(url, headers, body, self.who, method, once=once) as response:
+            if not 200 <= response.status < 300:
+                raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
+            return await response.read_body(self._http.timeouts.between)
+
     def _decode_chunk(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
         decode, wrong = _json()
         try:
@@ -141,6 +168,12 @@ class ServedModel(ModelBase, ABC):
         if not isinstance(chunk, dict):
             raise garbled_reply(_excerpt(data, self.who), self.who)
         return chunk
+
+
+def _without_stream(body: bytes) -> bytes:
+    """Return a request for a whole answer."""
+    decoded = json.loads(body)  # which takes half a surrogate pair
+    return dump({name: value for name, value in decoded.items() if name not in ("stream", "stream_options")}).encode()
 
 
 def _decode_halves(data: bytes, halves: Halves) -> Any:

@@ -93,6 +93,12 @@ class Anthropic(ServedModel):
         super().__init__(model, address, named, key, settings, timeouts, price, lacking)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
 
+    def batches(self) -> Any:
+        """Return the provider's batch API."""
+        from ..batches.anthropic import AnthropicBatches
+
+        return AnthropicBatches(self, self._url)
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
 
