@@ -11,6 +11,7 @@
 | Stopped, failed | `error`                     | message, type                                            |
 | refused handoff | `error`; the run continues  | message, type, tool_call_id                              |
 | Stopped         | `status` stopped            | kind, detail, output                                     |
+| Asked, of batch | `status` parked             | key, content                                             |
 | Custom          | its own name                | its data, under `value` if that is not an object         |
 | any other fact  | `status` with its own name  | see `_STATUS`                                            |
 
@@ -48,6 +49,7 @@ from .events import (
     Warned,
 )
 from .messages import ToolCall, ToolResult, Usage
+from .people.answers import asks_person
 from .values import plain_text
 
 RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
@@ -193,6 +195,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
             return [*said, *[("tool_call", _call(call)) for call in calls], ("usage", _usage(reply.usage))]
         case ToolFinished(result):
             return [("tool_response", _response(result))]
+        case Asked(key, prompt) if not asks_person(key):
+            return [("status", {"status": "parked", "key": key, "content": prompt})]
         case Custom(shown=False):
             return []
         case Custom(name, data):
