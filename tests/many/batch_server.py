@@ -28,6 +28,13 @@ def need(wanted: bool, why: str) -> None:
         raise Refused(why)
 
 
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: a client was killed."""
+
+
 class BatchServer:
     """`asked`: how often each question was sent at each step. `fate(name, times)`: what becomes of a request, "" for an answer."""
 
@@ -70,8 +77,7 @@ class BatchServer:
             def log_message(self, *told: Any) -> None:
                 pass
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = _Quiet(("127.0.0.1", 0), Handler)
         self._lock = threading.Lock()
 
     @property

@@ -1,7 +1,7 @@
-"""A process that maps over questions with batch prices. Run it as `batch_worker.py URL FOLDER PROTOCOL CASES`.
+"""A process that maps over questions with batch prices. Run it as `batch_worker.py URL FOLDER PROTOCOL CASES RUNS ROW`.
 
-CASES is JSON: a list of [name, when, fact]: a child is killed ("before" or "after" its fact of that number is appended), others
-follow until all is done. Without a fact, a child is only killed by whoever watches. Each line of the output is a case that is over.
+CASES is JSON: a list of [name, when, fact]. For each, a child is killed "before" or "after" it appends the facts of that number,
+and others follow until all is done; with ROW, only after the last. Each line of the output is a case, its lives and its exit code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ import json
 import os
 import signal
 import sys
+import traceback
 from typing import Any
+
+import httptools  # noqa: F401  before the fork
+import msgspec  # noqa: F401
+import pydantic  # noqa: F401
 
 from kaname import Agent, SqliteJournal, tool
 from kaname.agent.many.batches import BatchPrices
@@ -33,10 +38,11 @@ class Deadly(SqliteJournal):
 
     async def append(self, events: Any, epoch: int, *, keep: bool = False) -> None:
         self.left -= 1
-        if self.when == "before" and self.left == 0:
+        now = self.left == 0
+        if now and self.when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         await super().append(events, epoch, keep=keep)
-        if self.when == "after" and self.left == 0:
+        if now and self.when == "after":
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -58,28 +64,31 @@ async def work(url: str, folder: str, protocol: str, name: str, when: str, fact:
     assert all(abs((result.usage.cost or 0) - 3 * 0.01) < 1e-9 for result in found), [result.usage for result in found]
 
 
-def main() -> None:
-    url, folder, protocol, cases, runs = sys.argv[1:6]
-    for name, when, fact in json.loads(cases):
-        lives = 0
-        while True:
-            lives += 1
-            child = os.fork()
-            if not child:
-                try:
-                    asyncio.run(work(url, folder, protocol, name, when if lives == 1 else "", fact, int(runs)))
-                except BaseException:
-                    import traceback
+def live(arguments: tuple[Any, ...]) -> int:
+    """Do the work in a child, and return its exit code."""
+    child = os.fork()
+    if not child:
+        try:
+            asyncio.run(work(*arguments))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-                    traceback.print_exc()
-                    os._exit(1)
-                os._exit(0)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if status != -signal.SIGKILL:
-                break
+
+def main() -> None:
+    url, folder, protocol, cases, runs, row = sys.argv[1:7]
+    listed, lives = json.loads(cases), 0
+    for place, (name, when, fact) in enumerate(listed):
+        lives = lives + 1 if row else 1
+        status = live((url, folder, protocol, name, when, fact, int(runs)))
+        if row and place + 1 < len(listed):
+            continue
+        while status == -signal.SIGKILL:
+            lives += 1
+            status = live((url, folder, protocol, name, "", 0, int(runs)))
         print(json.dumps([name, lives, status]), flush=True)
-        if lives == 1 and when:
-            break  # there is no such fact any more
 
 
 if __name__ == "__main__":
