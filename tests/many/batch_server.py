@@ -51,6 +51,7 @@ class BatchServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize = -1  # the head and the body in one write: the other side would wait with its acknowledgement
 
             def do_GET(self) -> None:
                 self._do(b"")
@@ -73,6 +74,7 @@ class BatchServer:
                 self.send_header("content-length", str(len(said)))
                 self.end_headers()
                 self.wfile.write(said)
+                self.wfile.flush()
 
             def log_message(self, *told: Any) -> None:
                 pass

@@ -20,9 +20,12 @@ import pydantic  # noqa: F401
 
 from kaname import Agent, SqliteJournal, tool
 from kaname.agent.many.batches import BatchPrices
+from kaname.models.batches import anthropic
 from kaname.models.prices import Price
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
+
+anthropic.PAUSE = 0.01
 
 
 @tool(effect="pure")

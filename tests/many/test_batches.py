@@ -157,7 +157,7 @@ async def test_batches_another_model_cannot_take_over_a_job(tmp_path):
 
 @PROTOCOLS
 def test_batches_killed_at_some_facts_submit_each_request_once(protocol, tmp_path):
-    kill(protocol, tmp_path, [("before", fact) for fact in (4, 5, 6, 14, 30)] + [("after", fact) for fact in (3, 5, 7)])
+    kill(protocol, tmp_path, [("before", fact) for fact in (4, 6, 7, 8, 17, 30)] + [("after", fact) for fact in (3, 5, 7)])
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ waves and resumes the runs (`agent.many.batches`).
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from copy import copy
@@ -20,7 +21,7 @@ from ..core.notices import notice
 from ..core.people.answers import BATCH
 from ..core.record import replace
 from ..kernel.bases import ModelBase, optional
-from ..kernel.ports import Batches, ModelHandler, Policy
+from ..kernel.ports import Batches, BatchProgress, ModelHandler, Policy
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -78,6 +79,8 @@ class Desk:
         self.waves: dict[str, Wave] = {}
         self.sent: dict[str, tuple[Batches, str]] = {}
         self._open: dict[str, Wave] = {}  # by model
+        self.progress: dict[str, BatchProgress] = {}  # of batches, when they were last looked at
+        self._loading = asyncio.Lock()
         self._count = 0
         self._answers: OrderedDict[str, Mapping[str, bytes | ModelError]] = OrderedDict()
 
@@ -99,24 +102,27 @@ class Desk:
         """Return the answer of the provider; True if the batch is not done; False if the request was never sent."""
         if key.wave not in self.sent:
             return False
-        api, batch_id = self.sent[key.wave]
-        if key.wave not in self._answers:
-            if not (await api.progress(batch_id)).ended:
-                return True
-            await self.load(key.wave)
-        self._answers.move_to_end(key.wave)
-        answers = self._answers[key.wave]
+        if (answers := await self.answers_of(key.wave)) is None:
+            return True
         found = answers.get(key.request(run_id)) or answers.get("")
         if found is None:
             return ModelUnavailable(notice("batch.no_answer", "the batch has no answer to this request"))
         return copy(found) if isinstance(found, ModelError) else found
 
-    async def load(self, wave: str) -> None:
-        """Download the answers of a batch that has ended."""
-        api, batch_id = self.sent[wave]
-        self._answers[wave] = await api.results(batch_id)
-        while len(self._answers) > _KEPT:
-            self._answers.popitem(last=False)
+    async def answers_of(self, wave: str) -> Mapping[str, bytes | ModelError] | None:
+        """Return the answers of a batch, downloaded once for all who wait for them; None if it has not ended."""
+        async with self._loading:
+            if wave not in self._answers:
+                api, batch_id = self.sent[wave]
+                self.progress[wave] = await api.progress(batch_id)
+                if not self.progress[wave].ended:
+                    return None
+                self._answers[wave] = await api.results(batch_id)
+            self._answers.move_to_end(wave)
+            found = self._answers[wave]
+            while len(self._answers) > _KEPT:
+                self._answers.popitem(last=False)
+            return found
 
 
 class Batching(Policy):

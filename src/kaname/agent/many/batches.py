@@ -132,10 +132,9 @@ class BatchJob:
             await self._submit(wave)
         pause = self._options.poll
         while self._parked:
-            progress = {wave: await self._look(wave) for wave in tuple(self._parked)}
-            known = [one for one in progress.values() if one is not None]
-            self.status = BatchStatus(len(progress), sum([one.done for one in known]), sum([one.of for one in known]))
-            ended = [wave for wave, one in progress.items() if one is not None and one.ended]
+            ended = [wave for wave in tuple(self._parked) if await self._has_ended(wave)]
+            known = [self.desk.progress[wave] for wave in self._parked if wave in self.desk.progress]
+            self.status = BatchStatus(len(self._parked), sum([one.done for one in known]), sum([one.of for one in known]))
             if ended:
                 return [waiting for wave in ended for waiting in self._parked.pop(wave).values()]
             await asyncio.sleep(pause)
@@ -143,15 +142,15 @@ class BatchJob:
         self.status = BatchStatus()
         return []
 
-    async def _look(self, wave: str) -> Any:
-        api, batch_id = self.desk.sent[wave]
+    async def _has_ended(self, wave: str) -> bool:
+        """Return True if the answers of a batch are here."""
         try:
-            return await api.progress(batch_id)
+            return await self.desk.answers_of(wave) is not None
         except ModelError as problem:
             if not problem.retryable:
                 raise
             log.warning("%s", problem.public)
-            return None
+            return False
 
     async def _submit(self, wave: Wave) -> None:
         """Submit a wave: the intent is recorded before, the id after. Requests of runs that do not wait are left out."""

@@ -14,7 +14,7 @@ from ..http.provider import ServedModel, as_count, as_mapping, as_mappings, as_t
 from .api import SLACK, HttpBatches, as_answer
 
 _COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
-_PAUSE = 15.0  # seconds between two looks at a batch that may be ours
+PAUSE = 15.0  # seconds between two looks at a batch that may be ours
 
 
 class AnthropicBatches(HttpBatches):
@@ -45,7 +45,7 @@ class AnthropicBatches(HttpBatches):
 
     async def _has(self, batch_id: str, sample: str) -> bool:
         while not (await self.progress(batch_id)).ended:  # noqa: ASYNC110  the provider tells nobody
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(PAUSE)
         return sample in await self.results(batch_id)
 
     async def progress(self, batch_id: str) -> BatchProgress:
