@@ -15,6 +15,7 @@ from ..messages import say, translate
 
 _FIELDS = {"input", "id", "session", "user"}
 _TOLD = 10  # bad lines
+_BEGINNING = b'{"id":'  # of a result
 
 
 class Line(NamedTuple):
@@ -99,23 +100,31 @@ class Results:
     def __init__(self, path: Path) -> None:
         self.path, self.done, self.stops = path, dict[str, str](), dict[str, str]()
         self._file: BinaryIO = path.open("a+b")
-        self._lock()
+        try:
+            self._lock()
+            self._file.truncate(self._read())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self) -> int:
+        """Read the results in the file. Return the end of the last whole line."""
         self._file.seek(0)
         end = 0
         for number, text in enumerate(self._file, 1):
-            told = _read_result(text)
-            if not text.endswith(b"\n"):
+            told, is_torn = _read_result(text), not text.endswith(b"\n")
+            if is_torn and text[: len(_BEGINNING)] == _BEGINNING[: len(text)]:
                 break
-            if told is None:
+            if told is None or is_torn:
                 raise ConfigError(
                     say(
-                        f"{path}:{number} is not a result: pass another --out",
-                        f"{path}:{number} は結果の行ではありません。別の --out を指定してください",
+                        f"{self.path}:{number} is not a result: pass another --out",
+                        f"{self.path}:{number} は結果の行ではありません。別の --out を指定してください",
                     )
                 )
             self.done[str(told["id"])], self.stops[str(told["id"])] = digest(told["input"]), str(told.get("stop"))
             end += len(text)
-        self._file.truncate(end)
+        return end
 
     def _lock(self) -> None:
         """Refuse a second process, which would write the same results."""
