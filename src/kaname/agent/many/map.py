@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast
 
 from ...core.codec import digest, encode_body
 from ...core.errors import AgentError, ConfigError, JournalError, RunBusy, SessionBusy
@@ -17,6 +17,7 @@ from ...core.people.answers import asks_person
 from ...core.record import record
 from ...core.state import State
 from ...core.steps import Stop
+from ...kernel.ports import Journal, Recipe
 from ..ids import check_ids
 from ..input import Input, as_turn
 from ..opening.opener import Opener
@@ -25,7 +26,6 @@ from ..result import OutputT, Result
 from ..run import Run
 
 if TYPE_CHECKING:
-    from ..agent import Agent
     from .batches import BatchJob, BatchPrices, BatchStatus
 
 _PLAIN = re.compile(r"[\w.-]{1,60}", re.ASCII)
@@ -56,6 +56,18 @@ class Mapped(NamedTuple, Generic[OutputT]):
     result: Result[OutputT]
 
 
+class Runner(Protocol[OutputT]):
+    """An agent, as far as `Map` needs it."""
+
+    recipe: Recipe
+    journal: Journal
+
+    async def result(self, run_id: str) -> Result[OutputT]: ...
+    def _opener(self, recipe: Recipe) -> Opener: ...
+    def _run(self, request: RunRequest, abort_event: Any = ..., opener: Opener | None = ...) -> Run[OutputT]: ...
+    def _view(self, run_id: str, state: State) -> Result[OutputT]: ...
+
+
 class _Item(NamedTuple):
     place: int
     key: str | int
@@ -79,7 +91,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
 
     def __init__(
         self,
-        agent: Agent[OutputT],
+        agent: Runner[OutputT],
         inputs: Iterable[Input | MapInput] | AsyncIterable[Input | MapInput],
         job: str = "",
         at_once: int = 8,

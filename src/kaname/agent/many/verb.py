@@ -9,9 +9,8 @@ from ..input import Input
 from ..result import OutputT
 
 if TYPE_CHECKING:
-    from ..agent import Agent
     from .batches import BatchPrices
-    from .map import Map, MapInput
+    from .map import Map, MapInput, Runner
 
 
 class Mappable(Generic[OutputT]):
@@ -45,4 +44,4 @@ class Mappable(Generic[OutputT]):
         """
         from .map import Map
 
-        return Map(cast("Agent[OutputT]", self), inputs, job, at_once, batch, deps)
+        return Map(cast("Runner[OutputT]", self), inputs, job, at_once, batch, deps)
