@@ -84,11 +84,13 @@ _HOMES = {
     "models.prompted.react.model": ("TextOnly",),
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
+    "policies.budget.budget": ("Budget",),
     "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
     "policies.guardrails.policy": ("Guardrails",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
+    "policies.timeout": ("Timeout",),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
@@ -224,6 +226,7 @@ if TYPE_CHECKING:
     from .models.providers.scripted import ScriptedModel as ScriptedModel
     from .models.providers.scripted import call as call
     from .policies.approve import Approve as Approve
+    from .policies.budget.budget import Budget as Budget
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
@@ -232,6 +235,7 @@ if TYPE_CHECKING:
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
     from .policies.retry import Retry as Retry
+    from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -144,6 +144,33 @@ def test_a_key_given_twice_stays_a_text_in_a_providers_reply():
         strict_json(text)
 
 
+_NUMBERS = ("0", "-0", "7", "-1.50", "1e5", "1e999", "2E-3", "12345678901234567890", "0.1234567890123456789", "NaN", "1" * 1001)
+
+
+@pytest.mark.parametrize("number", _NUMBERS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        '{"a": %s}',
+        '{"a": [%s], "b": "1e5"}',
+        '{"a": {"b": %s}}',
+        '{"a": %s, "a": 2}',
+        '{"a": {"b": %s, "b": 2}}',
+        '{"a": ":", "a": %s}',
+        '{"a": %s, "\\u0061": 2}',
+        "[%s]",
+        ' {"a" :%s} ',
+    ],
+)
+def test_arguments_in_a_providers_reply_are_read_by_the_strict_reader(form, number):
+    text = form % number
+    try:
+        wanted = strict_json(text)
+    except ValueError:
+        wanted = text
+    assert repr(parse_arguments(text)) == repr(wanted if isinstance(wanted, dict) else text)
+
+
 def test_repairing_is_linear():
     for text in ('{"a": "' + '\\"' * 300_000, "{'a': " + '"" ' * 200_000, '{"a": ' + '"""' * 200_000, "[" + "1, " * 300_000):
         with pytest.raises(ValueError, match="not valid JSON"):

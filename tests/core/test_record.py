@@ -65,3 +65,23 @@ def test_what_is_mutable_stays_so():
     counter = Counter()
     counter.n += 1
     assert counter == Counter(1)
+
+
+def test_records_with_as_many_fields_keep_the_names_of_their_own_arguments():
+    @record
+    class Point:
+        x: int
+        y: list = field(factory=list)
+
+    assert (Point(x=1).x, Point(1).y, Person(name="a").name, Person("a", tags=["b"]).tags) == (1, [], "a", ["b"])
+    with pytest.raises(TypeError, match="'name'"):
+        Point(name="a")
+
+
+def test_a_field_without_a_default_after_one_with_a_default_is_refused():
+    with pytest.raises(TypeError, match=r"Wrong\.b has no default"):
+
+        @record
+        class Wrong:
+            a: int = 0
+            b: str

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kaname import Agent, BatchPrices, ConfigError, RunBusy
+from kaname import Agent, BatchPrices, Budget, ConfigError, RunBusy, cost
 from kaname.core.chunks import chunks_of
 from kaname.core.messages import system
 from kaname.models.batches.api import HttpBatches
@@ -138,6 +138,27 @@ async def test_batches_a_request_that_changes_each_time_fails_instead_of_paying_
         assert (result.stop.kind, result.stop.error) == ("failed", "RequestRefused")
         assert "changes each time" in result.stop.detail
         assert len(server.batches) == 8
+
+
+async def test_batches_with_a_limit_on_each_run_cost_half_and_each_call_counts_once(tmp_path):
+    """What is left of a limit bounds the replies. The bound does not change which answer is found."""
+    with BatchServer() as server:
+        model = agent(server.url, "openai", "memory").recipe.model
+        limits = [Budget(run=["$1/day", "3 calls"])]
+        one = Agent(model, [add], policies=limits, stops=cost("$0.06"), journal=tmp_path / "a.db")
+        results = await one.map([f"q{n}" for n in range(9)], batch=QUICK, at_once=2)
+        await one.close()
+        assert [result.stop.kind for result in results] == ["completed"] * 9
+        assert len(server.asked) == 27
+        assert set(server.asked.values()) == {1}
+        assert results[0].usage.cost == pytest.approx(0.03)
+
+
+def test_batches_refuse_a_budget_that_runs_share():
+    model = agent("http://127.0.0.1:1/v1", "openai", "memory").recipe.model
+    one = Agent(model, policies=[Budget(user="$5/day")], journal="memory")
+    with pytest.raises(ConfigError, match=r"Budget\(user=…\)"):
+        one.map(["a"], batch=True)
 
 
 async def test_batches_another_model_cannot_take_over_a_job(tmp_path):

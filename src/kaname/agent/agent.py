@@ -29,7 +29,7 @@ from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
 from .opening.turns import Recent
 from .options import AgentOptions, Explained
-from .recipe import check_parts, describe, recipe_of, tools_of_context, traced_by
+from .recipe import changed_recipe, check_parts, describe, recipe_of, tools_of_context, traced_by
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
@@ -171,16 +171,20 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         run_id: str | None = None,
         deps: Any = None,
         when_busy: Literal["wait", "refuse"] = "wait",
+        model: Model | str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
         """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
 
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
         belongs to; runs of one session take turns, or are refused `when_busy` (`SessionBusy`). `deps`: what tools find in
-        `ToolContext.deps`; it is not recorded.
+        `ToolContext.deps`; it is not recorded. `model`, `settings`: for this run only, over the agent's; pass them again to
+        `resume`.
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(notice("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy))
-        return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event)
+        opener = self._opener(changed_recipe(self.recipe, model, settings))
+        return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """Run and wait for the result, in code without an event loop. Options are those of `run`."""
@@ -233,6 +237,8 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         abort_event: Any = None,
         deps: Any = None,
         by: str = "",
+        model: Model | str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
         """Go on after a crash, a stop or a question. A completed run gives its result again.
 
@@ -242,7 +248,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         check_ids(run_id=run_id, by=by)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         request = RunRequest(run_id, how="resume", answers=given, by=by, takeover=takeover, after=after, deps=deps)
-        return self._run(request, abort_event)
+        return self._run(request, abort_event, self._opener(changed_recipe(self.recipe, model, settings)))
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
         """Resume and wait for the result, in code without an event loop."""
@@ -321,9 +327,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
         If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
         """
-        changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
-        changes |= {} if instructions is None else {"instructions": instructions}
-        recipe = self.recipe.with_changes(**changes)
+        recipe = changed_recipe(self.recipe, model, None, instructions)
         if at is not None and not isinstance(at, int):
             raise ConfigError(notice("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at))
         messages = () if user_input is None else as_turn(user_input)

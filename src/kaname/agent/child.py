@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
@@ -20,11 +20,13 @@ from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
+from ..policies.budget.purse import Purse, purse_of
 
 if TYPE_CHECKING:
     from .result import Result
     from .run import Run
 
+T = TypeVar("T")
 _AGAIN = ";"  # before the number of a question that is asked once more
 _PAUSE = 0.2  # seconds between two looks at a child that is busy
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
@@ -61,7 +63,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
     limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
-    recipe = replace(agent.recipe, stops=limits)  # with its memo: what the model is told is the same
+    inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
+    recipe = replace(agent.recipe, stops=limits, policies=(*inherited, *agent.recipe.policies))  # the memo stays: see Memo
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
     sinks = tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
@@ -189,14 +192,24 @@ class SharedLimit:
         self._rule, self._scope, self._child_id = rule, scope, child_id
         self._begun = scope.state.spent.seconds  # children work at the same time: theirs is not added up
         self.kind = optional(rule, StopRuleBase, "kind")
+        self.allows_unpriced = optional(rule, StopRuleBase, "allows_unpriced")
+        self.root: StopRule = optional(rule, StopRuleBase, "root") or rule  # the one that a person has written
+        self.purse: Purse = optional(rule, StopRuleBase, "purse") or purse_of(scope.view)
 
     def __call__(self, state: State, step: Step) -> Stop | None:
+        return self._with_all_usage(state, lambda: self._rule(state, step))
+
+    def left(self, state: State) -> float | None:
+        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "left")
+        return self._with_all_usage(state, lambda: left(state))
+
+    def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:
         mine, before = state.spent, (state.spent.usage, state.spent.seconds)
         mine.usage, mine.seconds = mine.usage + self._scope.state.spent.usage, mine.seconds + self._begun
         for other, usage in [one for family in self._scope.child_usage.values() for one in family.items()]:
             mine.usage += usage if other != self._child_id else NOTHING
         try:
-            return self._rule(state, step)
+            return judge()
         finally:
             mine.usage, mine.seconds = before
 

@@ -16,6 +16,8 @@ from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, opti
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
+from ..models.registry import resolve
+from ..policies.budget.meter import Meter
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
 from ..strategies.output import Output
@@ -23,6 +25,7 @@ from ..strategies.react import React
 from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
 from ..tools.registry import ToolRegistry
+from .input import as_mapping
 
 
 def recipe_of(
@@ -37,11 +40,24 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    around = join_policies((), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout())))
+    around = join_policies(
+        (), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout(), Meter()))
+    )
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
+
+
+def changed_recipe(
+    recipe: Recipe, model: Model | str | None, settings: Mapping[str, Any] | None, instructions: str | None = None
+) -> Recipe:
+    """Return the recipe with what a single run changes of it."""
+    changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
+    changes |= {} if instructions is None else {"instructions": instructions}
+    if settings:
+        changes["settings"] = {**recipe.settings, **as_mapping("settings", settings, "{'temperature': 0}")}
+    return recipe.with_changes(**changes) if changes else recipe
 
 
 def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:

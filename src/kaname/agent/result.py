@@ -21,6 +21,8 @@ from ..kernel.ports import Strategy
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from .partial import Partial
+
     OutputT = TypeVar("OutputT", default=Any)
 else:
     from typing import TypeVar
@@ -70,6 +72,13 @@ class Result(Generic[OutputT]):
     def steps(self) -> tuple[AgentStep, ...]:
         """The steps of this turn: thought, action, input, observation. The last one is the answer."""
         return tuple(_steps(self.state.turn))
+
+    @property
+    def partial(self) -> Partial | None:
+        """What was done and what was not, why, and what you can do now; None if the run came to its answer."""
+        from .partial import partial_of
+
+        return None if self.stop.kind in ("completed", "degraded") else partial_of(self.run_id, self.stop, self.state)
 
     @property
     def citations(self) -> tuple[Mapping[str, Any], ...]:

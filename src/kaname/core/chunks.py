@@ -50,7 +50,7 @@ from .events import (
 )
 from .messages import ToolCall, ToolResult, Usage
 from .people.answers import asks_person
-from .values import plain_text
+from .values import plain_text, readable_json
 
 RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
 PARTS = ("message", "tool_call")  # chunks of a fact that end with its `usage`
@@ -176,8 +176,13 @@ def chunks_of(event: Event) -> list[Chunk]:
     body = event.body
     if type(body) is Delta:
         return [delta_chunk(event.time, event.agent, body)]
-    named = {"run_id": event.run_id} if isinstance(body, Opened | Resumed) else {}
-    return [Chunk(event.time, event.agent, type_, {**data, **named, "fact": event.seq}) for type_, data in _of_fact(body)]
+    chunks = []
+    for type_, data in _of_fact(body):
+        if type(body) is Opened or type(body) is Resumed:
+            data["run_id"] = event.run_id
+        data["fact"] = event.seq
+        chunks.append(Chunk(event.time, event.agent, type_, data))
+    return chunks
 
 
 def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:
@@ -189,14 +194,17 @@ def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:
 
 def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
     match body:
-        case ModelReplied(reply):
-            text, calls = reply.message.text, reply.message.calls
-            said = [("message", {"content": text})] if text else []
-            return [*said, *[("tool_call", _call(call)) for call in calls], ("usage", _usage(reply.usage))]
-        case ToolFinished(result):
-            return [("tool_response", _response(result))]
-        case Asked(key, prompt) if not asks_person(key):
-            return [("status", {"status": "parked", "key": key, "content": prompt})]
+        case ModelReplied():
+            message = body.reply.message
+            said = [("message", {"content": message.text})] if message.text else []
+            return [*said, *[("tool_call", _call(call)) for call in message.calls], ("usage", _usage(body.reply.usage))]
+        case ToolFinished():
+            return [("tool_response", _response(body.result))]
+        case ToolStarted():
+            started = {"status": "tool_started", "tool_call_id": body.call.id, "name": body.call.name, "attempt": body.attempt}
+            return [("status", started)]
+        case Asked() if not asks_person(body.key):
+            return [("status", {"status": "parked", "key": body.key, "content": body.prompt})]
         case Custom(shown=False):
             return []
         case Custom(name, data):
@@ -209,11 +217,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
             return [("status", {"status": name, **data(body)})]
 
 
-_json = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` sets one up for every value
-
-
 def _call(call: ToolCall) -> dict[str, Any]:
-    arguments = call.args if isinstance(call.args, str) else _json(call.args)
+    arguments = call.args if isinstance(call.args, str) else readable_json(call.args)
     return {
         "id": call.id,
         "type": "function",
@@ -250,7 +255,6 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Resumed: ("restarted", lambda b: {"attempt": b.attempt}),
     Received: ("received", lambda b: {"content": b.message.text}),
     Noted: ("noted", lambda b: {"content": b.message.text}),
-    ToolStarted: ("tool_started", lambda b: {"tool_call_id": b.call.id, "name": b.call.name, "attempt": b.attempt}),
     Asked: (
         "waiting",
         lambda b: {

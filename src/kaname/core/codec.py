@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache, partial
-from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from typing import Any
 
 from . import events as facts
@@ -20,6 +19,7 @@ from .notices import Notice, from_json, notice, to_json
 from .record import NOT_GIVEN, defaults
 from .state import Spent, State
 from .steps import CallModel, Stop
+from .values import json_encoder
 
 VERSION = 1
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -65,6 +65,7 @@ _NESTED: dict[tuple[type, str], type] = {
     (facts.ToolFinished, "result"): ToolResult,
     (facts.Compacted, "usage"): Usage,
     (facts.Stopped, "stop"): Stop,
+    (facts.Stopped, "usage"): Usage,
     (ModelReply, "message"): Message,
     (ModelReply, "usage"): Usage,
     (ToolResult, "usage"): Usage,
@@ -199,16 +200,7 @@ def _fact(kind: str, data: Any) -> Fact:
     return Unknown(kind, data) if known is None else _read_value(known, data)
 
 
-def _encoder() -> Callable[[Any], str]:
-    """Return a compact `json.dumps` that is set up once. The standard one is set up anew for every value."""
-    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
-    if c_make_encoder is None:  # a Python without the C part
-        return encoder.encode
-    pieces = c_make_encoder(None, encoder.default, encode_basestring, None, ":", ",", False, False, True)
-    return lambda value: "".join(pieces(value, 0))
-
-
-_compact = _encoder()
+_compact = json_encoder(",", ":")
 
 
 def dump(value: Any) -> str:

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .messages import ModelReply, ToolCall
+from .messages import ModelReply, ToolCall, Usage
 from .notices import Notice, join_notices, notice
 from .steps import Stop
 
@@ -105,9 +105,12 @@ class ModelError(AgentError):
         message: A notice in kaname's words. A plain text counts as the provider's words, and is not `public`.
         said: The provider's own words. They may contain a part of a key or an account id; a traceback shows them as a note.
         retryable: True if a retry makes sense, after `retry_after` seconds if the provider says so.
+
+    `usage` is what the failed call has cost. None means that nobody knows: the provider had begun to answer.
     """
 
     retryable = False
+    usage: Usage | None = None
     words: Notice = notice("model.kind_failed", "the model could not answer")
     advice: str = ""
 

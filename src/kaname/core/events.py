@@ -168,11 +168,15 @@ class Compacted:
 
 @record
 class Stopped:
-    """The run stopped. `decided`: True if the strategy or a stop rule ended it, False for a policy, an error or a caller."""
+    """The run stopped. `decided`: True if the strategy or a stop rule ended it, False for a policy, an error or a caller.
+
+    `usage`: what model calls have cost that gave no reply.
+    """
 
     stop: Stop
     output: Any = None
     decided: bool = False
+    usage: Usage = NOTHING
 
 
 @record

@@ -16,10 +16,10 @@ StopReason = Literal["tool_use", "end_turn", "max_tokens", "stop_sequence"]
 
 @record
 class Usage:
-    """Tokens and cost. A cost of `None` means that the price is unknown; it does not mean zero.
+    """Tokens and cost. A cost of `None` means that it is unknown; it does not mean zero.
 
     `cached` is the part of the input that came from the provider's cache, `reasoning` the part of the output that was
-    reasoning.
+    reasoning. `most` is the highest possible cost, if the cost is unknown but has a bound.
     """
 
     input: int = 0
@@ -27,6 +27,12 @@ class Usage:
     cached: int = 0
     cost: float | None = 0.0
     reasoning: int = 0
+    most: float | None = None
+
+    @property
+    def ceiling(self) -> float | None:
+        """Return the cost, or the highest that it can be; None if there is no bound."""
+        return self.most if self.cost is None else self.cost
 
     @property
     def total(self) -> int:
@@ -45,9 +51,13 @@ class Usage:
         return self.input + self.output
 
     def __add__(self, other: Usage) -> Usage:
-        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        cost, most = None, None
+        if self.cost is not None and other.cost is not None:
+            cost = self.cost + other.cost
+        elif (mine := self.ceiling) is not None and (theirs := other.ceiling) is not None:
+            most = mine + theirs
         cached, reasoning = self.cached + other.cached, self.reasoning + other.reasoning
-        return Usage(self.input + other.input, self.output + other.output, cached, cost, reasoning)
+        return Usage(self.input + other.input, self.output + other.output, cached, cost, reasoning, most)
 
 
 NOTHING = Usage()
@@ -155,13 +165,14 @@ class Message:
 
     def encode_as(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
         """Return the message in a provider's shape. The result is cached, so that a long history is encoded only once."""
-        try:
-            return self._wire[shape]  # type: ignore[attr-defined,no-any-return]
-        except (AttributeError, KeyError):
-            wire: dict[str, bytes] = getattr(self, "_wire", {})
-            wire[shape] = encoded = encode(self)
+        wire: dict[str, bytes] | None = getattr(self, "_wire", None)
+        if wire is None:
+            wire = {}
             object.__setattr__(self, "_wire", wire)
-            return encoded
+        encoded = wire.get(shape)
+        if encoded is None:
+            encoded = wire[shape] = encode(self)
+        return encoded
 
     @property
     def text(self) -> str:

@@ -8,7 +8,9 @@ fact of every step is made of them. Here only `__init__` is generated; the rest 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from inspect import get_annotations
+from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
@@ -88,32 +90,52 @@ def _make_class(cls: type[T], base: type) -> type[T]:
 
 
 def _initialiser(cls: type, names: tuple[str, ...], given: dict[str, Any]) -> Callable[..., None]:
-    """Generate `__init__` for the class. It fills the slots directly, past the `__setattr__` that refuses."""
+    """Return `__init__` for the class. It fills frozen slots directly, past the `__setattr__` that refuses.
+
+    Classes with as many fields share their code, apart from the names of the arguments: compiling it is most of the work.
+    """
     scope: dict[str, Any] = {"NOT_GIVEN": NOT_GIVEN}
-    parameters, lines = ["self"], []
-    for name in names:
-        scope[f"set_{name}"] = getattr(cls, name).__set__
-        value = name
-        if name not in given:
-            parameters.append(name)
-        elif isinstance(given[name], _Factory):
-            scope[f"make_{name}"] = given[name].make
-            parameters.append(f"{name}=NOT_GIVEN")
-            value = f"make_{name}() if {name} is NOT_GIVEN else {name}"
-        else:
-            scope[f"default_{name}"] = given[name]
-            parameters.append(f"{name}=default_{name}")
-        lines.append(f"    set_{name}(self, {value})")
-    if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n" + "\n".join(lines), scope)
-    return cast(Callable[..., None], scope["__init__"])
+    made, values = set[int](), list[Any]()
+    for place, name in enumerate(names):
+        scope[f"set_{place}"] = getattr(cls, name).__set__
+        value = given.get(name, NOT_GIVEN)
+        if isinstance(value, _Factory):
+            made.add(place)
+            scope[f"make_{place}"], value = value.make, NOT_GIVEN
+        if name in given:
+            values.append(value)
+        elif values:
+            raise TypeError(f"{cls.__name__}.{name} has no default, but follows a field that has one")
+    if issubclass(cls, Record):
+        code = _code(len(names), frozenset(made), hasattr(cls, "__post_init__")).replace(co_varnames=("self", *names))
+    else:
+        code = _compile(names, frozenset(made), hasattr(cls, "__post_init__"), frozen=False)
+    return FunctionType(code, scope, "__init__", tuple(values))
+
+
+@cache
+def _code(count: int, made: frozenset[int], checks: bool) -> CodeType:
+    return _compile(tuple([f"field_{place}" for place in range(count)]), made, checks, frozen=True)
+
+
+def _compile(names: tuple[str, ...], made: frozenset[int], checks: bool, *, frozen: bool) -> CodeType:
+    """Compile `__init__`. `made`: the places of the fields whose defaults are built anew for every value."""
+    lines = [f"def __init__({', '.join(['self', *names])}):"]
+    for place, name in enumerate(names):
+        value = f"make_{place}() if {name} is NOT_GIVEN else {name}" if place in made else name
+        lines.append(f"    set_{place}(self, {value})" if frozen else f"    self.{name} = {value}")
+    lines.append("    self.__post_init__()" if checks else "    pass")
+    scope: dict[str, Any] = {}
+    exec("\n".join(lines), scope)
+    code: CodeType = scope["__init__"].__code__
+    return code
 
 
 def replace(value: T, **changes: Any) -> T:
     """Return a copy of the value with some fields changed."""
     names = cast(Mutable, value).__match_args__
-    return type(value)(**{**{name: getattr(value, name) for name in names}, **changes})
+    values = [changes.pop(name) if name in changes else getattr(value, name) for name in names]
+    return type(value)(*values, **changes)  # a name that is left raises TypeError
 
 
 def defaults(cls: type) -> dict[str, Any]:

@@ -132,6 +132,7 @@ def _index_resumed(card: RunInfo, body: Resumed, event: Event) -> None:
 
 def _index_stopped(card: RunInfo, body: Stopped, event: Event) -> None:
     card.status = body.stop.kind
+    _charge(card, body.usage)
     if body.stop.blocks_input:
         card.title = PLACEHOLDER
 

@@ -30,7 +30,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 9
+FOLD = 10
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -175,7 +175,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
-    state.usage, state.attempt, state.trace = Usage(), 1, body.trace
+    state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
     state.strategy = str(body.recipe.get("strategy", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
@@ -293,6 +293,7 @@ def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
 
 def _apply_stopped(state: State, body: Stopped, event: Event) -> None:
     state.stop, state.output = body.stop, body.output
+    _charge(state, body.usage)
     if body.stop.kind == "blocked":
         state.withheld = state.question if body.stop.blocks_input else None
     hide_question(state)
@@ -327,8 +328,9 @@ def _show_question(state: State) -> None:
 def _charge(state: State, usage: Usage) -> None:
     if usage is NOTHING:
         return
+    spent, same = state.spent, state.spent.usage is state.usage  # in the first turn of a run
     state.usage += usage
-    state.spent.usage += usage
+    spent.usage = state.usage if same else spent.usage + usage
 
 
 def _charge_call(state: State, call: ToolCall) -> None:

@@ -5,12 +5,13 @@ The ids of a run's spans follow from its own id, so that another process, after 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_FORM = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+from .reading.lazy_regex import lazy_regex
+
+_FORM = lazy_regex(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
 current: ContextVar[str] = ContextVar("traceparent", default="")
 """What calls from here on belong to. A server sets it from a request; a run that is traced sets it to its own span."""

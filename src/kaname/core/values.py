@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from typing import Any
 
 from .reading.lenient_json import lenient_json
@@ -62,9 +63,16 @@ def shorten(text: str, limit: int) -> str:
     return text[: limit - tail] + note + text[-tail:]
 
 
-_readable = json.JSONEncoder(ensure_ascii=False).encode
+def json_encoder(comma: str = ", ", colon: str = ": ") -> Callable[[Any], str]:
+    """Return a `json.dumps` that is set up once. The standard one is set up anew for every value."""
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(comma, colon), check_circular=False)
+    if c_make_encoder is None:  # a Python without the C part
+        return encoder.encode
+    pieces = c_make_encoder(None, encoder.default, encode_basestring, None, colon, comma, False, False, True)
+    return lambda value: "".join(pieces(value, 0))
 
 
+readable_json = json_encoder()
 _ESCAPES = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
 
 
@@ -89,4 +97,4 @@ def plain_text(value: Any) -> str:
     """Return a JSON value as a model reads it: text stays text."""
     if type(value) is int:
         return str(value)
-    return value if isinstance(value, str) else _readable(value)
+    return value if isinstance(value, str) else readable_json(value)

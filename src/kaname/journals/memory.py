@@ -7,11 +7,12 @@ from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
-from ..core.events import Event, Opened, Stopped
+from ..core.events import Event, ModelReplied, Opened, Stopped, ToolFinished, ToolStarted
 from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
+from .ledger import MemoryLedger
 from .news import News
 from .refusals import busy_text, dependants_text, gap_text, superseded_text
 
@@ -30,6 +31,7 @@ class _MemoryRun:
         return "interrupted" if self.card.status == "running" and not self.held else self.card.status
 
 
+_COUNTED = {ModelReplied, ToolStarted, ToolFinished}  # they change nothing but the numbers of a card
 _constant = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
 
 
@@ -42,6 +44,7 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
+        self.ledger = MemoryLedger()
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
@@ -66,15 +69,16 @@ class MemoryJournal:
         opened = events[0].body
         if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
             raise RunNotFound(opened.base[0])  # deleted meanwhile
-        before = _constant(record.card)
+        card, kinds = record.card, {type(event.body) for event in events}
+        before = None if kinds <= _COUNTED else _constant(card)
         if not record.card.place:
             if record.turn is not None and (other := self._other(record.turn, opened)):
                 raise SessionBusy(other)
             record.card.place = len(self._moves) + 1
         for event in events:
             record.events.append(event)
-            index(record.card, event)
-        if _constant(record.card) != before or isinstance(events[-1].body, Stopped):
+            index(card, event)
+        if before is not None and (_constant(card) != before or Stopped in kinds):
             record.moved = len(self._moves) + 1
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))

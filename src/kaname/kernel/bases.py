@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..core.events import Event
-from ..core.messages import ToolCall
+from ..core.messages import ModelRequest, ToolCall
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
 
@@ -21,7 +21,8 @@ class ModelBase:
     """A model.
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
-    for stop sequences. settings: Settings that are sent with every request.
+    for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
+    the agent has a `Timeout` that says otherwise.
     """
 
     __slots__ = ()
@@ -29,6 +30,7 @@ class ModelBase:
     tool_mode: str = ""
     stop_setting = "stop"
     settings: Mapping[str, Any] = {}
+    patience: float = 600.0
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
@@ -37,6 +39,18 @@ class ModelBase:
     def batches(self) -> Any:
         """Return the provider's batch API as a `Batches`, or None if it has none."""
         return None
+
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
+        """Return the highest possible cost in US dollars of a reply with so many tokens, or None if it is unknown."""
+        return None
+
+    def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
+        """Return the maximum number of tokens of a reply with these settings, or None if there is no maximum."""
+        return None
+
+    def shorten_replies(self, settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
+        """Return settings with which a reply has no more than so many tokens."""
+        return {**settings, "max_tokens": tokens}
 
     async def close(self) -> None:
         """Close the connections. `agent.close()` calls it."""
@@ -138,7 +152,9 @@ class StopRuleBase:
     """A stop rule.
 
     Attributes: kind: The kind of the stop. A rule replaces the default of its kind. limit: The limit, or None if the rule is
-    switched off. is_default: True if kaname added the rule.
+    switched off. is_default: True if kaname added the rule. allows_unpriced: True if a limit on money lets models run whose
+    price is unknown. root, purse: For a limit that a child run shares with its parent: the parent's rule, and what both have
+    spent.
     """
 
     __slots__ = ()
@@ -146,6 +162,13 @@ class StopRuleBase:
     kind: str = ""
     limit: float | None = None
     is_default: bool = False
+    allows_unpriced: bool = False
+    root: Any = None
+    purse: Any = None
+
+    def left(self, state: State) -> float | None:
+        """Return how many US dollars a limit on money still allows; None if the rule is no such limit."""
+        return None
 
 
 def optional(part: Any, base: type, name: str) -> Any:

@@ -32,7 +32,7 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
     outer = [policy for policy in missing if policy.default_place == "outermost"]
     inner = [policy for policy in missing if policy.default_place == "innermost"]
-    return (*outer, *kept, *inner)
+    return tuple(sorted((*outer, *kept, *inner), key=lambda policy: policy.depth))
 
 
 def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:

@@ -222,6 +222,11 @@ class Channel:
             self._patient.add(reader)
         return reader
 
+    @property
+    def said(self) -> str:
+        """Return the text of the reply that is being written, as far as it was shown."""
+        return "".join(self._said)
+
     def _so_far(self) -> list[Chunk]:
         held = (("thinking", "".join(self._thought)), ("delta", "".join(self._said)))
         return [Chunk(time(), "", kind, {"content": text}) for kind, text in held if text]
@@ -291,9 +296,9 @@ class Channel:
     @property
     def is_full(self) -> bool:
         """Return True if a reader is so late that the run has to wait for it."""
-        if not self.begun or self.ending:
+        if self._patient is None or not self.begun or self.ending:
             return False
-        return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient or ())
+        return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient)
 
     def _is_late(self, reader: Reader) -> bool:
         return self.end - reader.place > LATE

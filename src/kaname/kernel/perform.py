@@ -34,6 +34,7 @@ from .results import fit_result, must_be_json
 from .scope import Scope, silent
 from .threads import inside, working_for
 
+_ANOTHER = CallModel()
 _A_TOOLS = (Exception, SystemExit, BaseExceptionGroup)  # what a tool may do wrong without ending anything but itself
 
 
@@ -100,7 +101,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         await scope.record(*refuse_open_calls(scope.state, notice("tool.left_out", "not run: this call was left out")), *told)
     tools = agent.memo.specs(agent.tools, step.tools) if step.tools else ()
     schema = None if tools else step.schema
-    sent = CallModel(step.tools if tools else False, schema, step.note, step.agent, step.instructions, step.settings)
+    unchanged = tools and step.schema is None and step.shown
+    sent = step if unchanged else replace(step, tools=step.tools if tools else False, schema=schema, shown=True)
     settings = {**agent.settings, **step.settings} if step.settings else agent.settings
     if agent.name not in scope.joints:
         await warn_of_ignored(settings, agent, scope)
@@ -119,6 +121,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
+    judged = judged if scope.unbilled is NOTHING else judged + scope.take_unbilled()
     reply = reply if judged is NOTHING else replace(reply, usage=reply.usage + judged)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None
@@ -167,10 +170,9 @@ def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
 
     They judge the state as if this call had been made.
     """
-    following = CallModel()
     state.spent.steps += 1
     try:
-        return any(isinstance(rule(state, following), Stop) for rule in stops)
+        return any(isinstance(rule(state, _ANOTHER), Stop) for rule in stops)
     finally:
         state.spent.steps -= 1
 
@@ -192,8 +194,7 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
 
         policies, view = scope.policies(agent), scope.view
         asking, using = around_model(policies, reply_to, view), around_tool(policies, run_tool, view)
-        around = (asking, using, around_question(policies, view))
-        scope.joints[agent.name] = around
+        scope.joints[agent.name] = (asking, using, around_question(policies, view))
     return scope.joints[agent.name]
 
 

@@ -222,9 +222,10 @@ class Policy:
 
     Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
     `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls.
+    the member's calls. depth: Policies with a greater depth stand nearer to the model, wherever they are listed.
     """
 
+    depth: int = 0
     default_place: Literal["", "outermost", "innermost"] = ""
     stands_alone = False
 
@@ -259,6 +260,10 @@ class Policy:
         Override it to change the call or its result, to ask (`Suspend`), or to raise `Halt`.
         """
         return await next(call)
+
+    def for_child(self, view: RunView) -> Policy | None:
+        """Return the policy that also stands around the calls of a child run, or None if this one does not concern children."""
+        return None
 
     def check(self, tools: Mapping[str, Action]) -> None:
         """Check the policy against the agent's tools before a run.

@@ -26,12 +26,12 @@ def fit_result(result: ToolResult, call: ToolCall) -> ToolResult:
     must_be_json(output, f"what {call.name} returned")
     if error is not None and len(error) > ERROR_LIMIT:
         error = shorten(error, ERROR_LIMIT)
-    if shown is None and not isinstance(output, int | float | None):
+    if shown is None and output is not None and type(output) is not int and not isinstance(output, int | float):
         text = plain_text(output)
         told = unescape_json(text) if isinstance(output, str) and "\\u" in text else text
         shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
     usage = check_usage(result.usage, f"the tool {call.name!r}")
-    return replace(result, output=output, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
+    return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
 
 
 def own_result(value: Any) -> ToolResult | None:
@@ -54,7 +54,7 @@ def timeout_result(seconds: float | None, *, in_doubt: bool) -> ToolResult:
 
 def must_be_json(value: Any, what: str) -> Any:
     """Return the value. Raises `UnexpectedError`, naming `what`, if it cannot be recorded as JSON."""
-    if value is None or isinstance(value, str | bool | float) or (type(value) is int and -_HUGE < value < _HUGE):
+    if value is None or (type(value) is int and -_HUGE < value < _HUGE) or isinstance(value, str | bool | float):
         return value
     try:
         dump(value)
@@ -65,15 +65,16 @@ def must_be_json(value: Any, what: str) -> Any:
 
 def check_usage(usage: Usage, who: str) -> Usage:
     """Return the usage with whole numbers of tokens, and a cost that is a number or unknown. Raises `UnexpectedError`."""
-    counts, cost = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost
+    counts, cost, most = (usage.input, usage.output, usage.cached, usage.reasoning), usage.cost, usage.most
     if usage is NOTHING or (set(map(type, counts)) == {int} and (cost is None or (type(cost) is float and not isnan(cost)))):
         return usage
     try:
         tokens = [int(count) for count in counts]
         cost = None if cost is None or isnan(cost) else float(cost)
+        most = None if most is None or isnan(most) else float(most)
     except (TypeError, ValueError, OverflowError):
         raise UnexpectedError(f"{who} returned {repr(usage)[:100]}; expected numbers in its Usage") from None
-    return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3])
+    return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3], most)
 
 
 def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) -> ToolResult:

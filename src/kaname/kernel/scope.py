@@ -13,16 +13,19 @@ from typing import Any
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
 from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import ToolCall, Usage
+from ..core.messages import NOTHING, ToolCall, Usage
+from ..core.record import replace
 from ..core.state import State, evolve
 from .arguments import IncomingCall, read_unknown
+from .bases import StrategyBase
 from .boundary import Failure, attempt
-from .chain import join_policies, join_rules
+from .chain import join_policies, join_rules, overrides
 from .channel import Channel
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
 from .view import RunView
 
+_CUT = ("deadline", "cancelled", "failed")  # ways to end in the middle of a reply
 _SINK_SECONDS, _SINK_AT_THE_END = 5.0, 0.05  # how long a run waits for a sink that listens slowly
 
 
@@ -50,6 +53,8 @@ class Scope:
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
+        self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
+        self.kept: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
@@ -128,6 +133,8 @@ class Scope:
             cancelled = await _run_to_end(self.cancel_running())
         if self._writing is not None:
             cancelled = (await _run_to_end(self._reply_is_written()) if ends else await self._reply_is_written()) or cancelled
+        if ends:
+            bodies = (*bodies[:-1], self._complete(bodies[-1]))  # type: ignore[arg-type]
         now, name, events = self.clock(), agent or self.state.agent or self.root.name, []
         for body in bodies:
             self._seq += 1
@@ -144,6 +151,19 @@ class Scope:
             await appending
         elif await _run_to_end(appending) or cancelled:
             raise asyncio.CancelledError
+
+    def _complete(self, stopped: Stopped) -> Stopped:
+        """Return the last fact with what calls have cost that gave no reply, and with the words of a reply that was cut off."""
+        output, strategy = stopped.output, self.agent.strategy
+        if output is None and stopped.stop.kind in _CUT and self.channel and not overrides(strategy, "partial", StrategyBase):
+            output = self.channel.said or None
+        if output is stopped.output and self.unbilled is NOTHING:
+            return stopped
+        return replace(stopped, output=output, usage=stopped.usage + self.take_unbilled())
+
+    def take_unbilled(self) -> Usage:
+        usage, self.unbilled = self.unbilled, NOTHING
+        return usage
 
     async def cancel_running(self) -> None:
         """Cancel the calls that are still running, because the run ends."""

@@ -48,6 +48,11 @@ class RunView:
         return self._scope.agent
 
     @property
+    def root(self) -> Recipe:
+        """Return the agent that the run was started with."""
+        return self._scope.root
+
+    @property
     def deps(self) -> Any:
         """Return the object passed as `deps=…`."""
         return self._scope.deps
@@ -93,6 +98,19 @@ class RunView:
     def emit(self) -> Emit:
         """Return the function that shows pieces of a reply to the run's readers."""
         return self._scope.emit
+
+    @property
+    def kept(self) -> dict[Any, Any]:
+        """Return a place where policies keep what they need during the run. It is not recorded."""
+        return self._scope.kept
+
+    def charge(self, usage: Usage) -> None:
+        """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""
+        self._scope.unbilled += usage
+
+    def tell(self, progress: Mapping[str, Any]) -> None:
+        """Show readers of the run a status, such as what it waits for, without recording it."""
+        self._scope.tell(progress)
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

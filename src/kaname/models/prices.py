@@ -58,6 +58,13 @@ class Price:
         kept = written * put + hour * (self.hour or 0.0)
         return (fresh * self.input + usage.cached * cached + kept + usage.output * self.output) / 1e6
 
+    def most(self, input: int, output: int) -> float:
+        """Return the highest cost that so many tokens can have, whatever the provider's cache holds."""
+        if self.long is not None and input > self.over:
+            return self.long.most(input, output)
+        read = max(self.input, self.cached or 0.0, self.written or 0.0, self.hour or 0.0)
+        return (input * read + output * self.output) / 1e6
+
 
 def price_of(name: str) -> Price | None:
     """Return the price of `provider/model`. A dated release costs the same as its family, unless it has its own row."""

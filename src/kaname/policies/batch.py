@@ -7,11 +7,11 @@ waves and resumes the runs (`agent.many.batches`).
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from copy import copy
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.codec import digest
@@ -22,10 +22,12 @@ from ..core.people.answers import BATCH
 from ..core.record import replace
 from ..kernel.bases import ModelBase, optional
 from ..kernel.ports import Batches, BatchProgress, ModelHandler, Policy
+from .budget.meter import NEARLY
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
 
+_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _KEPT = 4  # batches whose answers are in memory; others are downloaded again
 _VARIANTS = 8  # different requests for one reply: judges, summaries, forms that the provider refused
 
@@ -129,6 +131,7 @@ class Batching(Policy):
     """Answers model calls from batches. `tries`: how often a request is sent that the provider does not answer."""
 
     default_place = "innermost"
+    depth = 5
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:
         self.desk, self.tries = desk, tries
@@ -141,6 +144,8 @@ class Batching(Policy):
         api: Batches | None = optional(model, ModelBase, "batches")()
         if api is None or view.state.stop is not None:  # what comes after a run does not wait
             return await next(request)
+        if request.messages[-1:] == (NEARLY,):  # it is not there each time, and the request must be the same
+            request = replace(request, messages=request.messages[:-1])
         send = partial(self._send, api, getattr(model, "name", ""), view)
         reply = await next(replace(request, model=api.through(send)))
         cost = None if reply.usage.cost is None or api.discount is None else reply.usage.cost * api.discount
@@ -148,7 +153,7 @@ class Batching(Policy):
 
     async def _send(self, api: Batches, model: str, view: RunView, body: bytes) -> bytes:
         """Return the answer to a request, or suspend the run until there is one."""
-        number, mark, tries = view.state.replied + 1, sha256(body).hexdigest()[:12], 0
+        number, mark, tries = view.state.replied + 1, _mark(body), 0
         asked = [key for key in map(read_key, view.state.answers) if key is not None and key.number == number]
         for key in {one.wave: one for one in asked if one.mark == mark}.values():
             answer = await self.desk.answer(key, view.run_id)
@@ -174,3 +179,9 @@ class Batching(Policy):
         while str(key) in view.state.answers:
             key = key._replace(times=key.times + 1)
         return Suspend(str(key), notice("batch.waiting", "waiting for a batch of {model}", model=model))
+
+
+def _mark(body: bytes) -> str:
+    """Return a fingerprint of a request, without the bound on its reply: that follows from what is left of a budget."""
+    content = {name: value for name, value in json.loads(body).items() if name not in _BOUNDS}
+    return digest(content)[:12]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..core.durations import seconds
 from ..core.errors import Halt, ModelTimeout
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.steps import Stop
-from ..kernel.bases import StopRuleBase, optional
+from ..kernel.bases import ModelBase, StopRuleBase, optional
 from ..kernel.chain import let_in
 from ..kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from ..kernel.results import timeout_result
@@ -30,7 +31,8 @@ class Late(Exception):
 
 async def within(seconds: float, work: Awaitable[T]) -> T:
     """Run within a time limit, like `asyncio.timeout` but cheaper: this stands around every call of every step."""
-    task = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
     assert task is not None
     rang, before = False, task.cancelling()
 
@@ -39,7 +41,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         rang = True
         task.cancel()
 
-    alarms = _alarms_here()
+    alarms = _alarms_of(loop)
     alarms.set(seconds, ring)
     try:
         return await work
@@ -84,9 +86,8 @@ class _Alarms:
             self._wait_until(min(self._times.values()))
 
 
-def _alarms_here() -> _Alarms:
-    """Return the alarms of this event loop. They are an attribute of it, because they refer to it and must end with it."""
-    loop: Any = asyncio.get_running_loop()
+def _alarms_of(loop: Any) -> _Alarms:
+    """Return the alarms of an event loop. They are an attribute of it, because they refer to it and must end with it."""
     try:
         alarms: _Alarms = loop._kaname_alarms
     except AttributeError:
@@ -104,18 +105,31 @@ async def run_with_timeout(seconds: float, work: Awaitable[ToolResult], effect: 
 
 
 class Timeout(Policy):
-    """Innermost: the time of the call itself, not of a question or a retry around it. A tool's own `timeout` is kept here."""
+    """Limits the time of each call itself, not of a question or a retry around it. It is on by default.
 
-    def __init__(self, model_seconds: float | None = 600.0) -> None:
-        self.model_seconds = model_seconds
+    Args:
+        model_seconds: The time for a model's reply, such as 1800 or "30m"; None for no limit. By default it is what the model
+            itself needs: 600 seconds, or more if it runs on this machine.
+
+    A tool's own `timeout` is kept here as well.
+    """
+
+    depth = 3
+    stands_alone = True
+
+    def __init__(self, model_seconds: float | str | None = 0.0) -> None:
+        self.model_seconds = seconds(model_seconds) if model_seconds else model_seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        if self.model_seconds is None:
+        allowed: Any = request.settings.get("timeout", self.model_seconds)
+        if allowed == 0.0:
+            allowed = optional(request.model or view.agent.model, ModelBase, "patience")
+        if allowed is None:
             return await next(request)
         try:
-            return await within(self.model_seconds, next(request))
+            return await within(allowed, next(request))
         except Late:
-            limit = f"{self.model_seconds:g}"
+            limit = f"{allowed:g}"
             late = ModelTimeout(notice("model.no_reply_within", "no reply within {limit} s", limit=limit))
             late.retryable = False  # it has had all the time that it is given
             raise late from None
@@ -142,14 +156,14 @@ class Deadline(Policy):
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         return NOTHING if next is let_in else await self._within(next(question), view)
 
-    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        return await self._within(next(request), view)
+    def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
+        return self._within(next(request), view)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return True
 
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        return await self._within(next(call), view)
+    def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> Coroutine[Any, Any, ToolResult]:
+        return self._within(next(call), view)
 
     async def _within(self, work: Awaitable[T], view: RunView) -> T:
         limit, state = self._limit(view.stops), view.state

@@ -35,6 +35,7 @@ WITHOUT = (
     "question, and tell the user what could not be done."
 )
 NO_TOOLS = "it calls a tool, and no tool can be used now"
+_ASK = CallModel()
 AGAIN = "That answer does not fit the required schema: {problem}. Give it again, corrected, and nothing else."
 
 
@@ -60,7 +61,7 @@ class React(StrategyBase):
             if failed := _given_up(state.messages):
                 return self._final(WITHOUT.format(failed=failed))
             said_last = bool(state.messages) and state.messages[-1].role == "assistant"  # somebody asked it to go on
-            return CallModel(schema=self._schema, note=GO_ON if said_last else "")
+            return CallModel(schema=self._schema, note=GO_ON if said_last else "") if self.output or said_last else _ASK
         reply = state.replies[-1].reply
         if reply.problem:
             return self._misread(reply, state)
@@ -183,8 +184,12 @@ def _started_calls(state: State) -> tuple[ToolCall, ...]:
 
 def _given_up(messages: Sequence[Message]) -> str:
     """Return the message about calls that have failed for good."""
-    results = [part for message in takewhile(lambda one: one.role == "tool", reversed(messages)) for part in message.parts]
-    return "\n".join([str(part.error) for part in results if isinstance(part, ToolResult) and part.gave_up])
+    told = []
+    for message in reversed(messages):
+        if message.role != "tool":
+            break
+        told += [str(part.error) for part in message.parts if isinstance(part, ToolResult) and part.gave_up]
+    return "\n".join(told)
 
 
 def _end(state: State, text: str = "") -> Stop:

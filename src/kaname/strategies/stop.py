@@ -31,6 +31,13 @@ class Rule:
     limit: float | None
     judge: Callable[[State, Step, float], str | None]
     is_default: bool = False
+    allows_unpriced: bool = False
+
+    def left(self, state: State) -> float | None:
+        """Return how many US dollars are left, if this is a limit on money."""
+        if self.kind != "budget" or self.limit is None or (spent := state.spent.usage.ceiling) is None:
+            return None
+        return self.limit - spent
 
     def __call__(self, state: State, step: Step) -> Stop | None:
         why = None if self.limit is None else self.judge(state, step, self.limit)
@@ -117,11 +124,14 @@ def deadline(limit: float | str | None) -> Rule:
 
 
 def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
-    """Limit the US dollars of a turn, judged before each step. An unknown price ends the run, because it cannot be
-    limited; with `unpriced` the run goes on without this limit."""
+    """Limit the US dollars of a turn. A reply is made no longer than what is left can buy, and when little is left, the model
+    is told to answer with what it has.
+
+    A model whose price is unknown is not called. With `unpriced` it is, and only costs that its provider reports are limited.
+    """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
-        spent = state.spent.usage.cost
+        spent = state.spent.usage.ceiling
         if spent is None and unpriced:
             return None
         if spent is None:
@@ -134,7 +144,7 @@ def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
             return None
         return notice("stop.cost", "the limit of ${limit:g} was reached (${spent:.4f} spent)", spent=spent, limit=limit)
 
-    return Rule("budget", None if limit is None else dollars(limit), judge)
+    return Rule("budget", None if limit is None else dollars(limit), judge, allows_unpriced=unpriced)
 
 
 def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple[StopRule, ...]:

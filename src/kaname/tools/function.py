@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from ..core.durations import seconds
@@ -226,9 +227,9 @@ async def run_function(
     if on_loop is None:
         on_loop = runs_on_loop(function)
     value = function(**args) if on_loop else await off_loop(_call_in_thread, function, args)
-    if isinstance(value, _Done):
+    if type(value) is _Done:
         return value.result
-    if inspect.isawaitable(value):
+    if type(value) is CoroutineType or inspect.isawaitable(value):
         value = await value
     if inspect.isasyncgen(value):
         value = _join_pieces([await _report(piece, context) async for piece in value])

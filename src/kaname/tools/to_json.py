@@ -13,11 +13,14 @@ from ..core.record import replace
 from ..kernel.boundary import Border
 from ..kernel.results import own_result
 
+_PLAIN = frozenset({str, bool, int, float})
 _DEEPEST, _LONGEST, _LARGEST_BITS = 100, 100_000, 10_000
 
 
 def to_result(value: Any) -> ToolResult:
     """Convert a return value. A `ToolResult` keeps its fields, `Media` become media, and everything else becomes JSON."""
+    if value is None or type(value) in _PLAIN:
+        return ToolResult(_json(value, frozenset(), False))
     if (own := own_result(value)) is not None:
         error = own.error if own.error is None or isinstance(own.error, str) else str(own.error)
         return replace(own, output=to_json(own.output), error=error)
@@ -37,9 +40,11 @@ def to_json(value: Any, *, whole: bool = False) -> Any:
 
 
 def _json(value: Any, above: frozenset[int], whole: bool) -> Any:
+    if value is None or type(value) is str or type(value) is bool:
+        return value
     if isinstance(value, Enum):
         value = value.value
-    if value is None or isinstance(value, str | bool):
+    if isinstance(value, str | bool):
         return value
     if isinstance(value, int):
         return int(value) if value.bit_length() < _LARGEST_BITS else f"[an integer of {value.bit_length():,} bits]"

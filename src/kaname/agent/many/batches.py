@@ -23,6 +23,7 @@ from ...kernel.bases import ModelBase, optional
 from ...kernel.load import read_run
 from ...kernel.ports import Batches, Journal, Recipe
 from ...policies.batch import Batching, Desk, Wave, read_key
+from ...policies.budget.budget import Budget
 
 _FACT = "batch"  # the name of the facts
 _STRATEGY = "BatchPrices"  # no agent has it: these facts are no run to be resumed
@@ -57,6 +58,7 @@ class BatchJob:
 
     def __init__(self, job: str, recipe: Recipe, journal: Journal, options: BatchPrices | None) -> None:
         options = BatchPrices() if options is None else options
+        _check_budgets(recipe)
         self.run_id, self._journal, self._options = f"{job}-batches", journal, options
         self.desk = Desk()
         self.recipe = recipe.with_changes(policies=(*recipe.policies, Batching(self.desk, options.tries)))
@@ -203,6 +205,19 @@ def _apis(recipe: Recipe) -> dict[str, Batches]:
         )
         raise ConfigError(told)
     return found
+
+
+def _check_budgets(recipe: Recipe) -> None:
+    """Refuse budgets that runs share: nothing is reserved while a run waits, so that a batch could exceed them."""
+    for policy in [policy for one in (recipe, *recipe.team.values()) for policy in one.policies]:
+        if isinstance(policy, Budget) and (shared := [name for name, own in policy.limits.items() if own and name != "run"]):
+            told = notice(
+                "batch.budget",
+                "batch prices cannot be used with Budget({scope}=…), because a batch pays for many runs at once. Limit each "
+                "run instead: Budget(run=…) or cost(…).",
+                scope=shared[0],
+            )
+            raise ConfigError(told)
 
 
 def _other_model(model: str) -> ConfigError:

@@ -348,6 +348,11 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
     )),
+    Command("budgets", "Show what was spent of the budgets.", "予算の使用状況を表示します。", (
+        ("--all", FLAG, "Show past periods, too.", "過去の期間も表示します。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        *OF_AGENT,
+    )),
     Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
 )
 EPILOG = (

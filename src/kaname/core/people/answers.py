@@ -6,7 +6,6 @@ Only a clear yes is a yes. An answer that cannot be read is refused before it is
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,14 +13,15 @@ from typing import Any
 from ..errors import InvalidState
 from ..events import Asked
 from ..notices import notice
+from ..reading.lazy_regex import lazy_regex
 from ..record import record
 
 YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
 BATCH = "batch:"  # how the key of a question begins that a provider's batch answers
 _POLITE = "(?:する|します|しました|です)?"
-_YES = re.compile(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
-_NO = re.compile(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
+_YES = lazy_regex(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
+_NO = lazy_regex(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
 _AROUND, _AFTER = "\"'`*()[]「」『』“”‘’", ".!。、,"
 _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 

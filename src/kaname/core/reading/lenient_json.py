@@ -17,7 +17,9 @@ from collections import Counter
 from math import isfinite
 from typing import Any, NoReturn
 
-_TOKEN = re.compile(
+from .lazy_regex import lazy_regex
+
+_TOKEN = lazy_regex(
     r"""(?P<space>[ \t\r\n]+)
     |(?P<string>\"""(?:[^"\\]++|\\.|"(?!""))*+\""" | '''(?:[^'\\]++|\\.|'(?!''))*+'''
         | "(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+' | “(?:[^”\\]++|\\.)*+”)
@@ -26,10 +28,10 @@ _TOKEN = re.compile(
     |(?P<word>[^\s{}\[\]:,"'“”\#/]+)""",
     re.DOTALL | re.VERBOSE,
 )
-_SPECIAL = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)|[\x00-\x1f]", re.DOTALL)
-ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
+_SPECIAL = lazy_regex(r"\\(?:u[0-9a-fA-F]{4}|.)|[\x00-\x1f]", re.DOTALL)
+ESCAPE = lazy_regex(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})')
 """An escape of the JSON standard."""
-_BACKSLASH = re.compile(r"\\(?![abefnrtuv]|[xU][0-9a-fA-F]|N\{)[^\W\d_]")  # a letter that begins an escape in no language
+_BACKSLASH = lazy_regex(r"\\(?![abefnrtuv]|[xU][0-9a-fA-F]|N\{)[^\W\d_]")  # a letter that begins an escape in no language
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 _QUOTES = ('"', "'", "“")
 _ESCAPE_QUOTES = "escape quotes with a backslash"

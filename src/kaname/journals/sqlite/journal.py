@@ -21,6 +21,7 @@ from ..refusals import busy_text, gap_text, superseded_text
 from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
+from .ledger import SqliteLedger
 from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_row, row_sum
 from .thread import SqliteThread, Work
@@ -70,6 +71,7 @@ class SqliteJournal:
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
+        self.ledger = SqliteLedger(self._writer, self._reader, place)
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
@@ -272,8 +274,7 @@ class SqliteJournal:
 
     async def lineage(self, run_id: str, upto: int | None = None, *, fold: int = 0) -> Lineage:
         walk = partial(reading.lineage, run_id=run_id, upto=upto, fold=fold, path=self.path)
-        found: Lineage = await self._reader.transact(walk)
-        return found
+        return await self._reader.transact(walk)  # type: ignore[no-any-return]
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
         """Store one snapshot per session: the last run's snapshot covers all runs before it."""
@@ -371,8 +372,7 @@ class SqliteJournal:
 
     async def verify(self) -> list[str]:
         """Read the whole file and return a description of everything that is damaged; an empty list, if nothing is."""
-        found: list[str] = await self._reader.transact(partial(reading.verify, path=self.path))
-        return found
+        return list(await self._reader.transact(partial(reading.verify, path=self.path)))
 
     async def close(self) -> None:
         """Finish the queued work and release the file. A closed journal cannot be used again."""

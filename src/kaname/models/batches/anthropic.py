@@ -28,7 +28,7 @@ class AnthropicBatches(HttpBatches):
     async def submit(self, requests: Mapping[str, bytes], label: str) -> str:
         listed = [b'{"custom_id":"' + name.encode() + b'","params":' + body + b"}" for name, body in requests.items()]
         body = b'{"requests":[' + b",".join(listed) + b"]}"
-        return self._id(self._object(await self._model.fetch("POST", self._address("/batches"), body, once=True)))
+        return self._id(self._object(await self._model.fetch("POST", self._address("/batches"), body)))
 
     async def find(self, label: str, count: int, sample: str, since: float) -> str:
         """Look for the batch among those of its size since then. The names are known when a batch has ended: wait for it."""

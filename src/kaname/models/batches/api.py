@@ -38,7 +38,7 @@ class HttpBatches:
         return self._object(await self._model.fetch("GET", self._address(path, query)))
 
     async def _post(self, path: str, content: Any) -> Mapping[str, Any]:
-        return self._object(await self._model.fetch("POST", self._address(path), dump(content).encode(), once=True))
+        return self._object(await self._model.fetch("POST", self._address(path), dump(content).encode()))
 
     async def _lines(self, path: str) -> Iterator[Mapping[str, Any]]:
         """Return the objects of a file with one in each line."""

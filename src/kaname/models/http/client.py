@@ -9,11 +9,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from functools import cache, partial
+from types import TracebackType
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError, ModelTimeout, ModelUnreachable
+from ...core.messages import NOTHING
 from ...core.notices import notice
 from ...core.record import record
 from .address import Route, pass_of, route_to
@@ -21,6 +22,7 @@ from .connection import Broken, HttpConnection, ServerSilent
 from .errors import Who, failure
 
 _NEXT_ADDRESS = 2.0  # seconds after which another of a name's addresses is tried
+_BUFFER = 1 << 18  # bytes that are read at once
 _IDLE = 30.0  # seconds after which an unused connection is closed
 
 
@@ -58,8 +60,9 @@ class Http:
     def __init__(self, timeouts: Timeouts) -> None:
         self.timeouts = timeouts
         self._pools: dict[asyncio.AbstractEventLoop, tuple[Any, _Pool]] = {}
+        self._head: tuple[Any, Any, bytes] = (None, None, b"")
 
-    async def _pool(self) -> _Pool:
+    async def pool(self) -> _Pool:
         loop = asyncio.get_running_loop()
         held = self._pools.get(loop)
         if held is None:
@@ -83,27 +86,21 @@ class Http:
         if held is not None:
             await held[0].aclose()
 
-    @asynccontextmanager
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, who: Who, method: str = "POST", *, once: bool = False
-    ) -> AsyncIterator[HttpConnection]:
-        """Send a request. Leaving early, by an error or a cancellation, closes the connection at once.
+    def post(self, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> Post:
+        """Return a POST request, to be sent with `async with`."""
+        return Post(self, url, headers, body, who)
 
-        `once`: use a new connection, on which a request is never sent twice.
-        """
-        pool, route = await self._pool(), route_to(url)
-        try:
-            connection = await self._send(pool, route, _request(method, route, headers, body), once=once)
-        except OSError as problem:
-            raise _explain(problem, url, route, who) from problem
-        try:
-            yield connection
-        except (Broken, ServerSilent) as problem:
-            raise _explain(problem, url, route, who) from problem
-        finally:
-            pool.put_back(route, connection)
+    def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> Post:
+        """Return a request on a new connection, on which it is never sent twice."""
+        return OnceOnly(method, self, url, headers, body, who)
 
-    async def _send(self, pool: _Pool, route: Route, request: bytes, *, once: bool = False) -> HttpConnection:
+    def head(self, route: Route, headers: Mapping[str, str]) -> bytes:
+        """Return the head of a request up to the length of its body. The last one is kept: it hardly ever changes."""
+        if self._head[0] is not route or self._head[1] is not headers:
+            self._head = route, headers, _head("POST", route, headers)
+        return self._head[2]
+
+    async def send(self, pool: _Pool, route: Route, request: bytes, *, once: bool = False) -> HttpConnection:
         """Send the request. If the server has just closed a kept connection, retry once on a new one."""
         connection = None if once else pool.take(route)
         while True:
@@ -124,6 +121,49 @@ class Http:
             return connection
 
 
+class Post:
+    """A POST request. Leaving it early, by an error or a cancellation, closes the connection at once."""
+
+    once = False
+    __slots__ = ("_body", "_connection", "_headers", "_http", "_pool", "_route", "_url", "_who")
+
+    def __init__(self, http: Http, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> None:
+        self._http, self._url, self._headers, self._body, self._who = http, url, headers, body, who
+
+    async def __aenter__(self) -> HttpConnection:
+        self._pool, self._route = await self._http.pool(), route_to(self._url)
+        request = b"%scontent-length: %d\r\n\r\n%s" % (self._head(), len(self._body), self._body)
+        try:
+            self._connection = await self._http.send(self._pool, self._route, request, once=self.once)
+        except OSError as problem:
+            raise _explain(problem, self._url, self._route, self._who) from problem
+        return self._connection
+
+    def _head(self) -> bytes:
+        return self._http.head(self._route, self._headers)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.put_back(self._route, self._connection)
+        if isinstance(problem, Broken | ServerSilent):
+            raise _explain(problem, self._url, self._route, self._who) from problem
+
+
+class OnceOnly(Post):
+    """A request of any method that is sent once."""
+
+    once = True
+    __slots__ = ("_method",)
+
+    def __init__(self, method: str, *request: Any) -> None:
+        super().__init__(*request)
+        self._method = method
+
+    def _head(self) -> bytes:
+        return _head(self._method, self._route, self._headers)
+
+
 class _Pool:
     """The connections of one event loop: all that are open, and the idle ones by their route."""
 
@@ -131,6 +171,7 @@ class _Pool:
         self._open: set[HttpConnection] = set()
         self._waiting: dict[Any, dict[HttpConnection, None]] = {}
         self._loop = asyncio.get_running_loop()
+        self._buffer = memoryview(bytearray(_BUFFER))
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -172,7 +213,7 @@ class _Pool:
         raw = await _connect_socket(host, port)
         try:
             _, connection = await loop.create_connection(
-                lambda: HttpConnection(partial(self._forget, route)),
+                lambda: HttpConnection(partial(self._forget, route), self._buffer),
                 sock=raw,
                 ssl=trust if tls else None,
                 server_hostname=host if tls else None,
@@ -242,15 +283,16 @@ async def _tunnel(route: Route, connection: HttpConnection, trust: ssl.SSLContex
         raise
 
 
-def _request(method: str, route: Route, headers: Mapping[str, str], body: bytes) -> bytes:
-    named = {"host": route.netloc, **headers, "content-length": str(len(body))}
+def _head(method: str, route: Route, headers: Mapping[str, str]) -> bytes:
+    named = {"host": route.netloc, **headers}
+    named.pop("content-length", None)
     lines = [f"{method} {route.target} HTTP/1.1", *[f"{name}: {value}" for name, value in named.items()]]
     if route.proxy is not None and not route.tls:
         lines += pass_of(route)
     if any("\r" in line or "\n" in line for line in lines):
         raise ConfigError(notice("model.line_break_in_header", "a header or the address contains a line break"))
     try:
-        return "\r\n".join([*lines, "", ""]).encode() + body
+        return "\r\n".join([*lines, ""]).encode()
     except UnicodeEncodeError:
         broken = notice("model.bad_character_in_header", "a key or a header contains an invalid Unicode character")
         raise ConfigError(broken) from None  # whose message would show it
@@ -281,10 +323,14 @@ def _explain(problem: OSError, url: str, route: Route, who: Who) -> ModelError:
     if isinstance(problem, ServerSilent):
         return timeout_error("between" if problem.begun else "first_byte", problem.seconds, problem.blocked, who)
     if isinstance(problem, Unconnected):
-        return timeout_error("connect", problem.seconds, 0.0, who)
-    if isinstance(problem, TimeoutError):  # by the system
+        made = timeout_error("connect", problem.seconds, 0.0, who)
+    elif isinstance(problem, TimeoutError):  # by the system
         return failure(ModelTimeout, notice("model.timeout", "no answer in time"), 0, who)
-    return failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
+    else:
+        made = failure(ModelUnreachable, _unreachable(url, route, problem), 0, who, inside=True)
+    if not isinstance(problem, Broken):  # the request was not sent
+        made.usage = NOTHING
+    return made
 
 
 def _unreachable(url: str, route: Route, problem: OSError) -> str:

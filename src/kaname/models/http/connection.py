@@ -36,15 +36,16 @@ class Broken(OSError):
         self.early = early
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """A connection. `ask` sends a request and waits for the head of the answer; `more` returns its body piece by piece, then
     b"".
 
-    `whole` is True when the answer is complete.
+    `whole` is True when the answer is complete. `buffer` is what the network writes to. All connections of an event loop can
+    share one, because it is read at once; a buffer for every read would cost more than the parsing.
     """
 
-    def __init__(self, gone: Callable[[HttpConnection], None]) -> None:
-        self._gone = gone
+    def __init__(self, gone: Callable[[HttpConnection], None], buffer: memoryview) -> None:
+        self._gone, self._buffer = gone, buffer
         self._loop = asyncio.get_running_loop()
         self.transport: Any = None
         self.uses = 0
@@ -161,11 +162,14 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._started = True
         try:
-            self._parser.feed_data(data)
-            self._head_size += 0 if self.status else len(data)
+            self._parser.feed_data(self._buffer[:nbytes])
+            self._head_size += 0 if self.status else nbytes
             if self._head_size > _LONGEST_HEAD:
                 raise httptools.HttpParserError("the headers do not end")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:

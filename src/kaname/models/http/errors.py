@@ -21,20 +21,22 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
+from ...core.messages import NOTHING
 from ...core.notices import Notice, join_notices, notice
+from ...core.reading.lazy_regex import lazy_regex
 
-_TOO_LONG = re.compile(
+_TOO_LONG = lazy_regex(
     r"context.{0,20}(length|window|limit|size)|maximum (context|prompt|model)|too many (input )?tokens|prompt is too long"
     r"|token count.{0,40}exceeds|request_too_large",
     re.I,
 )
-_PROOF = re.compile(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
-_FILTERED = re.compile(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
-_MODELS_FAULT = re.compile(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
+_PROOF = lazy_regex(r"auth|key|token|secret|cookie|pass|credential|session", re.I)
+_FILTERED = lazy_regex(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
+_MODELS_FAULT = lazy_regex(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
 _LONGEST = 600
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 _LONG_SECRET, _MIDDLE = 12, 8  # of a key that long no beginning or end, and no longer part, is shown
-_WORD = re.compile(r"[\w-]{4,}")
+_WORD = lazy_regex(r"[\w-]{4,}")
 log = getLogger("kaname.models")
 log.addHandler(NullHandler())  # a program that has set up no log is not written to
 
@@ -154,7 +156,10 @@ def failure(
     message = join_notices("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
     if said:
         log.warning("%s/%s: %s%s: %s", who.provider, who.model, number, kind.__name__, " ".join(said.split()))
-    return kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
+    made = kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
+    if number:  # the provider charges for answers, not for errors
+        made.usage = NOTHING
+    return made
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
@@ -15,9 +16,11 @@ from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
+from ...core.record import replace
 from ...core.tracing import current
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
+from ..bounds import BoundedReplies
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
@@ -30,6 +33,8 @@ _ERROR_BYTES = 20_000
 _EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
 _ENDING = 0.05  # seconds for what follows the last event
 _EXCERPT = 400
+_ASIDE = frozenset({"extra_headers", "timeout"})  # settings that do not go into the body
+_UNUSUAL_NUMBER = re.compile(r"[0-9][eE]|[0-9]{16}")
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
@@ -41,7 +46,7 @@ class Joiner(Protocol):
     def reply(self, *, ended: bool) -> ModelReply: ...
 
 
-class ServedModel(ModelBase, ABC):
+class ServedModel(BoundedReplies, ModelBase, ABC):
     """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
     `missing_key`: a sentence that names the missing key, or "".
@@ -89,6 +94,11 @@ class ServedModel(ModelBase, ABC):
         tier = request.settings.get("service_tier", self.settings.get("service_tier"))
         return self._listed if tier in _USUAL_TIERS else None
 
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
+        """Return the highest possible cost of a reply. The provider's own tools have no known price."""
+        given, price = {**self.settings, **request.settings}, self.price_for(request)
+        return None if price is None or given.get("tools") else price.most(input, output * max(1, as_count(given.get("n"))))
+
     async def close(self) -> None:
         """Close the connections of this event loop."""
         await self._http.close()
@@ -104,21 +114,20 @@ class ServedModel(ModelBase, ABC):
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
-        if self._missing_key:
-            raise ConfigError(self._missing_key)
+        self._demand_key()
         if self._send is not None:
-            answer = await self._send(_without_stream(self.body(request)))
-            joiner = self.joiner(request)
-            await joiner.take(joiner.whole(self._decode_chunk(answer)), emit)
-            return joiner, True
+            return await self._exchange_whole(self._send, request, emit), True
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
-        async with self._http.post(self._url, self._headers_with_trace(), self.body(request), self.who) as response:
+        headers, who = self._headers_with_trace(), self.who
+        if _ASIDE & request.settings.keys():
+            request, headers, who = self._set_aside(request, headers)
+        async with self._http.post(self._url, headers, self.body(request), who) as response:
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
-                raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
+                raise from_status(response.status, response.headers, await _read_explanation(response), who)
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
-                raise garbled_reply(page, self.who)
+                raise garbled_reply(page, who)
             joiner = self.joiner(request)
             slice_ = await response.more(patience)
             while slice_ and not slice_.strip():  # signs of life before a whole answer
@@ -139,23 +148,39 @@ class ServedModel(ModelBase, ABC):
                     await joiner.take(self._decode_chunk(event, halves), emit)
             return joiner, False
 
+    def _demand_key(self) -> None:
+        if self._missing_key:
+            raise ConfigError(self._missing_key)
+
+    async def _exchange_whole(self, send: Callable[[bytes], Awaitable[bytes]], request: ModelRequest, emit: Emit) -> Joiner:
+        request = self._set_aside(request, {})[0]
+        answer = await send(_without_stream(self.body(request)))
+        joiner = self.joiner(request)
+        await joiner.take(joiner.whole(self._decode_chunk(answer)), emit)
+        return joiner
+
     def through(self, send: Callable[[bytes], Awaitable[bytes]]) -> Self:
         """Return this model with another way to its provider. `send` gets the body of a request, and returns the answer."""
         other = copy(self)
         other._send = send
         return other
 
-    async def fetch(
-        self, method: str, url: str, body: bytes = b"", kind: str = "application/json", *, once: bool = False
-    ) -> bytes:
+    async def fetch(self, method: str, url: str, body: bytes = b"", kind: str = "application/json") -> bytes:
         """Send a request that is not a model call, and return the answer."""
-        if self._missing_key:
-            raise ConfigError(self._missing_key)
+        self._demand_key()
         headers = {**self._headers, "content-type": kind}
-        async with self._http.post(url, headers, body, self.who, method, once=once) as response:
+        async with self._http.request(method, url, headers, body, self.who) as response:
             if not 200 <= response.status < 300:
                 raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
             return await response.read_body(self._http.timeouts.between)
+
+    def _set_aside(self, request: ModelRequest, headers: Mapping[str, str]) -> tuple[ModelRequest, Mapping[str, str], Who]:
+        """Return the request without the settings that are not for its body, the headers with those it brings, and whose
+        secrets they hold."""
+        settings = {name: value for name, value in request.settings.items() if name not in _ASIDE}
+        own = {str(name).lower(): str(value) for name, value in (request.settings.get("extra_headers") or {}).items()}
+        who = self.who._replace(secrets=(*self.who.secrets, *secrets_in(own)))
+        return replace(request, settings=settings), {**headers, **own}, who
 
     def _decode_chunk(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
         decode, wrong = _json()
@@ -212,8 +237,9 @@ def parse_arguments(text: str) -> Any:
     """Return the object that a model's arguments spell, or the text itself if they are not an object or repeat a key."""
     decode, wrong = _json()
     try:
-        decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
-        value = strict_json(text or "{}")
+        value = decode(text.encode() or b"{}")  # also refuses halves of characters, which no journal takes
+        if type(value) is not dict or text.count(":") != len(value) or _UNUSUAL_NUMBER.search(text):
+            value = strict_json(text or "{}")  # else no key can be given twice: every key has a colon
     except (wrong, ValueError, RecursionError):
         return text
     return value if isinstance(value, dict) else text

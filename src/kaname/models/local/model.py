@@ -97,6 +97,12 @@ class Local(ModelBase):
     def __repr__(self) -> str:
         return f"<Local {self._plan.path}>"
 
+    patience = 1800.0  # a small machine reads and writes slowly
+
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float:
+        """Return 0: the model runs on this machine."""
+        return 0.0
+
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         running = _running.get(self._plan)
         if self._served is None or running is None or running[1] != self._key:

@@ -6,9 +6,10 @@ Such text is held back while it may still be a call, and shown if it is not.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Generator, Mapping
 
 from ...core.messages import ModelReply, ToolCall, ToolSpec
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.reading.lenient_json import TwoReadings
 from ...core.values import read_json
 from ...kernel.ports import Emit
@@ -16,18 +17,17 @@ from .react.arguments import strip_fence
 from .react.calls import json_call
 
 _TAG = "<tool_call>"
-_TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_TAGGED = lazy_regex(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _KEYS = "name|tool|tool_name|function|action|type|id|arguments|args|parameters"
 # What a call can still become of: `{"name…`, a list of that, a code block of JSON, the tag
-_MAY_BE = re.compile(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
-_NAME = re.compile(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"']([\w.-]+)[\"']")
-_FIRST_KEY = re.compile(r"\{\s*\"(\w*)(\")?")
+_MAY_BE = lazy_regex(r"`{0,3}|```[a-z_]*|(?:```(?:json|tool_call|tool_code)?[ \t]*\n\s*)?\[?\s*(?:\{.*)?", re.DOTALL)
+_NAME = lazy_regex(r"[\"'](?:name|tool|tool_name|function|action)[\"']\s*:\s*[\"']([\w.-]+)[\"']")
+_FIRST_KEY = lazy_regex(r"\{\s*\"(\w*)(\")?")
 
 
 def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | None:
     """Return the call that the whole text is, or that it holds in a tag. It must be complete, and its tool must be offered."""
-    text = said.message.text
-    if said.message.calls or said.stop_reason == "max_tokens" or not text:
+    if said.message.calls or said.stop_reason == "max_tokens" or not (text := said.message.text):
         return None
     tagged = _TAGGED.search(text)
     body = strip_fence(tagged[1] if tagged else text)
@@ -48,6 +48,18 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
 
 
+class _Immediate:
+    """An awaitable that is done."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+NOTHING_SHOWN = _Immediate()
+
+
 class CallFilter:
     """An `emit` that shows text as it arrives, except text that may be a call: that is held until `release` or until it cannot
     be."""
@@ -58,21 +70,19 @@ class CallFilter:
         self._begun = False  # some text of the reply was shown
         self._tagged = False
 
-    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+    def __call__(self, text: str, kind: str = "text", call_id: str = "") -> Awaitable[None]:
         if kind != "text":
-            await self._emit(text, kind)
-            return
+            return self._emit(text, kind)
+        if self._begun and not self._kept and "<" not in text:  # nearly always
+            return self._emit(text)
         self._kept += text
-        if self._tagged:
-            return
-        if not self._begun and _may_be_call(self._kept.lstrip()):
-            return
+        if self._tagged or (not self._begun and _may_be_call(self._kept.lstrip())):
+            return NOTHING_SHOWN
         self._begun = True
         place = _tag_in(self._kept)
         self._tagged = place >= 0 and self._kept.startswith(_TAG, place)
         shown, self._kept = (self._kept, "") if place < 0 else (self._kept[:place], self._kept[place:])
-        if shown:
-            await self._emit(shown)
+        return self._emit(shown) if shown else NOTHING_SHOWN
 
     async def release(self) -> None:
         if self._kept:

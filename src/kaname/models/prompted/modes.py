@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ModelError
 from ...core.messages import Message, ModelRequest, Text
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.record import replace
 from ...kernel.ports import Emit
 
@@ -16,7 +17,7 @@ _TOOLS = r"(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|functions?|function
 _NOT_KNOWN = r"(?:unrecogni[sz]ed|unknown|unsupported|unexpected|extra|invalid|additional)"
 # Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, Gemini, Azure, Go's and pydantic's readers of JSON
 _CANNOT = {
-    "native": re.compile(
+    "native": lazy_regex(
         rf"(?:not|n['’]t) support {_TOOLS}\b|endpoints found that support tool"
         rf"|(?<![\w'\"]){_TOOLS}[`'\"]? (?:is|are) not (?:supported|enabled|available|allowed)"
         rf"|{_NOT_KNOWN} (?:request )?(?:field|parameter|argument|input|property|key)s?[^.\n]{{0,30}}[\s`'\":]tools\b(?![\[._])"
@@ -24,7 +25,7 @@ _CANNOT = {
         r"|tools param requires|--jinja|enable-auto-tool-choice",
         re.IGNORECASE | re.DOTALL,
     ),
-    "constrained": re.compile(
+    "constrained": lazy_regex(
         r"response_format|json[ _-]?schema|json[ _-]?mode|grammar|guided|structured[ _-]?(?:output|response)"
         rf"|{_NOT_KNOWN} (?:request )?(?:field|parameter|argument|property|key)|extra_forbidden",
         re.IGNORECASE,
@@ -51,9 +52,9 @@ class WatchedEmit:
         self._emit = emit
         self.anything = False
 
-    async def __call__(self, text: str, kind: str = "text", call_id: str = "") -> None:
+    def __call__(self, text: str, kind: str = "text", call_id: str = "") -> Awaitable[None]:
         self.anything = True
-        await self._emit(text, kind)
+        return self._emit(text, kind)
 
 
 def with_schema_in_words(request: ModelRequest) -> ModelRequest:

@@ -40,6 +40,7 @@ from .anthropic_settings import ignored_settings, translate_settings
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 _ANSWER = "answer"  # the tool by which an answer in a wanted form is given
+_MOST = 8192  # tokens of a reply, if the settings do not say
 _PAUSES = 10  # how often a paused turn is gone on with
 _PAUSED = "pause_turn"
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
@@ -106,6 +107,17 @@ class Anthropic(ServedModel):
         """Return the settings of chat completions that this API does not take."""
         return ignored_settings({**self.settings, **settings})
 
+    def longest_reply(self, settings: Mapping[str, Any]) -> int:
+        head = {"max_tokens": _MOST, **translate_settings({**self.settings, **settings})}
+        self._make_room(head)
+        return as_count(head["max_tokens"])
+
+    def shorten_replies(self, settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
+        """Return settings with a smaller `max_tokens`. Thinking is a part of it: if it does not fit, there is none."""
+        made = {**super().shorten_replies(settings, tokens), "max_tokens": tokens}
+        thinking = as_mapping({**self.settings, **settings}.get("thinking"))
+        return {**made, "thinking": {"type": "disabled"}} if as_count(thinking.get("budget_tokens")) >= tokens else made
+
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Ask the model.
 
@@ -122,7 +134,7 @@ class Anthropic(ServedModel):
 
     def body(self, request: ModelRequest) -> bytes:
         settings = translate_settings({**self.settings, **request.settings})
-        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": 8192, **settings}
+        head: dict[str, Any] = {"model": self.model, "stream": True, "max_tokens": _MOST, **settings}
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
         if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
@@ -313,7 +325,9 @@ class _Blocks:
         parts = [part for block in blocks for part in self._parts(block)]
         if self._stop == "refusal":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            raise failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered.usage = self._count_usage()
+            raise filtered
         return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._count_usage(), self._who.model)
 
     def _stop_reason(self, parts: list[Part]) -> StopReason | None:

@@ -38,6 +38,7 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
+from ..bounds import BoundedReplies
 from ..http.client import PATIENT, Timeouts, timeout_error
 from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled_reply, secrets_in
@@ -71,7 +72,7 @@ _threads: list[LoopThread] = []  # the one in which all of LiteLLM runs; none be
 _starting = Lock()
 
 
-class LiteLLM(ModelBase):
+class LiteLLM(BoundedReplies, ModelBase):
     """A model behind LiteLLM. Keys and addresses come from the environment, as in LiteLLM's documentation.
 
     Args:
@@ -110,6 +111,10 @@ class LiteLLM(ModelBase):
         self._where = {"base_url": base_url, "api_key": api_key, "extra_headers": dict(headers) if headers else None}
         provider, _, name = model.partition("/")
         self.who = Who(provider, name or model, (api_key or "", *secrets_in(headers or {})))
+
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
+        given, price = {**self.settings, **request.settings}, self._price or price_of(self.name)
+        return None if price is None or given.keys() & {"tools", "service_tier", "n"} else price.most(input, output)
 
     def __repr__(self) -> str:
         return f"<LiteLLM {self.model}>"

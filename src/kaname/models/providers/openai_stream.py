@@ -27,6 +27,7 @@ _STOPS: dict[str, StopReason] = {
     "max_tokens": "max_tokens",
     "stop_sequence": "stop_sequence",
 }
+_UNKNOWN = Usage(cost=None)
 _FILTERED = ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
 
 
@@ -42,7 +43,7 @@ class Pieces:
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
         self._finish = ""
-        self._usage = Usage(cost=None)
+        self._usage = _UNKNOWN
         self._seen = self._echoed = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +157,9 @@ class Pieces:
             raise garbled_reply(broken, self._who)
         if self._finish.lower() in _FILTERED and not self._calls:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            raise failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered.usage = self._usage
+            raise filtered
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
             raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
         parts = self.thoughts()
@@ -248,5 +251,6 @@ def _reported_cost(usage: Mapping[str, Any]) -> float | None:
 
 
 def _money(told: Any) -> float | None:
-    sound = isinstance(told, int | float) and not isinstance(told, bool) and isfinite(told) and told >= 0
-    return float(told) if sound else None
+    if told is None or isinstance(told, bool) or not isinstance(told, int | float):
+        return None
+    return float(told) if isfinite(told) and told >= 0 else None

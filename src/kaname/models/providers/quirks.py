@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...core.errors import RequestRefused
+from ...core.reading.lazy_regex import lazy_regex
 
 _NOT_TAKEN = (
     r"(?:unsupported|not supported|not permitted|not allowed|extra_forbidden|unknown|unrecogni[sz]ed|unexpected|invalid)"
@@ -22,9 +23,9 @@ _REFUSED = {
     "max_tokens": r"use [`'\"]?max_completion_tokens",
     "max_completion_tokens": rf"max_completion_tokens.*{_NOT_TAKEN}|{_NOT_TAKEN}(?!.*\buse\b).*max_completion_tokens",
 }
-QUIRKS = {name: re.compile(pattern, re.IGNORECASE | re.DOTALL) for name, pattern in _REFUSED.items()}
+QUIRKS = {name: lazy_regex(pattern, re.IGNORECASE | re.DOTALL) for name, pattern in _REFUSED.items()}
 _TOKENS = {"max_completion_tokens": "max_tokens", "max_tokens": "max_completion_tokens"}
-_RETURN_IT = re.compile(r"reasoning_content.{0,60}must be (?:passed|sent|provided)", re.IGNORECASE | re.DOTALL)
+_RETURN_IT = lazy_regex(r"reasoning_content.{0,60}must be (?:passed|sent|provided)", re.IGNORECASE | re.DOTALL)
 
 
 class Quirks:

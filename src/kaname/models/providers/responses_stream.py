@@ -96,7 +96,9 @@ class Items:
         why = as_text(as_mapping(self._response.get("incomplete_details")).get("reason"))
         if why == "content_filter":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            raise failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered.usage = self._usage()
+            raise filtered
         parts = self._parts()
         if self._asides and not any(isinstance(part, Text | ToolCall) for part in parts):  # nothing else was said
             self._asides.clear()

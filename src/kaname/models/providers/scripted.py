@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
+from ...core.record import replace
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
+from ..prices import Price
 
 Reply = str | ToolCall | Sequence[ToolCall] | ModelReply | Exception
 Script = Sequence[Any] | Callable[[ModelRequest], Any]
@@ -45,6 +47,7 @@ class ScriptedModel(ModelBase):
         name: The name of the model.
         pace: Seconds between two pieces of streamed text (default 0).
         usage: The usage of each reply that does not have its own.
+        price: The price of the tokens. Without it, replies cost what their usage says.
     """
 
     def __init__(
@@ -54,8 +57,16 @@ class ScriptedModel(ModelBase):
         name: str = "scripted",
         pace: float = 0.0,
         usage: Usage = A_LITTLE,
+        price: Price | None = None,
     ) -> None:
-        self.name, self._script, self._pace, self._usage = name, script, pace, usage
+        self.name, self._script, self._pace, self._price = name, script, pace, price
+        self._usage = usage if price is None else replace(usage, cost=price.of(usage))
+
+    def most_expensive(self, request: ModelRequest, input: int, output: int) -> float:
+        return 0.0 if self._price is None else self._price.most(input, output)
+
+    def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
+        return settings.get("max_tokens")
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:

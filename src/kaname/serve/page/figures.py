@@ -15,7 +15,10 @@ from ...agent.figures import sum_tallies
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
+from ...kernel.ledger import HasLedger
 from ...kernel.load import read_run
+from ...policies.budget.budget import Budget
+from ...policies.budget.overview import overview
 from ..encoding import Json
 from ..forms import caller_of, number
 from ..service import Service
@@ -57,10 +60,22 @@ class FigureRoutes:
                 "all": {**sum_tallies(tallies), **_durations(cards)},
                 "tools": tools.as_json(),
                 "models": models.as_json(),
+                "budgets": await self._budgets(user),
                 "read": min(len(cards), _LOOKED_INTO),
                 "timed": len(cards),
             }
         )
+
+    async def _budgets(self, user: str | None) -> list[dict[str, Any]]:
+        """Return the accounts of the budgets: all, or those of one user."""
+        journal, agents = self._service.journal, self._service.agents.values()
+        if not isinstance(journal, HasLedger):
+            return []
+        budgets = [one for agent in agents for one in agent.recipe.policies if isinstance(one, Budget)]
+        found = await overview(journal.ledger, budgets)
+        return [
+            one.as_json() for one in found if one.scope != "run" and (user is None or (one.scope, one.whose) == ("user", user))
+        ]
 
 
 def _date(day: int) -> str:

@@ -51,10 +51,10 @@ def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any], schema:
     """Validate against the types. On failure, repair by the schema what has only one reading, and validate again.
 
     Raises `BadArguments` with all mistakes."""
-    from pydantic import ValidationError
+    from pydantic_core import ValidationError
 
     try:
-        return adapter.validate_python(args)
+        return adapter.validator.validate_python(args)
     except ValidationError as error:
         if (again := _mend(args, name, schema)) is args:
             raise BadArguments(describe(name, error)) from None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
+from ....core.reading.lazy_regex import lazy_regex
 from ....core.reading.lenient_json import ESCAPE, TwoReadings, lenient_json, strict_json
 from ....core.values import plain_text, read_json
 
@@ -19,8 +20,8 @@ ONE_TEXT = "input"
 _QUOTES = {'"': '"', "'": "'", "「": "」", "『": "』", "“": "”", "`": "`"}
 _TRUTH = {"true": True, "false": False, "yes": True, "no": False, "はい": True, "いいえ": False}
 _EMPTY = ("", "none", "null", "n/a", "なし", "無し", "{}", "()")
-_BROKEN = re.compile(r"[{｛]\s{0,8}[\"'“]?[\w ]{1,40}[\"'”]?\s{0,8}[:：]")
-_FENCE = re.compile(r"(```|~~~)[\w-]*[ \t]*\n?")
+_BROKEN = lazy_regex(r"[{｛]\s{0,8}[\"'“]?[\w ]{1,40}[\"'”]?\s{0,8}[:：]")
+_FENCE = lazy_regex(r"(```|~~~)[\w-]*[ \t]*\n?")
 _LONGEST_CODE = 50_000  # characters that Python's parser is given
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ....core.reading.lazy_regex import lazy_regex
 from ....core.reading.lenient_json import TwoReadings
 from ....core.values import plain_text
 from .arguments import arguments_for, fit_object, json_value, strip_fence
@@ -19,11 +20,11 @@ _THOUGHTS = ("thought", "thinking", "reasoning", "思考")
 _ANSWERS = ("final_answer", "answer", "最終回答")
 _ONE_TEXT: Mapping[str, Any] = {"properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 _BRACKETS = {"[": "]", "(": ")", "［": "］", "（": "）"}
-_CALL = re.compile(
+_CALL = lazy_regex(
     r"[`*]{0,3}(?P<name>[^\W\d][\w.\-]{0,80}(?: [A-Za-z]{1,30}){0,3})[`*]{0,3}[ \t]?(?P<open>[\[(［（])", re.IGNORECASE
 )
-_TAGGED = re.compile(r"(?P<before>.*?)(?:<tool_call>|\[TOOL_CALLS\])(?P<body>.*?)(?:</tool_call>|\Z)(?P<after>.*)", re.DOTALL)
-_WRAPPERS = re.compile(r"</?(?:tool_call|tool_calls|function_calls)>|\[TOOL_CALLS\]")
+_TAGGED = lazy_regex(r"(?P<before>.*?)(?:<tool_call>|\[TOOL_CALLS\])(?P<body>.*?)(?:</tool_call>|\Z)(?P<after>.*)", re.DOTALL)
+_WRAPPERS = lazy_regex(r"</?(?:tool_call|tool_calls|function_calls)>|\[TOOL_CALLS\]")
 
 
 class WrittenCall(NamedTuple):

@@ -66,6 +66,38 @@ const Uses = ({ title, list, costs }) =>
     </div>
   </section>`;
 
+const amount = (value, unit) => (unit === "usd" ? money(value) : `${count(value)} ${t(unit)}`);
+
+const Budgets = ({ list }) =>
+  html`<section class="sheet" aria-label=${t("Budgets")}>
+    <h2>${t("Budgets")}</h2>
+    <div class="table">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">${t("whose")}</th>
+            <th scope="col">${t("period")}</th>
+            <th scope="col" class="number">${t("spent")}</th>
+            <th scope="col" class="number">${t("reserved")}</th>
+            <th scope="col" class="number">${t("limit")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${list.map(
+            one =>
+              html`<tr>
+                <td>${t(one.scope)} ${one.whose}</td>
+                <td>${one.window || "–"}</td>
+                <td class="number">${amount(one.spent, one.unit)}</td>
+                <td class="number">${one.reserved ? amount(one.reserved, one.unit) : "–"}</td>
+                <td class="number">${one.limit == null ? "–" : `${amount(one.limit, one.unit)} (${share(one.spent, one.limit)})`}</td>
+              </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </section>`;
+
 // Fill in the days without runs.
 function everyDay(days) {
   if (!days.length) return [];
@@ -169,6 +201,7 @@ export default function Figures({ query }) {
                   costs=${true}
                 />
               </div>
+              ${value.budgets.length ? html`<${Budgets} list=${value.budgets} />` : null}
               <p class="note">
                 ${t("Tools and models are counted in the last {count} runs.", { count: value.read })}
                 ${all.runs > value.timed ? t("Durations are measured in the last {count} runs.", { count: value.timed }) : null}

@@ -1,0 +1,88 @@
+"""Ledger in the journal's SQLite file. Its tables are created when an account is first used."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...kernel.ledger import Balance, Divide
+from .file import JournalFile
+from .thread import SqliteThread
+
+_TABLES = """
+    CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, spent REAL NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS reservations (
+        name TEXT NOT NULL, holder TEXT NOT NULL, amount REAL NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (name, holder)
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS reservations_by_holder ON reservations (holder);
+"""
+_BALANCE = """
+    SELECT ifnull((SELECT spent FROM accounts WHERE name = ?1), 0.0),
+        ifnull((SELECT sum(amount) FROM reservations WHERE name = ?1), 0.0)
+"""
+_LIST = """
+    SELECT name, ifnull(spent, 0.0), ifnull((SELECT sum(amount) FROM reservations AS held WHERE held.name = every.name), 0.0)
+    FROM (SELECT name FROM accounts UNION SELECT name FROM reservations) AS every LEFT JOIN accounts USING (name)
+    WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
+"""
+_ADD = "INSERT INTO accounts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spent = spent + excluded.spent"
+
+
+class SqliteLedger:
+    def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile) -> None:
+        self._writer, self._reader, self._place = writer, reader, place
+
+    async def reserve(self, holder: str, names: Sequence[str], divide: Divide) -> tuple[list[Balance], bool]:
+        def work(connection: sqlite3.Connection) -> tuple[list[Balance], bool]:
+            found = _balances(connection, names)
+            amounts = divide(found)
+            if amounts is None and self._free_dead(connection, names):
+                found = _balances(connection, names)
+                amounts = divide(found)
+            if amounts is None:
+                return found, False
+            assert self._place.owner is not None
+            rows = [(name, holder, amount, self._place.owner.name) for name, amount in zip(names, amounts, strict=True)]
+            connection.executemany("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?)", rows)
+            return found, True
+
+        done: tuple[list[Balance], bool] = await self._writer.transact(work, alone=True)
+        return done
+
+    def settle(self, holder: str, spent: Mapping[str, float]) -> None:
+        """Settle a call. It is written with the next fact, or before it, and retried if the disk cannot write now."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            _create(connection)
+            connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,))
+            connection.executemany(_ADD, list(spent.items()))
+
+        self._writer.submit(work, insisting=True)
+
+    async def balances(self, starting: str = "") -> list[Balance]:
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservations'").fetchone()
+            return connection.execute(_LIST, (starting,)).fetchall() if known else []
+
+        return [Balance(*row) for row in await self._reader.transact(work)]
+
+    def _free_dead(self, connection: sqlite3.Connection, names: Sequence[str]) -> bool:
+        """Free what processes have reserved that are dead now. Return True if there was something."""
+        marks = ", ".join("?" * len(names))
+        owners = connection.execute(f"SELECT DISTINCT owner FROM reservations WHERE name IN ({marks})", [*names]).fetchall()
+        me = "" if self._place.owner is None else self._place.owner.name
+        dead = [(owner,) for (owner,) in owners if owner != me and not self._place.is_alive(owner)]
+        connection.executemany("DELETE FROM reservations WHERE owner = ?", dead)
+        return bool(dead)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservations_by_holder'").fetchone() is None:
+        for statement in _TABLES.split(";")[:-1]:  # `executescript` would commit the transaction
+            connection.execute(statement)
+
+
+def _balances(connection: sqlite3.Connection, names: Sequence[str]) -> list[Balance]:
+    _create(connection)
+    return [Balance(name, *connection.execute(_BALANCE, (name,)).fetchone()) for name in names]

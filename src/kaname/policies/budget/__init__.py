@@ -1,0 +1,1 @@
+"""Budgets: accounts of money, tokens and calls, and the meter that keeps every call within them."""

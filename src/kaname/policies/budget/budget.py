@@ -1,0 +1,198 @@
+"""`Budget`: limits on money, tokens and calls per run, session, user, agent, and for everybody together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.errors import ConfigError, Halt
+from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
+from ...core.steps import Stop
+from ...kernel.ledger import Balance, HasLedger, Ledger
+from ...kernel.ports import Action, Policy, ToolHandler
+from .limits import Limit, read_limits
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+_SCOPES = ("run", "session", "user", "agent", "total")
+
+
+class Account(NamedTuple):
+    """One account of the ledger, and the limit that holds for it."""
+
+    name: str
+    limit: Limit
+    whose: str
+
+    def left(self, balance: Balance) -> float:
+        return self.limit.amount - balance.spent - balance.reserved
+
+
+class Verdict(NamedTuple):
+    """Whether a call is allowed, and if not, why. It is true or false like its first part."""
+
+    allowed: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+class Budget(Policy):
+    """Limits what an agent spends. The accounts are in the journal's store, and shared by all processes that use it.
+
+        Budget(user="$5/day", agent=["$50/month", "1000 calls/day"], tools={"web_search": "100 calls/day"})
+
+    Args:
+        run: The limit of each run, with its children: an amount such as "$0.50", "100k tokens" or "20 calls", optionally with
+            a period (`/hour`, `/day`, `/month`), or a list of them. A call is a model call.
+        session: The limit of each session of a user with an agent.
+        user: The limit of each user, over all agents.
+        agent: The limit of the agent, over all users.
+        total: The limit of everything that this journal records.
+        tools: Limits of the calls of single tools, by their names.
+        unpriced: "refuse" to stop before a model whose price is unknown is called, if there is a limit on money; "allow" to
+            call it and count its tokens and calls only.
+        longest_reply: Tokens that are reserved for a reply, and the longest reply that is allowed, if the settings have no
+            `max_tokens` (default 16,384).
+        zone: The time zone in which days and months begin (default UTC).
+    """
+
+    def __init__(
+        self,
+        *,
+        run: Any = None,
+        session: Any = None,
+        user: Any = None,
+        agent: Any = None,
+        total: Any = None,
+        tools: Mapping[str, Any] | None = None,
+        unpriced: str = "refuse",
+        longest_reply: int = 16_384,
+        zone: tzinfo = UTC,
+    ) -> None:
+        given = zip(_SCOPES, (run, session, user, agent, total), strict=True)
+        self.limits = {scope: read_limits(one, f"Budget({scope}=…)") for scope, one in given}
+        self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
+        self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, zone
+        self._fixed: tuple[Account, ...] | None = None
+        if unpriced not in ("refuse", "allow"):
+            raise ConfigError(notice("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced))
+        if not isinstance(longest_reply, int) or longest_reply < 1:
+            told = notice("budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply)
+            raise ConfigError(told)
+        if any(limit.unit != "calls" for limits in self.tools.values() for limit in limits):
+            raise ConfigError(notice("budget.tools", 'Budget(tools=…) limits calls: write {{"search": "100 calls/day"}}'))
+        if not any(self.limits.values()) and not self.tools:
+            raise ConfigError(notice("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")'))
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        for name in self.tools:
+            if name not in tools:
+                raise ConfigError(notice("budget.no_tool", "Budget limits {name!r}, but the agent has no such tool", name=name))
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return call.name not in self.tools
+
+    def for_child(self, view: RunView) -> Budget:
+        """Return the budget as it holds for a child run: what the child spends is the parent's."""
+        child = object.__new__(Budget)
+        child.__dict__ |= self.__dict__
+        child._fixed, child.tools = tuple(self.accounts(view)), {}
+        return child
+
+    def all_limits(self) -> list[tuple[str, Limit]]:
+        """Return every limit with its level; that of a tool is `tool NAME`."""
+        named = {f"tool {name}": limits for name, limits in self.tools.items()}
+        return [(level, limit) for level, limits in {**self.limits, **named}.items() for limit in limits]
+
+    def accounts(self, view: RunView) -> Sequence[Account]:
+        """Return the accounts that a model call of the run is charged to."""
+        if self._fixed is not None:
+            return self._fixed
+        state = view.state
+        return self.accounts_of(run=view.run_id, session=state.session, user=state.user, agent=view.root.name)
+
+    def accounts_of(self, *, run: str = "", session: str = "", user: str = "", agent: str = "") -> list[Account]:
+        """Return the accounts of somebody at this time."""
+        threads = "/".join([session, agent, user]) if session else ""
+        whose = {"run": run, "session": threads, "user": user, "agent": agent, "total": ""}
+        found = []
+        for scope, limits in self.limits.items():
+            if whose[scope] or scope in ("user", "total"):  # people without a name share one account
+                found += [self._account(scope, whose[scope], limit) for limit in limits]
+        return found
+
+    def _account(self, scope: str, whose: str, limit: Limit) -> Account:
+        window = limit.window(time.time(), self.zone)
+        shown = f"{scope} {whose}" if whose else scope
+        return Account("\x1f".join([scope, whose, limit.unit, limit.period, window]), limit, shown)
+
+    async def can_execute(self, journal: Any, tool: str = "", **who: str) -> Verdict:
+        """Tell whether a call is allowed now, without making it.
+
+        Args:
+            journal: The agent's journal.
+            tool: The tool; without it, a model call is meant.
+            who: `run`, `session`, `user` and `agent`, as far as they are known.
+        """
+        accounts = self._tool_accounts(tool) if tool else self.accounts_of(**who)
+        names = [account.name for account in accounts]
+        found, _ = await ledger_of(journal).reserve("", names, lambda balances: None)
+        for account, balance in zip(accounts, found, strict=True):
+            if account.left(balance) <= 0 or (account.limit.unit == "calls" and account.left(balance) < 1):
+                return Verdict(False, refusal(account, balance))
+        return Verdict(True)
+
+    def _tool_accounts(self, tool: str) -> list[Account]:
+        return [self._account("tool", tool, limit) for limit in self.tools.get(tool, ())]
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        if call.name not in self.tools:
+            return await next(call)
+        accounts, ledger = self._tool_accounts(call.name), ledger_of(view.journal)
+        names, holder = [account.name for account in accounts], f"{view.run_id}:{call.id}"
+
+        def one_each(balances: Sequence[Balance]) -> list[float] | None:
+            left = [account.left(balance) for account, balance in zip(accounts, balances, strict=True)]
+            return [1.0] * len(left) if min(left) >= 1 else None
+
+        found, reserved = await ledger.reserve(holder, names, one_each)
+        if not reserved:
+            short = [pair for pair in zip(accounts, found, strict=True) if pair[0].left(pair[1]) < 1]
+            return ToolResult(error=refusal(*short[0]), not_run=True, retryable=False)
+        result: ToolResult | None = None
+        try:
+            result = await next(call)
+            return result
+        finally:
+            ran = call.id in view.state.started if result is None else not result.not_run
+            ledger.settle(holder, dict.fromkeys(names, float(ran)))
+
+
+def ledger_of(journal: Any) -> Ledger:
+    """Return the ledger of a journal. Raises `ConfigError` if it has none."""
+    if isinstance(journal, HasLedger):
+        return journal.ledger
+    raise ConfigError(
+        notice("budget.no_ledger", "a Budget needs a journal that keeps accounts; {kind} does not", kind=type(journal).__name__)
+    )
+
+
+def refusal(account: Account, balance: Balance) -> str:
+    """Say that an account does not have enough left."""
+    return notice(
+        "budget.used_up",
+        "the budget of {limit} ({whose}) is used up: {left} left",
+        limit=str(account.limit),
+        whose=account.whose,
+        left=account.limit.show(max(0.0, account.left(balance))),
+    )
+
+
+def end(account: Account, balance: Balance) -> Halt:
+    return Halt(Stop("budget", refusal(account, balance)))

@@ -1,0 +1,60 @@
+"""Estimate of one call: what it can cost at most, and how long its reply can be for what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.messages import ModelRequest
+from ...core.record import replace
+from ...kernel.bases import ModelBase, optional
+
+_LEAST = 128  # tokens; a shorter reply is of no use
+
+
+class Estimate:
+    """`tokens_in`: an upper bound of the input, or None. `longest`: the longest reply, if the settings have no bound."""
+
+    def __init__(self, request: ModelRequest, model: Any, tokens_in: int | None, longest: int) -> None:
+        self.request, self.model, self._input = request, model, tokens_in
+        own = optional(model, ModelBase, "longest_reply")(request.settings)
+        self._is_bounded, self.longest = own is not None, own or longest
+        self._base, self._piece = self._price(0), 0.0
+        self.most = self._price(self.longest)
+        if self.most is not None and self._base is not None:
+            self._piece = (self.most - self._base) / self.longest
+        self._binds = False  # there is a limit that the length of the reply counts for
+        self.left: float | None = None  # of the tightest limit on money, before this call
+
+    def _price(self, output: int) -> float | None:
+        if self._input is None:
+            return None
+        found: float | None = optional(self.model, ModelBase, "most_expensive")(self.request, self._input, output)
+        return found
+
+    def cost(self, output: int) -> float | None:
+        """Return the highest cost of a reply with so many tokens; None if it is unknown."""
+        return None if self._base is None else self._base + self._piece * output
+
+    def tokens(self, output: int) -> int:
+        return (self._input or 0) + output
+
+    def output_for(self, dollars: Sequence[float], tokens: Sequence[float], longest: int = 0) -> int:
+        """Return how many tokens a reply can have for what is left of money and tokens; 0 if that is too little for one."""
+        most = min(self.longest, longest) if longest else self.longest
+        least, output = min(most, _LEAST), float(most)
+        self._binds = self._binds or bool(tokens) or bool(dollars and self.most)
+        if dollars:
+            left = min(dollars)
+            self.left = left if self.left is None else min(left, self.left)
+            if self._base is not None and self.most:
+                output = min(output, (left - self._base) / self._piece if self._piece else output if left >= self._base else 0)
+        if tokens:
+            output = min(output, min(tokens) - (self._input or 0))
+        return int(output) if output >= least else 0
+
+    def bounded(self, output: int) -> ModelRequest:
+        """Return the request with settings that allow no longer reply."""
+        if not self._binds or (self._is_bounded and output >= self.longest):
+            return self.request
+        return replace(self.request, settings=optional(self.model, ModelBase, "shorten_replies")(self.request.settings, output))

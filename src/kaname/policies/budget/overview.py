@@ -1,0 +1,44 @@
+"""Overview of the accounts in a ledger, as people read them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Any
+
+from ...core.record import record
+from ...kernel.ledger import Ledger
+from .budget import Budget
+from .limits import Limit
+
+
+@record
+class AccountInfo:
+    """An account: whose it is, its period, what was spent and reserved, and the limit, if it is known here."""
+
+    scope: str
+    whose: str
+    unit: str
+    period: str
+    window: str
+    spent: float
+    reserved: float
+    limit: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in type(self).__match_args__}
+
+
+async def overview(ledger: Ledger, budgets: Iterable[Budget] = (), *, past: bool = False) -> list[AccountInfo]:
+    """Return the accounts of the periods that have not ended; with `past`, all of them."""
+    limits = {(scope, limit.unit, limit.period): limit for budget in budgets for scope, limit in budget.all_limits()}
+    found = []
+    for balance in await ledger.balances():
+        scope, whose, unit, period, window = balance.name.split("\x1f")
+        limit = limits.get((scope, unit, period)) or limits.get((f"tool {whose}", unit, period))  # type: ignore[arg-type]
+        yesterday = Limit(0, unit, period).window(time.time() - 86_400, UTC)  # type: ignore[arg-type]
+        if past or window > yesterday or not period:  # a day begins earlier or later in other zones
+            amount = None if limit is None else limit.amount
+            found.append(AccountInfo(scope, whose, unit, period, window, balance.spent, balance.reserved, amount))
+    return found

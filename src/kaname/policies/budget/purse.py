@@ -1,0 +1,35 @@
+"""Purse of a run and its children: what they have spent of a limit on money, and what their open calls can still cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.state import State
+from ...kernel.bases import StopRuleBase, optional
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+
+class Purse:
+    """Calls at the same time must not spend the same money. The facts alone cannot tell: a call is recorded after it."""
+
+    __slots__ = ("_opening", "reserved", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.reserved: dict[str, float] = {}
+        self._opening: dict[int, float] = {}  # what was left at first, by the rule that a person has written
+
+    def left(self, rule: Any, state: State) -> float | None:
+        """Return what is left of a rule's limit; None if it has none that is known."""
+        by_facts: float | None = optional(rule, StopRuleBase, "left")(state)
+        if by_facts is None:
+            return None
+        opening = self._opening.setdefault(id(optional(rule, StopRuleBase, "root") or rule), by_facts + self.spent)
+        return min(by_facts, opening - self.spent) - sum(self.reserved.values())
+
+
+def purse_of(view: RunView) -> Purse:
+    purse: Purse = view.kept.setdefault(Purse, Purse())
+    return purse
