@@ -114,7 +114,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
 
             self._batches = BatchJob(self.job, agent.recipe, agent.journal, None if batch is True else batch)
             self._opener = agent._opener(self._batches.recipe)
-        self._places = 0
+        self._places = self._read_ahead = 0
         self._keys: set[int] = set()
         self._ready: deque[_Item] = deque()
         self._held: dict[tuple[str, str], deque[_Item]] = {}  # by sessions that are busy
@@ -199,7 +199,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
     async def _next_item(self) -> _Item | None:
         if self._ready:
             return self._ready.popleft()
-        while sum([len(held) for held in self._held.values()]) < _HELD and (item := await self._read()) is not None:
+        while self._read_ahead < _HELD and (item := await self._read()) is not None:
             place = (item.session, item.user)
             if not item.session:
                 return item
@@ -207,6 +207,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
                 self._held[place] = deque()
                 return item
             self._held[place].append(item)
+            self._read_ahead += 1
         return None
 
     def _free_session(self, item: _Item) -> None:
@@ -215,6 +216,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
             del self._held[place]
         elif item.session:
             self._ready.append(self._held[place].popleft())
+            self._read_ahead -= 1
 
     async def _read(self) -> _Item | None:
         """Return the next input, or None if there are no more."""
