@@ -15,10 +15,12 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from kaname import Agent, MemoryJournal, ScriptedModel, SqliteJournal, call, max_steps, no_repeats, per_tool, tool
-from kaname.core.messages import ModelReply, ModelRequest, ToolCall, Usage, assistant
+from kaname import Agent, MemoryJournal, Pace, ScriptedModel, SqliteJournal, State, call, max_steps, no_repeats, per_tool, tool
+from kaname.core.messages import ModelReply, ModelRequest, ToolCall, Usage, assistant, user
+from kaname.models.http.rates import ProviderRates
 
 ROUNDS = 8
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
@@ -96,6 +98,36 @@ async def bench_step() -> None:
         took = await cpu(lambda: runs(journal, 20, 1))
         row("a step, SQLite journal, one run alone", took / 20 * 1000, "ms", float("inf"))
         await journal.close()
+
+
+async def bench_pace() -> None:
+    """What `Pace` adds to a model call: counting, with a provider that reports nothing, with one that reports, with limits."""
+
+    async def took(policy: Pace | None, rates: ProviderRates | None) -> float:
+        model, calls = Deltas(0), 5_000
+        model.rates = rates  # type: ignore[attr-defined]
+        view: Any = SimpleNamespace(agent=SimpleNamespace(model=model), state=State(), run_id="r")
+        request = ModelRequest((user("hi"),))
+        reply = ModelReply(assistant("x"), "end_turn")
+
+        async def answer(given: ModelRequest) -> ModelReply:
+            return reply
+
+        async def work() -> None:
+            for _ in range(calls):
+                await (answer(request) if policy is None else policy.model(request, answer, view))
+
+        return await cpu(work) / calls * 1e6
+
+    alone, reports = await took(None, None), ProviderRates("x")
+    headers = {f"x-ratelimit-{what}-{kind}": "100000000" for what in ("limit", "remaining") for kind in ("requests", "tokens")}
+    reports.learn(200, headers)
+    for name, policy, rates in (
+        ("no limits known", Pace(), ProviderRates("y")),
+        ("limits reported, far away", Pace(), reports),
+        ("own limits, far away", Pace("100M/min", "100M/min", 100), None),
+    ):
+        row(f"Pace around a model call that need not wait, {name}", await took(policy, rates) - alone, "µs", 10)
 
 
 async def bench_delta() -> None:
@@ -182,6 +214,7 @@ async def bench_import() -> None:
 
 BENCHES = {
     "step": bench_step,
+    "pace": bench_pace,
     "delta": bench_delta,
     "readers": bench_readers,
     "growth": bench_growth,

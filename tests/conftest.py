@@ -28,6 +28,8 @@ def _own_world(tmp_path, monkeypatch):
     monkeypatch.setenv("KANAME_LANG", "en")
     monkeypatch.delenv("KANAME_JOURNAL", raising=False)
     monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.01)
+    if rates := sys.modules.get("kaname.models.http.rates"):
+        rates._known.clear()  # another test's server may have had the same port
 
 
 @pytest.fixture

@@ -85,8 +85,13 @@ _HOMES = {
     "models.providers.scripted": ("ScriptedModel", "call"),
     "policies.approve": ("Approve",),
     "policies.budget.budget": ("Budget",),
-    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy"),
+    "policies.cache.policy": ("Cache",),
+    "policies.choice.equals": ("Equals",),
+    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
     "policies.guardrails.policy": ("Guardrails",),
+    "policies.models.fallback": ("ModelFallback",),
+    "policies.pace.machine": ("Machine",),
+    "policies.pace.policy": ("Pace",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -109,10 +114,10 @@ __all__ = [
     "Approve",
     "Chunk",
     "ConfigError",
-    "Fallback",
     "Guardrails",
     "Halt",
     "ModelError",
+    "ModelFallback",
     "Policy",
     "Result",
     "Run",
@@ -121,6 +126,7 @@ __all__ = [
     "Suspend",
     "Tool",
     "ToolContext",
+    "ToolFallback",
     "ToolResult",
     "cost",
     "deadline",
@@ -227,13 +233,19 @@ if TYPE_CHECKING:
     from .models.providers.scripted import call as call
     from .policies.approve import Approve as Approve
     from .policies.budget.budget import Budget as Budget
+    from .policies.cache.policy import Cache as Cache
+    from .policies.choice.equals import Equals as Equals
     from .policies.fallback import Fallback as Fallback
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
+    from .policies.fallback import ToolFallback as ToolFallback
     from .policies.guardrails.policy import Guardrails as Guardrails
     from .policies.guardrails.tool_rules import ToolRule as ToolRule
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
     from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
+    from .policies.models.fallback import ModelFallback as ModelFallback
+    from .policies.pace.machine import Machine as Machine
+    from .policies.pace.policy import Pace as Pace
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult

@@ -32,7 +32,8 @@ def test_parameter_of_a_peers_run_is_explained(name, ours):
 
 
 TAKEN_BY_RUN = [*inspect.signature(Agent.run).parameters.keys() - {"self", "user_input"}]
-TAKEN_BY_AGENT = [*inspect.signature(Agent).parameters.keys() - inspect.signature(Agent.run).parameters.keys()]
+TAKEN_BY_BOTH = {"model", "settings"}
+TAKEN_BY_AGENT = [*inspect.signature(Agent).parameters.keys() - inspect.signature(Agent.run).parameters.keys(), *TAKEN_BY_BOTH]
 
 
 @pytest.mark.parametrize("name", sorted({*TAKEN_BY_RUN, *PARAMETERS["run"]} - {*TAKEN_BY_AGENT, *PARAMETERS["Agent"]}))

@@ -26,6 +26,7 @@ from kaname import (
     per_tool,
     tool,
 )
+from kaname.core.errors import ModelUnavailable
 
 
 @tool(effect="pure")
@@ -87,6 +88,28 @@ def approvals() -> Agent:
 def timeouts() -> Agent:
     script = [[call("slow"), call("pay", yen=9)], call("nothing_of_the_kind"), call("add", a="one", b=2), "gave up on it"]
     return Agent(ScriptedModel(script), [slow, pay, add], name="timeouts")
+
+
+class BreaksOff(ScriptedModel):
+    """Fails after its first words at every other step."""
+
+    async def reply(self, request, emit):
+        if not sum([message.role == "assistant" for message in request.messages]) % 2:
+            await emit("half a ")
+            raise ModelUnavailable("broke off")
+        return await super().reply(request, emit)
+
+
+def several_models() -> Agent:
+    """The two models answer in turns; whoever continues must not repeat what the other has done."""
+    script = [
+        [call("pay", yen=1), call("add", a=1, b=2)],
+        [call("pay", yen=2), call("put", key="x")],
+        call("pay", yen=3),
+        "paid",
+    ]
+    models = [BreaksOff(script, name="first"), ScriptedModel(script, name="second")]
+    return Agent(models, [add, pay, put], name="several_models")
 
 
 def shorter_than_at_first() -> Agent:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
     ("agent", "deaths"),
     [
         *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated", "own_parts")],
-        *[(name, 1) for name in ("team", "compacting")],
+        *[(name, 1) for name in ("team", "compacting", "several_models")],
         *[(name, deaths) for name in ("parallel", "approvals") for deaths in (1, 2)],
     ],
 )
@@ -23,7 +23,7 @@ def test_killed_at_every_fact(agent, deaths):
         report = crash.check(f"{AGENTS}:{agent}", "go", random_kills=4)
     else:  # both moments of the first death are what deaths=1 tries
         report = crash.check(f"{AGENTS}:{agent}", "go", deaths=deaths, moments=("before",))
-    assert report.kills >= 20, "eleven of these and a workflow make the 300 that are promised"
+    assert report.kills >= 20, "twelve of these and a workflow make the 300 that are promised"
     assert report.problems == ()
     assert report.kills >= report.facts * 2
     if agent == "with_a_bank":

@@ -161,6 +161,26 @@ def test_batches_refuse_a_budget_that_runs_share():
         one.map(["a"], batch=True)
 
 
+def test_batches_refuse_equal_models_and_take_others_in_a_list():
+    one, other = [agent("http://127.0.0.1:1/v1", kind, "memory").recipe.model for kind in ("openai", "anthropic")]
+    with pytest.raises(ConfigError, match="equal models"):
+        Agent([[one, other]], journal="memory").map(["a"], batch=True)
+    assert Agent([one, other], journal="memory").map(["a"], batch=True).batches is not None
+
+
+async def test_batches_a_model_that_cannot_answer_is_left_for_the_next():
+    with BatchServer() as server:
+        server.fate = lambda question, times: "batch_expired" if times <= 3 else ""
+        first, second = [agent(server.url, kind, "memory").recipe.model for kind in ("openai", "anthropic")]
+        one = Agent([first, second], [add], journal="memory")
+        (result,) = await one.map(["a"], batch=QUICK)
+        await one.close()
+        assert result.completed
+        kinds = [batch["kind"] for batch in server.batches.values()]
+        assert kinds[:4] == ["openai"] * 3 + ["anthropic"]
+        assert server.direct == 0
+
+
 async def test_batches_another_model_cannot_take_over_a_job(tmp_path):
     with BatchServer(polls=10**6) as server:
         one = agent(server.url, "openai", tmp_path / "a.db")

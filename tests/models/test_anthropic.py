@@ -441,3 +441,21 @@ async def test_one_hour_cache_writes_have_their_own_price(price, hour, five, cha
     got, _, _ = await once(cached(hour, five), price=price)
     assert got.usage.input == 100 + hour + five
     assert got.usage.cost == (None if charged is None else pytest.approx(charged / 1e6))
+
+
+@pytest.mark.parametrize(
+    ("given", "mark"), [("5m", {"type": "ephemeral"}), ("1h", {"type": "ephemeral", "ttl": "1h"}), ("off", None)]
+)
+async def test_prompt_cache_can_be_kept_longer_or_switched_off(given, mark):
+    async with WireServer([anthropic_reply("done")]) as server:
+        agent = Agent(model(server, prompt_cache=given), [add], instructions="Be brief.", journal="memory")
+        assert (await agent.run("go")).output == "done"
+        await agent.close()
+    (sent,) = server.requests
+    marked = [sent["system"][0], sent["tools"][0], sent["messages"][0]["content"][0]]
+    assert [one.get("cache_control") for one in marked] == [mark] * 3
+
+
+def test_unknown_prompt_cache_is_refused():
+    with pytest.raises(ConfigError, match='must be "5m", "1h" or "off"'):
+        Anthropic("claude", api_key="sk-secret", prompt_cache="2h")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kaname import Agent, ConfigError, ModelRequest, Usage, cost
+from kaname import Agent, ConfigError, ModelRequest, Usage, cost, max_steps, no_repeats
 from kaname.core.messages import user
 from kaname.models import Anthropic, OpenAI, Price, price_of
 from kaname.models.prices import _table
@@ -98,8 +98,12 @@ async def test_a_limit_on_money_holds_with_real_prices():
         def nothing() -> None:
             """Nothing."""
 
-        result = await Agent(model, [nothing], stops=cost(0.04), journal="memory").run("go")
-        assert result.stop.kind != "completed"
-        assert 0.04 <= result.usage.cost < 0.06
-        assert len(server.requests) == 3
+        result = await Agent(model, [nothing], stops=cost("$0.5") | no_repeats(None) | max_steps(None), journal="memory").run(
+            "go"
+        )
+        assert result.stop.kind == "budget"
+        assert 0 < result.usage.cost <= 0.5
+        assert len(server.requests) > 3
+        longest = [request["max_tokens"] for request in server.requests][1:]  # the first input is only estimated
+        assert longest == sorted(longest, reverse=True), "each reply is bounded to what is left"
         await model.close()

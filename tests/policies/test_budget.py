@@ -323,7 +323,7 @@ async def test_run_that_waits_for_an_account_says_so_and_can_be_stopped():
     await asked.wait()
     second = Agent(Frugal(), policies=[budget], journal=journal).run("hi")
     async for chunk in second:
-        if chunk.data.get("waiting") == "budget":
+        if chunk.data.get("reason") == "budget":
             second.abort()
     assert (await second).stop.kind == "cancelled"
     first.abort()

@@ -59,8 +59,10 @@ async def test_what_makes_no_sense_is_not_tried_again(error):
 
 async def test_what_was_shown_is_not_shown_again():
     model = Failing(ModelUnavailable("the answer stopped"), shows=True)
+    run = Agent(model, journal="memory").run("hi")
+    await anext(run)
     with pytest.raises(ModelUnavailable):
-        await Agent(model, journal="memory").run("hi")
+        await run
     assert model.asked == 1
 
 

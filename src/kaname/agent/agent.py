@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
@@ -16,7 +16,6 @@ from ..kernel.bases import ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
-from ..models.registry import resolve
 from ..strategies.output import Output
 from ..strategies.stop import Rules
 from .afterwards import Afterwards
@@ -29,7 +28,7 @@ from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
 from .opening.turns import Recent
 from .options import AgentOptions, Explained
-from .recipe import changed_recipe, check_parts, describe, recipe_of, tools_of_context, traced_by
+from .recipe import all_models, changed_recipe, check_parts, choose_models, describe, recipe_of, tools_of_context, traced_by
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
@@ -44,14 +43,15 @@ if TYPE_CHECKING:
     from .replay import Replay
     from .steps.sequence import AgentConfiguration, AgentStepSequence
 
-    Thinks: TypeAlias = Model | str | Config | None
+    Thinks: TypeAlias = Model | str | Config | Sequence[Model | str | Sequence[Model | str]] | None
 
 T = TypeVar("T")
+_SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
 class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
-    """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. `output` is any type that
-    pydantic can validate.
+    """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
+    asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
 
     `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
     `close`. `elicit(server, question, schema)` answers what a server asks the user. `team`: agents to hand work to.
@@ -104,17 +104,18 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             self._output.check()
         self.tools = as_tools(tools, tools_of_context(parts))
         self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
+        chosen, around = choose_models(model, policies)
         self.recipe = recipe_of(
             name,
-            None if model is None else resolve(cast("Model | str", model)),
+            chosen,
             self.tools,
             strategy,
             self._output,
-            policies,
+            around,
             stops,
             instructions,
             parts if self.servers is None else (self.servers.instruct, *parts),
-            as_mapping("settings", settings, "{'temperature': 0}"),
+            as_mapping("settings", settings, _SETTINGS),
         )
         self.journal, self.sinks = choose(journal), sinks
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again
@@ -171,7 +172,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         run_id: str | None = None,
         deps: Any = None,
         when_busy: Literal["wait", "refuse"] = "wait",
-        model: Model | str | None = None,
+        model: Model | str | Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
         """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
@@ -183,7 +184,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(notice("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy))
-        opener = self._opener(changed_recipe(self.recipe, model, settings))
+        opener = self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
         return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
@@ -191,14 +192,14 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         return run_blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
-        """Close the model's connections in this event loop, the tool servers and the files of memories; not the journal.
+        """Close the connections of the models in this event loop, the tool servers and the files of memories; not the journal.
 
         What is still being learnt from the last runs is waited for."""
         await self._afterwards.end(self.recipe.context)
         if self.servers is not None:
             await self.servers.close()
-        if self.recipe.model is not None:
-            await optional(self.recipe.model, ModelBase, "close")()
+        for model in all_models(self.recipe):
+            await optional(model, ModelBase, "close")()
 
     def steps(
         self,
@@ -237,7 +238,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         abort_event: Any = None,
         deps: Any = None,
         by: str = "",
-        model: Model | str | None = None,
+        model: Model | str | Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
         """Go on after a crash, a stop or a question. A completed run gives its result again.
@@ -248,7 +249,9 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         check_ids(run_id=run_id, by=by)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         request = RunRequest(run_id, how="resume", answers=given, by=by, takeover=takeover, after=after, deps=deps)
-        return self._run(request, abort_event, self._opener(changed_recipe(self.recipe, model, settings)))
+        return self._run(
+            request, abort_event, self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
+        )
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
         """Resume and wait for the result, in code without an event loop."""
@@ -316,7 +319,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         *,
         user_input: Input | None = None,
         results: Mapping[str, Any] | None = None,
-        model: Model | str | None = None,
+        model: Model | str | Sequence[Any] | None = None,
         instructions: str | None = None,
         abort_event: Any = None,
         deps: Any = None,

@@ -62,9 +62,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     prefix = f"{child_id}:"
     given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
     answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
-    limits = (*_shared_limits(scope, child_id), *agent.recipe.stops)
-    inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
-    recipe = replace(agent.recipe, stops=limits, policies=(*inherited, *agent.recipe.policies))  # the memo stays: see Memo
+    recipe = _recipe_within(scope, child_id, agent.recipe)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
     sinks = tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
@@ -74,7 +72,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
 
     def begin() -> tuple[Run[Any], Reader]:
         made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
-        return made, made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+        reader = made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+        reader.passes_on_to(lambda: scope.view.is_read)
+        return made, reader
 
     run, reader = begin()
     try:
@@ -103,6 +103,13 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     for key, asked in result.questions.items():
         _pass_up(prefix + key, asked, scope, context)
     return result
+
+
+def _recipe_within(scope: Scope, child_id: str, recipe: Recipe) -> Recipe:
+    """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo."""
+    limits = (*_shared_limits(scope, child_id), *recipe.stops)
+    inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
+    return replace(recipe, stops=limits, policies=(*inherited, *recipe.policies))
 
 
 def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:
@@ -199,8 +206,8 @@ class SharedLimit:
     def __call__(self, state: State, step: Step) -> Stop | None:
         return self._with_all_usage(state, lambda: self._rule(state, step))
 
-    def left(self, state: State) -> float | None:
-        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "left")
+    def dollars_left(self, state: State) -> float | None:
+        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "dollars_left")
         return self._with_all_usage(state, lambda: left(state))
 
     def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:

@@ -59,11 +59,11 @@ def partial_of(run_id: str, stop: Stop, state: State) -> Partial:
     for call in calls:
         result = state.results.get(call.id)
         if call.id in state.started:
-            in_doubt.append(_deed(call))
+            in_doubt.append(_as_deed(call))
         elif result is None or result.not_run:
-            not_done.append(_deed(call, result))
+            not_done.append(_as_deed(call, result))
         else:
-            (failed if result.is_error else done).append(_deed(call, result))
+            (failed if result.is_error else done).append(_as_deed(call, result))
     advice = _advice(run_id, stop)
     if in_doubt:
         told = notice(
@@ -75,7 +75,7 @@ def partial_of(run_id: str, stop: Stop, state: State) -> Partial:
     return Partial(tuple(done), tuple(failed), tuple(in_doubt), tuple(not_done), stop.summary, tuple(advice))
 
 
-def _deed(call: ToolCall, result: ToolResult | None = None) -> Deed:
+def _as_deed(call: ToolCall, result: ToolResult | None = None) -> Deed:
     outcome = "" if result is None else shorten(result_text(result), _LONGEST)
     return Deed(call.name, shorten(plain_text(call.args), _LONGEST), outcome)
 

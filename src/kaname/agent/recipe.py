@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any
 
 from ..core.codec import digest
 from ..core.errors import ConfigError, InvalidState
@@ -12,11 +12,11 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, StrategyBase, optional
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
-from ..models.registry import resolve
+from ..models.registry import resolve, resolve_all
 from ..policies.budget.meter import Meter
 from ..policies.retry import Retry
 from ..policies.timeout import Deadline, Timeout
@@ -25,7 +25,6 @@ from ..strategies.react import React
 from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
 from ..tools.registry import ToolRegistry
-from .input import as_mapping
 
 
 def recipe_of(
@@ -40,30 +39,93 @@ def recipe_of(
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, and those that suit the models."""
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    around = join_policies(
-        (), (*_default("outermost", Deadline()), *policies, *_default("innermost", Retry(), Timeout(), Meter()))
-    )
+    written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
+    defaults = _as_defaults(Deadline(), Retry(), Timeout(), Meter(), *_for_models(model, policies))
+    around = join_policies((), (*written, *defaults))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
 
-def changed_recipe(
-    recipe: Recipe, model: Model | str | None, settings: Mapping[str, Any] | None, instructions: str | None = None
-) -> Recipe:
-    """Return the recipe with what a single run changes of it."""
-    changes: dict[str, Any] = {} if model is None else {"model": resolve(model)}
-    changes |= {} if instructions is None else {"instructions": instructions}
-    if settings:
-        changes["settings"] = {**recipe.settings, **as_mapping("settings", settings, "{'temperature': 0}")}
-    return recipe.with_changes(**changes) if changes else recipe
-
-
-def _default(place: Literal["outermost", "innermost"], *policies: Policy) -> tuple[Policy, ...]:
+def _as_defaults(*policies: Policy) -> tuple[Policy, ...]:
     for policy in policies:
-        policy.default_place = place
+        policy.is_default = True
     return policies
+
+
+def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]:
+    """Return the policies that models need: one that keeps the rate limits which their providers report, and one that watches
+    their prompt caches."""
+    fallback: Any = next((policy for policy in policies if _is_fallback(policy)), None)
+    models = [] if model is None else [model] if fallback is None else fallback.all_models
+    made: list[Policy] = []
+    if any(optional(one, ModelBase, "rates") is not None for one in models):
+        from ..policies.pace.policy import Pace
+
+        made.append(Pace())
+    if any(optional(one, ModelBase, "caches_prompts") for one in models):
+        from ..policies.prefix import PrefixWatch
+
+        made.append(PrefixWatch())
+    return made
+
+
+def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None, tuple[Policy, ...]]:
+    """Return the agent's first model, and its policies with a ModelFallback for the models after it, if there are any.
+
+    Args:
+        given: A model or its name, or a list of them; a list inside the list holds equals.
+        policies: The agent's policies. A ModelFallback among them adds its models to the list.
+    """
+    if not isinstance(given, list | tuple) and not any(_is_fallback(policy) for policy in policies):  # nearly always
+        return (None if given is None else resolve(given)), tuple(policies)
+    from ..policies.models.fallback import ModelFallback
+
+    written: Any = next((policy for policy in policies if _is_fallback(policy)), None)
+    others = tuple([policy for policy in policies if not _is_fallback(policy)])
+    if given is None:
+        return None, others
+    tiers = resolve_all(given)
+    if written is not None and written.models:
+        tiers += resolve_all(list(written.models))
+    if len(tiers) == len(tiers[0]) == 1:
+        return tiers[0][0], others
+    return tiers[0][0], (*others, (written or ModelFallback()).around(tiers))
+
+
+def with_models(recipe: Recipe, given: Any) -> Recipe:
+    """Return the recipe with another model, or another list of models, in place of its own."""
+    model, policies = choose_models(given, [policy for policy in recipe.policies if not _is_fallback(policy)])
+    kept = [policy for policy in policies if not policy.is_default or isinstance(policy, Deadline | Retry | Timeout | Meter)]
+    fallback = [policy for policy in policies if _is_fallback(policy)]
+    suited = _as_defaults(*_for_models(model, policies))
+    return recipe.with_changes(model=model, policies=join_policies((), (*kept, *fallback, *suited)))
+
+
+def fallback_of(recipe: Recipe) -> Any:
+    """Return the recipe's ModelFallback, or None if it has a single model."""
+    return next((policy for policy in recipe.policies if _is_fallback(policy)), None)
+
+
+def all_models(recipe: Recipe) -> list[Any]:
+    """Return the models that the agent may ask."""
+    fallback = fallback_of(recipe)
+    own = [] if recipe.model is None else [recipe.model]
+    return own if fallback is None else [*own, *[one for one in fallback.all_models if one is not recipe.model]]
+
+
+def _is_fallback(policy: Policy) -> bool:
+    return hasattr(policy, "all_models")
+
+
+def changed_recipe(recipe: Recipe, model: Any, settings: Mapping[str, Any] | None, instructions: str | None = None) -> Recipe:
+    """Return the recipe with what a single run changes of it."""
+    recipe = recipe if model is None else with_models(recipe, model)
+    changes: dict[str, Any] = {} if instructions is None else {"instructions": instructions}
+    if settings:
+        changes["settings"] = {**recipe.settings, **settings}
+    return recipe.with_changes(**changes) if changes else recipe
 
 
 def check_parts(
@@ -132,6 +194,8 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         "settings": digest(recipe.settings),
         "strategy": strategy_kind(recipe.strategy),
     }
+    if (fallback := fallback_of(recipe)) is not None and fallback.all_models[0] is recipe.model:
+        described["models"] = fallback.names
     if isinstance(recipe.tools, ToolRegistry) and recipe.tools.exchanged:
         served = {name: [*optional(recipe.tools[name], ActionBase, "served_by")] for name in sorted(recipe.tools.exchanged)}
         described["served"] = served  # a replay does without the servers

@@ -202,7 +202,7 @@ async def replay(
     again = await _run_again(
         recipe.with_changes(tools=stand_ins) if unstarted else recipe, state, events, rerun_pure_tools, deps
     )
-    changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model")}
+    changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
     if difference is None and unstarted and [*_changes(then, others, unstarted)]:
         fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
@@ -223,7 +223,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
-        policies = tuple([policy for policy in one.policies if not isinstance(policy, Timeout | Deadline)])
+        policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)
 
@@ -367,8 +367,8 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
         yield join_notices("\n", [*heads, *list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))[2:]])
     if then.get("settings") != now.get("settings"):
         yield _SETTINGS
-    if without_folder(then.get("model")) != without_folder(now.get("model")):
-        yield notice("replay.model", "the model was {then} and is now {now}", then=then.get("model"), now=now.get("model"))
+    if _models(then, strip=True) != _models(now, strip=True):
+        yield notice("replay.model", "the model was {then} and is now {now}", then=_models(then), now=_models(now))
     before, after = then.get("tools", {}), now.get("tools", {})
     for name in sorted({*before, *after} - {*unstarted}):
         if before.get(name) != after.get(name):
@@ -383,6 +383,12 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
                 )
             else:
                 yield notice("replay.tool_gone", "tool {name} no longer exists", name=name)
+
+
+def _models(described: Mapping[str, Any], *, strip: bool = False) -> Any:
+    """Return the name of the agent's model; of several, a list of names and of lists of equals."""
+    names = described.get("models") or described.get("model")
+    return without_folder(names) if strip and isinstance(names, str) else names
 
 
 def _apart(old: str, new: str) -> tuple[str, str]:

@@ -87,6 +87,11 @@ class Result(Generic[OutputT]):
         return answers[-1].citations if answers else ()
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The models that wrote the replies of this turn, in order."""
+        return tuple([one.reply.model for one in self.state.replies])
+
+    @property
     def role(self) -> str:
         """Always `assistant`: with `content` and `tool_calls` the result reads like a message in the OpenAI shapes."""
         return "assistant"

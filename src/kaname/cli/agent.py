@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
+from ..agent.recipe import with_models
 from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
@@ -83,7 +84,7 @@ def _apply_options(made: Agent, given: argparse.Namespace, screen: Screen, think
         made.servers.set_elicit(elicit)
     changes: dict[str, Any] = {"stops": tuple(_limits(given, made.recipe.stops) or made.recipe.stops)}
     if thinks is not None or given.model:
-        changes["model"] = thinks or model_for(given, screen)
+        made.recipe = with_models(made.recipe, thinks or model_for(given, screen))
     if instructions := getattr(given, "instructions", ""):
         changes["instructions"] = instructions
     folder = Path(getattr(given, "folder", None) or Path.cwd())
@@ -298,8 +299,11 @@ def _limits(given: argparse.Namespace, stops: Sequence[Any]) -> list[Any] | None
     return [*[rule for rule in stops if optional(rule, StopRuleBase, "kind") not in kinds], *limits] if limits else None
 
 
-def model_for(given: argparse.Namespace, screen: Screen) -> Model:
-    """Return the model of `--model`, `KANAME_MODEL` or the provider whose key is set; otherwise fetch the local one."""
+def model_for(given: argparse.Namespace, screen: Screen) -> Model | list[Model]:
+    """Return the model of `--model`, `KANAME_MODEL` or the provider whose key is set; otherwise fetch the local one.
+
+    Names with commas between them are a list: the next model is asked when one fails.
+    """
     name = given.model or os.environ.get("KANAME_MODEL")
     if name is None:
         name = next((model for key, model in _KEYS.items() if os.environ.get(key)), "local")
@@ -307,11 +311,12 @@ def model_for(given: argparse.Namespace, screen: Screen) -> Model:
             return offered
         screen.note(say(f"model: {name} (choose another with --model)", f"モデル: {name} (--model で変更できます)"))
         given.model = name
-    if name == "local":
+    names = [one.strip() for one in name.split(",")]
+    if "local" in names:
         fetch_if_missing(screen)
-    if getattr(given, "base_url", None):
-        return _model_at(name.partition("/")[2], given.base_url)
-    return resolve(name)
+    at = getattr(given, "base_url", None)
+    models = [_model_at(one.partition("/")[2], at) if at else resolve(one) for one in names]
+    return models if len(models) > 1 else models[0]
 
 
 def _model_at(model: str, address: str) -> Model:

@@ -21,7 +21,7 @@ from ..journals.default import choose, default_path
 from ..journals.sqlite import SqliteJournal
 from ..models.compatible import with_keys
 from ..models.local import weights
-from ..models.registry import resolve
+from ..models.registry import resolve_all
 from .agent import agent_from, config_for, journal_for
 from .main import DONE, FAILED
 from .messages import say, translate
@@ -117,8 +117,10 @@ def _model(given: argparse.Namespace) -> list[Finding]:
         if named is None and config is not None:
             named = config.agent(given.agent).model or None
         if named is not None and named != "local":
-            resolve(named) if config is None or given.model else config.agent(given.agent).parts()
-            return [*found, (what, True, named)]
+            of_file = None if config is None or given.model else config.agent(given.agent).parts()["model"]
+            models = resolve_all(of_file or named.split(","))
+            names = ", ".join([one.name for tier in models for one in tier])
+            return [*found, (what, True, named if isinstance(named, str) else names)]
     except AgentError as problem:
         return [*found, (what, False, translate(problem))]
     usable = weights.find_weights() is not None or any(os.environ.get(key) for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"))

@@ -19,7 +19,7 @@ from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
-_LISTS = ("tools", "approve", "policies", "team")
+_LISTS = ("tools", "approve", "equals", "policies", "team")
 
 
 @record
@@ -27,7 +27,7 @@ class AgentConfig:
     """One agent, checked. `parts()` are arguments of `Agent`."""
 
     name: str
-    model: str = ""
+    model: Any = ""
     instructions: str = ""
     tools: tuple[str, ...] = ()
     mcp_servers: Mapping[str, Any] = field(factory=dict)
@@ -36,6 +36,9 @@ class AgentConfig:
     approve: tuple[str, ...] = ()
     guardrails: Mapping[str, Any] | None = None
     fallback: Mapping[str, Any] | None = None
+    cache: Mapping[str, Any] | bool = False
+    equals: tuple[list[str], ...] = ()
+    limits: Mapping[str, Any] = field(factory=dict)
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -63,9 +66,7 @@ class AgentConfig:
         policies = policies_of(self, None if unloaded else tools, lambda place, told: reading.wrong((*where, *place), told))
         model: Any = None
         try:
-            model = self._model()
-            if isinstance(model, str) and model.startswith(("local/", "scripted/")):
-                model = resolve(model)  # is the file there?
+            model = self._models(self.model)
         except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
         context = self._context(lambda name, told: reading.wrong((*where, name), told))
@@ -114,21 +115,42 @@ class AgentConfig:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
         return str(Path(self.folder) / Path(self.journal).expanduser())
 
-    def _model(self) -> Any:
-        """Return the model with the key and address of its provider in the file. Paths are relative to the file."""
-        if not self.model:
+    @property
+    def cache_path(self) -> str:
+        """Return the path of the cache, relative to the file; by default one next to the file."""
+        given = self.cache.get("path") if isinstance(self.cache, Mapping) else None
+        folder = Path(self.folder).resolve()
+        return str(folder / Path(given).expanduser() if given else folder / FOLDER / "cache.db")
+
+    def _models(self, named: Any) -> Any:
+        """Return the model, or the list of models. What is wrong with the later ones of a list is told now, too."""
+        if isinstance(named, list | tuple):
+            return [resolve(one) if isinstance(one, str) else one for one in map(self._models, named)]
+        own = {name: value for name, value in named.items() if name != "model"} if isinstance(named, Mapping) else {}
+        model = self._model(named["model"] if isinstance(named, Mapping) else named, own)
+        if isinstance(model, str) and model.startswith(("local/", "scripted/")):
+            return resolve(model)  # is the file there?
+        return model
+
+    def _model(self, named: str, own: Mapping[str, Any]) -> Any:
+        """Return the model with the key and address of its provider in the file. Paths are relative to the file.
+
+        `own`: what the file says for this model alone.
+        """
+        if not named:
             return None
-        if is_place(self.model):
+        if is_place(named):
             from ..tools.loading import object_from
 
-            found = object_from(self.model, Path(self.folder))
+            found = object_from(named, Path(self.folder))
             return resolve(found() if isinstance(found, type) else found)
-        provider, _, rest = self.model.partition("/")
+        provider, _, rest = named.partition("/")
         if provider in ("local", "scripted") and rest:
             rest = str(Path(self.folder) / Path(rest).expanduser())
-        given = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
+        shared = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
+        given = {**shared, **own}
         if not given:
-            return f"{provider}/{rest}" if rest else self.model
+            return f"{provider}/{rest}" if rest else named
         from ..models.registry import maker
 
         return maker(provider)(*([rest] if rest else []), **given)
@@ -246,6 +268,7 @@ def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
+    shared["limits"] = value.get("limits") or {}
     shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
@@ -11,6 +12,7 @@ from ..core.notices import notice
 from ..memory.retention import Keep, keep_seconds
 from ..models.compatible import SERVERS
 from ..models.registry import LITELLM, PROVIDERS, with_slash
+from ..policies.pace.limits import read_at_once, read_rate
 from ..strategies.stop import cost, deadline, max_steps, no_repeats, per_tool
 from .load import Reading, check
 from .schema import SCHEMA
@@ -26,11 +28,12 @@ RULES: dict[str, Any] = {
 _SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
 _TAKES = {
     "openai": _SERVED | {"tool_mode", "plan_first"},
+    "anthropic": _SERVED | {"prompt_cache"},
     "local": {"model", "settings", "tool_mode", "plan_first", "threads", "context"},
     "scripted": {"model"},
     "replay": {"model"},
 }
-_KEYS = _SERVED | _TAKES["local"]
+_KEYS = _SERVED | _TAKES["local"] | _TAKES["anthropic"]
 
 
 def check_all(reading: Reading) -> None:
@@ -56,12 +59,14 @@ def check_all(reading: Reading) -> None:
         _check_model(f"{SYNONYMS.get(name, name)}/x", ("models", name), reading)
         _check_block(name, mapping(block), ("models", name), reading)
     _check_llm(mapping(value.get("llm")), reading)
+    _check_limits(mapping(value.get("limits")), ("limits",), reading)
     _check_keep(value.get("keep"), (), reading)
 
 
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:
-    _check_model(agent.get("model"), (*where, "model"), reading)
+    _check_models(agent.get("model"), (*where, "model"), reading)
     _check_keep(agent.get("keep"), where, reading)
+    _check_limits(mapping(agent.get("limits")), (*where, "limits"), reading)
     for name, limit in mapping(agent.get("stops")).items():
         if name in RULES and not (isinstance(limit, str) and name not in ("cost", "deadline")):
             _try(RULES[name], limit, (*where, "stops", name), reading)
@@ -73,6 +78,12 @@ def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mappi
                 reading.wrong((*where, "mcp_servers", str(number)), told)
     else:
         _check_servers(mapping(servers), (*where, "mcp_servers"), reading)
+
+
+def _check_limits(limits: Mapping[str, Any], where: tuple[str, ...], reading: Reading) -> None:
+    for name in ("requests", "tokens"):
+        _try(partial(read_rate, what=name), limits.get(name), (*where, name), reading)
+    _try(read_at_once, limits.get("at_once"), (*where, "at_once"), reading)
 
 
 def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
@@ -116,6 +127,20 @@ def mapping(value: Any) -> Mapping[str, Any]:
 def is_place(model: str) -> bool:
     """Return True for `FILE.py:name`: a model, or the class of one, in a Python file."""
     return model.partition(":")[0].endswith(".py")
+
+
+def _check_models(given: Any, where: tuple[str, ...], reading: Reading) -> None:
+    """A model, a mapping with a key or an address of its own, or a list of them."""
+    if isinstance(given, list):
+        if not given:
+            reading.wrong(where, notice("model.empty_list", "a list of models must not be empty"))
+        for number, one in enumerate(given):
+            _check_models(one, (*where, str(number)), reading)
+    elif isinstance(given, dict):
+        _check_model(given.get("model"), (*where, "model"), reading)
+        _check_block(str(given.get("model")).partition("/")[0], given, where, reading)
+    else:
+        _check_model(given, where, reading)
 
 
 def _check_model(model: Any, where: tuple[str, ...], reading: Reading) -> None:

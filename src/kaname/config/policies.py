@@ -1,4 +1,4 @@
-"""Build the policies that a file names: approval, guardrails, fallback, and policies of one's own."""
+"""Build the policies that a file names: cache, approval, guardrails, equal tools, fallback, and policies of one's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..core.errors import AgentError, nearest
+from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..kernel.ports import Policy
 from ..tools.loading import object_from
@@ -28,6 +28,14 @@ class PolicySettings(Protocol):
     @property
     def fallback(self) -> Mapping[str, Any] | None: ...
     @property
+    def cache(self) -> Mapping[str, Any] | bool: ...
+    @property
+    def cache_path(self) -> str: ...
+    @property
+    def equals(self) -> tuple[list[str], ...]: ...
+    @property
+    def limits(self) -> Mapping[str, Any]: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -35,9 +43,9 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 
 def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
-    """Outermost first: one's own, guardrails, approval, fallback."""
+    """Outermost first: one's own, guardrails, approval, equal tools, fallback. The cache finds its place by itself."""
     folder = Path(agent.folder)
-    made: list[Policy] = []
+    made: list[Policy] = _cache(agent, wrong)
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
         policy = _try(found, ("policies", str(number)), wrong) if isclass(found) else found
@@ -56,6 +64,12 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
 
         _check_names(agent, tools, agent.approve, ("approve",), wrong)
         made.append(Approve(*agent.approve))
+    for number, names in enumerate(agent.equals):
+        from ..policies.choice.equals import Equals
+
+        _check_names(agent, tools, names, ("equals", str(number)), wrong)
+        equals = _try(lambda names=names: Equals(*names), ("equals", str(number)), wrong)  # type: ignore[misc]
+        made += [equals] if equals is not None else []
     if agent.fallback is not None:
         from ..policies.fallback import FallbackStrategy
 
@@ -64,7 +78,45 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         _check_names(agent, tools, [*stand_ins, *stand_ins.values()], ("fallback", "tools"), wrong)
         strategy = _try(lambda: FallbackStrategy(fallback=stand_ins, **given), ("fallback",), wrong)
         made += [strategy] if strategy is not None else []
-    return tuple(made)
+    if (spending := agent.limits.get("budget")) is not None:
+        _check_names(agent, tools, spending.get("tools") or (), ("limits", "budget", "tools"), wrong)
+        budget = _try(lambda: _budget(**spending), ("limits", "budget"), wrong)
+        made += [budget] if budget is not None else []
+    return (*made, *pacing_of(agent.limits, wrong))
+
+
+def _budget(zone: str = "UTC", **given: Any) -> Policy:
+    from zoneinfo import ZoneInfo
+
+    from ..policies.budget.budget import Budget
+
+    try:
+        return Budget(**given, zone=ZoneInfo(zone))
+    except (KeyError, ValueError, OSError) as problem:
+        raise ConfigError(notice("budget.zone", "there is no time zone {zone!r}", zone=zone)) from problem
+
+
+def pacing_of(limits: Mapping[str, Any], wrong: Wrong) -> list[Policy]:
+    """Return the policies that make work wait: for the machine, and for the rate limits."""
+    from ..policies.pace.machine import Machine
+    from ..policies.pace.policy import Pace
+
+    machine, rates = limits.get("machine"), {name: limits[name] for name in ("requests", "tokens", "at_once") if name in limits}
+    made = [
+        _try(lambda: Machine(**machine), ("limits", "machine"), wrong) if machine is not None else None,
+        _try(lambda: Pace(**rates), ("limits",), wrong) if rates else None,
+    ]
+    return [policy for policy in made if policy is not None]
+
+
+def _cache(agent: PolicySettings, wrong: Wrong) -> list[Policy]:
+    if agent.cache is False:
+        return []
+    from ..policies.cache.policy import Cache
+
+    given = {} if agent.cache is True else dict(agent.cache)
+    made = _try(lambda: Cache(**{**given, "path": agent.cache_path}), ("cache",), wrong)
+    return [made] if made is not None else []
 
 
 def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:

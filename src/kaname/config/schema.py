@@ -79,10 +79,20 @@ _PROVIDER = _mapping(
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "tool_mode": _a("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
         "plan_first": _a("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
+        "prompt_cache": _a("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
         "threads": _a("integer", "local: how many to compute with"),
         "context": _a("integer", "local: the longest prompt, in tokens"),
     },
 )
+_ONE_MODEL = [
+    _a("string", "provider/model, local, or local/FILE.gguf"),
+    {**_PROVIDER, "description": "a model with a key or an address of its own", "required": ["model"]},
+]
+_MODEL = {
+    "description": "provider/model, local, or local/FILE.gguf; in a list, the next is asked when one fails. "
+    "A list inside the list holds equals, over which the calls are spread",
+    "anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": _ONE_MODEL})]})],
+}
 _STOPS = _mapping(
     "Limits; whatever is hit, the work so far is kept.",
     {
@@ -131,6 +141,56 @@ _FALLBACK = _mapping(
         "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
     },
 )
+_CACHE = {
+    "description": "true to cache replies of models and results of pure tools, or a mapping (off unless it is set)",
+    "anyOf": [
+        _a("boolean"),
+        _mapping(
+            "",
+            {
+                "models": _a("boolean", "replies of models (true)"),
+                "tools": _a("boolean", "results of tools that are declared pure (true)"),
+                "ttl": _a([*_TIME, "null"], "how long an entry is used (1d); null: no end"),
+                "size": _a(["string", "integer"], "of the file's content, such as 200MB (default)"),
+                "path": _a("string", "the file, from this file's folder (.kaname/cache.db)"),
+                "any_temperature": _a("boolean", "also replies at a temperature above 0 (false)"),
+            },
+        ),
+    ],
+}
+_AMOUNT = {"type": ["string", "number", "array"], "items": {"type": ["string", "number"]}}
+_BUDGET = _mapping(
+    "Limits on money, tokens and calls, such as $5/day, 200k tokens/hour or [$50/month, 100 calls/day].",
+    {
+        "run": {**_AMOUNT, "description": "of each run, with its children"},
+        "session": {**_AMOUNT, "description": "of each session"},
+        "user": {**_AMOUNT, "description": "of each user, over all agents"},
+        "agent": {**_AMOUNT, "description": "of the agent, over all users"},
+        "total": {**_AMOUNT, "description": "of everything that the journal records"},
+        "tools": _a("object", "calls of single tools, by their names", additionalProperties=_AMOUNT),
+        "unpriced": {"enum": ["refuse", "allow"], "description": "models whose price is unknown (refuse)"},
+        "longest_reply": _a("integer", "tokens of a reply, if max_tokens is not set (16384)", minimum=1),
+        "zone": _a("string", "the time zone in which days begin, such as Asia/Tokyo (UTC)"),
+    },
+)
+_LIMITS = _mapping(
+    "Limits on what runs spend, and on how fast; runs that reach a rate wait.",
+    {
+        "budget": _BUDGET,
+        "requests": _a("string", "requests to each provider and key, such as 60/min"),
+        "tokens": _a("string", "tokens of each provider and key, such as 100k/min"),
+        "at_once": _a("integer", "model calls at the same time, for each provider and key", minimum=1),
+        "machine": _mapping(
+            "Per cent above which new work waits.",
+            {
+                "cpu": _a("number"),
+                "memory": _a("number"),
+                "gpu": _a("number"),
+                "priority": _a("integer", "higher goes first (0)"),
+            },
+        ),
+    },
+)
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
@@ -142,7 +202,7 @@ _KEPT = {
 _AGENT = _mapping(
     "An agent.",
     {
-        "model": _a("string", "provider/model, local, or local/FILE.gguf"),
+        "model": _MODEL,
         "instructions": _a("string", "how to go about it"),
         "tools": {**_TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
         "mcp_servers": {
@@ -150,10 +210,13 @@ _AGENT = _mapping(
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
         },
         "stops": _STOPS,
+        "limits": _LIMITS,
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": _GUARDRAILS,
         "fallback": _FALLBACK,
+        "cache": _CACHE,
+        "equals": _a("array", "lists of tools that do the same; the one that did best in past runs is used", items=_TEXTS),
         "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
         "memory": _a(
             "string",
@@ -250,6 +313,7 @@ SCHEMA: dict[str, Any] = {
         "database": _mapping("The tool `database`.", {"max_rows": _a("integer", "rows that it returns; 100", minimum=1)}),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
+        "limits": {**_LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,

@@ -5,6 +5,7 @@
 | Delta text      | `delta`                     | content                                                  |
 | Delta thinking  | `thinking`                  | content                                                  |
 | Delta progress  | `progress`                  | content, tool_call_id                                    |
+| Delta restarted | `status` restarted          | the deltas of this reply so far no longer count          |
 | ModelReplied    | `message`, if it has text   | content: the whole text of the deltas                    |
 |                 | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
 | ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
@@ -188,6 +189,8 @@ def chunks_of(event: Event) -> list[Chunk]:
 def delta_chunk(time: float, agent: str, delta: Delta) -> Chunk:
     if delta.kind == "text":
         return Chunk(time, agent, "delta", {"content": delta.text})
+    if delta.kind == "restarted":
+        return Chunk(time, agent, "status", {"status": "restarted"})
     data = {"content": delta.text, "tool_call_id": delta.call_id} if delta.call_id else {"content": delta.text}
     return Chunk(time, agent, delta.kind, data)
 

@@ -1,4 +1,4 @@
-"""Parse durations and amounts of money as people write them: "5m", "1h30m", 90, "$1"."""
+"""Parse durations, amounts of money and sizes as people write them: "5m", "1h30m", 90, "$1", "200MB"."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")  # of seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 _MONEY = re.compile(r"\$?\s*(\d+(?:\.\d+)?)\s*(?:usd)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
 
 def seconds(duration: float | str) -> float:
@@ -56,4 +57,15 @@ def dollars(sum_of_money: float | str) -> float:
             "limit.money_negative", "{given!r} is not a valid amount of money: it cannot be negative", given=sum_of_money
         )
         raise ConfigError(told)
+    return value
+
+
+def size_in_bytes(size: int | str) -> int:
+    """Return a size in bytes: "200MB" is 200 million bytes. Raises `ConfigError` if it cannot be read."""
+    found = _SIZE.fullmatch(str(size).strip()) if isinstance(size, int | str) and not isinstance(size, bool) else None
+    value = 0 if found is None else int(float(found.group(1)) * 1000 ** " kmgt".index(found.group(2).lower() or " "))
+    if value <= 0:
+        raise ConfigError(
+            notice("limit.no_size", '{given!r} is not a size; write "200MB", "1GB" or a number of bytes', given=size)
+        )
     return value

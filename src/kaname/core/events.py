@@ -190,7 +190,7 @@ class Unknown:
 @record
 class Delta:
     text: str
-    kind: Literal["text", "thinking", "progress"] = "text"
+    kind: Literal["text", "thinking", "progress", "restarted"] = "text"
     call_id: str = ""
 
 

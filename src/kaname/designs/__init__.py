@@ -60,6 +60,7 @@ _HOMES = {
     "designs.monono.guards": ("Guardrail", "TokenGuard"),
     "designs.monono.collaboration": ("CollaborationManager",),
     "designs.monono.context_manager": ("ContextManager", "as_context_part"),
+    "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
     "designs.monono.trace_logger": ("TraceLogger", "as_sink"),
     "designs.monono.workflow_engine": ("WorkflowEngine",),
     # E: plan, execute, monitor, evaluate
@@ -71,11 +72,9 @@ _HOMES = {
     "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
 }
 _LATER = {  # parts of MONONO that are not built yet, and what there is today
-    "CacheManager": "nothing yet",
     "ErrorRecoveryManager": "Retry, Fallback, FallbackStrategy",
     "LearningEngine": "Memory(learn=…), kaname.agent.figures",
     "MultiModalProcessor": "Media in messages, for models that take pictures and sound",
-    "PerformanceOptimizer": "nothing yet",
     "ResourceManager": "the stop rules cost(…), deadline(…), max_steps(…), per_tool(…)",
     "SecurityManager": "Guardrails, ToolRule, Approve",
 }
@@ -120,6 +119,8 @@ if TYPE_CHECKING:
     from .monono.context_manager import as_context_part as as_context_part
     from .monono.guards import Guardrail as Guardrail
     from .monono.guards import TokenGuard as TokenGuard
+    from .monono.performance import CacheManager as CacheManager
+    from .monono.performance import PerformanceOptimizer as PerformanceOptimizer
     from .monono.trace_logger import TraceLogger as TraceLogger
     from .monono.trace_logger import as_sink as as_sink
     from .monono.workflow_engine import WorkflowEngine as WorkflowEngine

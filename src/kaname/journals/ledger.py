@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..kernel.ledger import Balance, Divide
+from ..kernel.ports import Balance, Divide
 
 
 class MemoryLedger:

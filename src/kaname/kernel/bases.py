@@ -6,7 +6,7 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..core.events import Event
@@ -22,7 +22,11 @@ class ModelBase:
 
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
-    the agent has a `Timeout` that says otherwise.
+    the agent has a `Timeout` that says otherwise. api: The API whose names the settings have. instance: Equal for two objects
+    that call the same model at one address with one key; None if the object is the instance. identity: What tells it apart
+    from other models of the same name, such as its address; a cache keeps their replies apart. caches_prompts: True if the
+    provider charges less for the beginning of a request that it has seen before. rates: The rate limits that
+    the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
     """
 
     __slots__ = ()
@@ -31,6 +35,11 @@ class ModelBase:
     stop_setting = "stop"
     settings: Mapping[str, Any] = {}
     patience: float = 600.0
+    api: str = ""
+    instance: Hashable = None
+    identity: str = ""
+    caches_prompts: bool = False
+    rates: Any = None
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
@@ -62,6 +71,8 @@ class ActionBase:
     Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened. listed: False
     if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
+    identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
+    unknown, and are not cached. takes_context: True if it receives the context of the run.
     """
 
     __slots__ = ()
@@ -72,6 +83,8 @@ class ActionBase:
     declared: bool = True
     served_by: tuple[str, str] = ("", "")
     wanted_deps: Any = None
+    identity: str = ""
+    takes_context: bool = True
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.
@@ -108,13 +121,14 @@ class SinkBase:
     """A sink.
 
     Attributes: with_children: True if it also sees the facts of child runs. traces: True if runs pass their trace on to what
-    they call.
+    they call. reads_deltas: False if it ignores the pieces of replies, so that a reply that breaks can be requested again.
     """
 
     __slots__ = ()
 
     with_children: bool = False
     traces: bool = False
+    reads_deltas: bool = True
 
     def recall(self, facts: Sequence[Event]) -> None:
         """Take the earlier facts of a run that is resumed in this process."""
@@ -166,7 +180,7 @@ class StopRuleBase:
     root: Any = None
     purse: Any = None
 
-    def left(self, state: State) -> float | None:
+    def dollars_left(self, state: State) -> float | None:
         """Return how many US dollars a limit on money still allows; None if the rule is no such limit."""
         return None
 

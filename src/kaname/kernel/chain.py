@@ -22,17 +22,15 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     """Return the policies around a member's calls after a handoff: the root's policies, then its own.
 
     A default is there once per run. It is left out if it must stand alone and the root or the member wrote a policy of its
-    class.
+    class. Policies with a greater `depth` stand further inside.
     """
-    both = {id(policy): policy for policy in (*root, *member)}.values()
-    written = [policy for policy in both if not policy.default_place]
+    both = list({id(policy): policy for policy in (*root, *member)}.values())
+    written = [policy for policy in both if not policy.is_default]
     nearest = {type(policy): policy for policy in written if policy.stands_alone}
     kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
-    defaults = {type(policy): policy for policy in both if policy.default_place}.values()
+    defaults = {type(policy): policy for policy in both if policy.is_default}.values()
     missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
-    outer = [policy for policy in missing if policy.default_place == "outermost"]
-    inner = [policy for policy in missing if policy.default_place == "innermost"]
-    return tuple(sorted((*outer, *kept, *inner), key=lambda policy: policy.depth))
+    return tuple(sorted((*kept, *missing), key=lambda policy: policy.depth))
 
 
 def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:

@@ -105,6 +105,10 @@ class Reader(AsyncIterator[Chunk]):
     async def aclose(self) -> None:
         self.close()
 
+    def passes_on_to(self, is_read: Callable[[], bool]) -> None:
+        """Say that this reader only passes the chunks on. `is_read`: returns True if anybody reads them there."""
+        self._channel.passes_on = is_read
+
     def reads(self) -> bool:
         """Return True if the reader has read anything since the last call of this method."""
         before, self._asked_at = self._asked_at, self.place
@@ -192,6 +196,7 @@ class Channel:
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers that have read everything
         self.alone = True  # there was never more than one reader
+        self.passes_on: Callable[[], bool] = lambda: True  # if the first reader shows what it reads to anybody
         self._said: list[str] = []  # of the reply that is being written
         self._thought: list[str] = []
         self._many = False
@@ -223,7 +228,7 @@ class Channel:
         return reader
 
     @property
-    def said(self) -> str:
+    def current_text(self) -> str:
         """Return the text of the reply that is being written, as far as it was shown."""
         return "".join(self._said)
 
@@ -258,6 +263,9 @@ class Channel:
             self._said.append(text)
         elif kind == "thinking":
             self._thought.append(text)
+        elif kind == "restarted":
+            self._said, self._thought = [], []
+            return self.show(delta_chunk(time(), agent, Delta("", kind)))  # type: ignore[arg-type]
         if not self.ring:
             return False
         if self._many:
@@ -292,6 +300,11 @@ class Channel:
         self.end += 1
         if self.sleeping:
             self._wake()
+
+    @property
+    def is_read(self) -> bool:
+        """Return True if anybody may have seen what was shown. A reader that comes later may see it too."""
+        return bool(self.ring) and (not self.alone or self.passes_on())
 
     @property
     def is_full(self) -> bool:

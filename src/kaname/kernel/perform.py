@@ -116,7 +116,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         messages = await build_messages(agent, step.instructions, scope)
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
-        reply = await ask(ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered))
+        request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered)
+        reply = await ask(replace(request, model=model) if step.agent else request)
     except Halt as end:
         if end.reply is None:
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
@@ -203,6 +203,37 @@ class Probes(Protocol):
     async def probe(self) -> None: ...
 
 
+class Balance(NamedTuple):
+    """An account: what was spent, and what is reserved for calls that have not ended."""
+
+    name: str
+    spent: float = 0.0
+    reserved: float = 0.0
+
+
+Divide = Callable[[Sequence[Balance]], Sequence[float] | None]
+"""Takes the balances of the accounts and returns the amounts to reserve, in the same order; None to reserve nothing."""
+
+
+class Ledger(Protocol):
+    """Accounts that several runs and processes share.
+
+    `reserve` looks at the accounts and reserves in one step that nobody can come between. It returns the balances as they
+    were, and True if something was reserved. A reservation belongs to this process: if the process dies, it is free again.
+    `settle` ends a reservation, and adds what was spent. `balances` lists the accounts whose names begin with a text.
+    """
+
+    async def reserve(self, holder: str, names: Sequence[str], divide: Divide) -> tuple[list[Balance], bool]: ...
+    def settle(self, holder: str, spent: Mapping[str, float]) -> None: ...
+    async def balances(self, starting: str = "") -> list[Balance]: ...
+
+
+@runtime_checkable
+class HasLedger(Protocol):
+    @property
+    def ledger(self) -> Ledger: ...
+
+
 Sink = Callable[[Event], Any]
 """Who listens. It sees every fact after it became durable, and every delta. It may be async; it can never break a run."""
 
@@ -220,14 +251,18 @@ their order, for each call of the model; the first gets the instructions and the
 class Policy:
     """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
-    Attributes: default_place: Where the policy stands if kaname added it; empty if the user wrote it. See
-    `chain.join_policies`. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls. depth: Policies with a greater depth stand nearer to the model, wherever they are listed.
+    Attributes: depth: Policies with a greater depth stand nearer to the model and the tool, wherever they are listed: -2 for
+    the whole turn (`Deadline`), 0 for yours, 2 for `Retry`, 3 and more for what concerns one attempt. is_default: True if
+    kaname added the policy. stands_alone: If a root and a member both have a policy of this class, only the member's is around
+    the member's calls. inner: A policy that belongs to this one and is added with it. replayed: False if a replay leaves the
+    policy out, because it depends on something outside of the record.
     """
 
     depth: int = 0
-    default_place: Literal["", "outermost", "innermost"] = ""
+    is_default = False
     stands_alone = False
+    inner: Policy | None = None
+    replayed = True
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

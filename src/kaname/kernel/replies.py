@@ -74,7 +74,8 @@ async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model 
         raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=view.agent.name))
 
     async def reply_to(request: ModelRequest) -> ModelReply:
-        return await asked.reply(request, silent)
+        return await (request.model or asked).reply(request, silent)
 
     settings = {} if model is not None else view.agent.settings
-    return await around_model(view.policies(), reply_to, view)(ModelRequest(messages, (), None, settings, stream=False))
+    request = ModelRequest(messages, (), None, settings, stream=False, model=model)
+    return await around_model(view.policies(), reply_to, view)(request)

@@ -54,7 +54,7 @@ class Scope:
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
-        self.kept: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
+        self.scratch: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
@@ -156,7 +156,7 @@ class Scope:
         """Return the last fact with what calls have cost that gave no reply, and with the words of a reply that was cut off."""
         output, strategy = stopped.output, self.agent.strategy
         if output is None and stopped.stop.kind in _CUT and self.channel and not overrides(strategy, "partial", StrategyBase):
-            output = self.channel.said or None
+            output = self.channel.current_text or None
         if output is stopped.output and self.unbilled is NOTHING:
             return stopped
         return replace(stopped, output=output, usage=stopped.usage + self.take_unbilled())

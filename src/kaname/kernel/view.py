@@ -14,6 +14,7 @@ from ..core.messages import Message, ToolCall, Usage
 from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
+from .bases import SinkBase, optional
 
 if TYPE_CHECKING:
     from .ports import Action, Emit, Journal, Policy, Recipe, StopRule, ToolContext
@@ -100,17 +101,24 @@ class RunView:
         return self._scope.emit
 
     @property
-    def kept(self) -> dict[Any, Any]:
+    def scratch(self) -> dict[Any, Any]:
         """Return a place where policies keep what they need during the run. It is not recorded."""
-        return self._scope.kept
+        return self._scope.scratch
 
     def charge(self, usage: Usage) -> None:
         """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""
         self._scope.unbilled += usage
 
-    def tell(self, progress: Mapping[str, Any]) -> None:
-        """Show readers of the run a status, such as what it waits for, without recording it."""
-        self._scope.tell(progress)
+    def tell(self, data: Mapping[str, Any]) -> None:
+        """Show a `status` chunk to the readers of the run, without recording it. `data["status"]` names the status."""
+        self._scope.tell(data)
+
+    @property
+    def is_read(self) -> bool:
+        """Return True if a reader or a sink may have seen the pieces of the reply that is being written."""
+        channel = self._scope.channel
+        read = channel is not None and channel.is_read
+        return read or any(optional(sink, SinkBase, "reads_deltas") for sink in self._scope.sinks)
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

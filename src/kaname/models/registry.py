@@ -61,6 +61,16 @@ def resolve(name: str | Model) -> Model:
     return model
 
 
+def resolve_all(given: Any) -> list[list[Model]]:
+    """Return the models of a list, in order, each as a list of equals with mostly one model in it."""
+    if not isinstance(given, list | tuple):
+        return [[resolve(given)]]
+    tiers = [list(one) if isinstance(one, list | tuple) else [one] for one in given]
+    if not tiers or not all(tiers):
+        raise ConfigError(notice("model.empty_list", "a list of models must not be empty"))
+    return [[resolve(name.strip() if isinstance(name, str) else name) for name in tier] for tier in tiers]
+
+
 def with_slash(name: str) -> str:
     """Return the hint for a name that is written with a colon, as in other libraries: `openai:gpt-5.4-mini`."""
     from .compatible import SERVERS

@@ -130,8 +130,8 @@ class Desk:
 class Batching(Policy):
     """Answers model calls from batches. `tries`: how often a request is sent that the provider does not answer."""
 
-    default_place = "innermost"
-    depth = 5
+    depth = 8
+    replayed = False
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:
         self.desk, self.tries = desk, tries

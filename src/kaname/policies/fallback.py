@@ -348,4 +348,5 @@ def _failure(name: str, attempts: int, result: ToolResult) -> str:
     )
 
 
-Fallback = FallbackStrategy  # our own word for it; the other is design A's
+ToolFallback = FallbackStrategy  # our own word for it; the other is design A's
+Fallback = ToolFallback  # its old name

@@ -25,10 +25,11 @@ class Retry(Policy):
         tries: How often a call is tried in all. 1 switches retries off.
         longest_wait: Seconds. If the provider asks to wait longer, the call raises its error.
 
-    A call is tried again if the error says that it makes sense (429, 5xx, no connection) and nothing of a reply was shown. A
-    call that timed out is not: it has taken long enough.
+    A call is tried again if the error says that it makes sense (429, 5xx, no connection) and nobody was shown a part of the
+    reply. A call that timed out is not: it has taken long enough.
     """
 
+    depth = 2
     stands_alone = True
 
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
@@ -48,7 +49,7 @@ class Retry(Policy):
 
         def show(text: str, kind: str = "text", *more: Any) -> Awaitable[None]:
             nonlocal shown
-            shown = shown or kind != "progress"
+            shown = kind != "restarted" and (shown or kind != "progress")
             return emit(text, kind, *more)
 
         watched = replace(request, emit=show)
@@ -58,8 +59,10 @@ class Retry(Policy):
             except ModelError as error:
                 wait = _pause(attempt) if error.retry_after is None else error.retry_after
                 pointless = not error.retryable or isinstance(error, ModelTimeout) or wait > self.longest_wait
-                if shown or pointless or attempt == self.tries:
+                if (shown and view.is_read) or pointless or attempt == self.tries:
                     raise
+                if shown:
+                    await show("", "restarted")
                 await view.warn("retry", _announcement(error, wait, attempt + 1, self.tries))
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")

@@ -114,7 +114,7 @@ class Timeout(Policy):
     A tool's own `timeout` is kept here as well.
     """
 
-    depth = 3
+    depth = 5
     stands_alone = True
 
     def __init__(self, model_seconds: float | str | None = 0.0) -> None:
@@ -149,6 +149,8 @@ class Deadline(Policy):
 
     The limit is that of the stop rule `deadline(…)`, the shortest if there are several.
     """
+
+    depth = -2
 
     def __init__(self) -> None:
         self._judged: tuple[tuple[StopRule, ...], float] = ((), 0.0)

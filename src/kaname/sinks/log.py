@@ -95,6 +95,7 @@ class Lines(SinkBase, ABC):
     """Base of the sinks that write lines: filters by level, and leaves out content by default."""
 
     with_children = True
+    reads_deltas = False
 
     def __init__(self, level: Level, content: bool) -> None:
         if level not in LEVELS:

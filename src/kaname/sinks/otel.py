@@ -34,6 +34,7 @@ class OpenTelemetry(SinkBase):
 
     traces = True  # runs pass their trace on to what they call
     with_children = True
+    reads_deltas = False
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class Spans:
             case HandedOff(to):
                 run.moments.append(Moment("handoff", event.time, {"gen_ai.agent.name": to}))
             case Warned(source, text):
-                if source in _GAVE_UP:
+                if source in _GAVE_UP or getattr(text, "code", "") == "model.fallback":
                     self._add_failed_call(run, event, "_OTHER", text)
                 run.moments.append(Moment("warning", event.time, {"source": source, "text": text}))
             case Resumed(attempt):

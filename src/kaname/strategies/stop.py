@@ -33,7 +33,7 @@ class Rule:
     is_default: bool = False
     allows_unpriced: bool = False
 
-    def left(self, state: State) -> float | None:
+    def dollars_left(self, state: State) -> float | None:
         """Return how many US dollars are left, if this is a limit on money."""
         if self.kind != "budget" or self.limit is None or (spent := state.spent.usage.ceiling) is None:
             return None

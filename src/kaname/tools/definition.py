@@ -61,6 +61,16 @@ class DefinedTool(ActionBase):
         if self._execute is None:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        from .identity import code_identity
+
+        return code_identity(self._execute)
+
+    @property
+    def takes_context(self) -> bool:  # type: ignore[override]
+        return self._execute is not None and bool(context_parameters(self._execute))
+
     def prepare(self, call: ToolCall) -> dict[str, Any]:
         return fitting_arguments(call, self.name, self.parameters)
 

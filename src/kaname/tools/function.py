@@ -135,6 +135,16 @@ class FunctionTool(ActionBase, Generic[P, R]):
 
         return wanted_deps(self.function, self.name)
 
+    @cached_property
+    def identity(self) -> str:  # type: ignore[override]
+        from .identity import code_identity
+
+        return code_identity(self.function) if self._bound_to is None else ""
+
+    @property
+    def takes_context(self) -> bool:  # type: ignore[override]
+        return bool(self.signature.context)
+
     @property
     def parameters(self) -> Any:
         return self.signature.parameters

@@ -24,6 +24,7 @@ from ...kernel.load import read_run
 from ...kernel.ports import Batches, Journal, Recipe
 from ...policies.batch import Batching, Desk, Wave, read_key
 from ...policies.budget.budget import Budget
+from ...policies.models.fallback import ModelFallback
 
 _FACT = "batch"  # the name of the facts
 _STRATEGY = "BatchPrices"  # no agent has it: these facts are no run to be resumed
@@ -194,7 +195,13 @@ class BatchJob:
 
 def _apis(recipe: Recipe) -> dict[str, Batches]:
     """Return the batch APIs of the models of an agent and its team, by the names of the models."""
-    models = [one.model for one in (recipe, *recipe.team.values()) if one.model is not None]
+    agents = (recipe, *recipe.team.values())
+    fallbacks = [policy for one in agents for policy in one.policies if isinstance(policy, ModelFallback)]
+    if any(len(tier) > 1 for policy in fallbacks for tier in policy.tiers):
+        told = notice("batch.equals", "batch prices cannot be used with equal models in a list: a batch belongs to one key")
+        raise ConfigError(told)
+    models = [one.model for one in agents if one.model is not None]
+    models += [model for policy in fallbacks for model in policy.all_models]
     make: list[tuple[str, Callable[[], Batches | None]]] = [(one.name, optional(one, ModelBase, "batches")) for one in models]
     found = {name: api for name, made in make if (api := made()) is not None}
     if recipe.model is None or recipe.model.name not in found:

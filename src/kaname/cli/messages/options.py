@@ -62,8 +62,9 @@ EMBEDDINGS: Option = ("--embeddings", {"metavar": "NAME"},
 MODEL: Option = (
     "-m --model", {},
     "PROVIDER/MODEL, or local (default: the model of the configuration, $KANAME_MODEL, the provider whose key is set, "
-    "or local).",
-    "PROVIDER/MODEL または local (既定: 設定ファイルのモデル、$KANAME_MODEL、キーが設定されたプロバイダー、local の順)。",
+    "or local). With commas between several: when one fails, the next is asked.",
+    "PROVIDER/MODEL または local (既定: 設定ファイルのモデル、$KANAME_MODEL、キーが設定されたプロバイダー、local の順)。"
+    "コンマで区切って複数指定すると、失敗したときに次のモデルを使います。",
 )
 CONFIG: Option = ("-c --config", {"action": "append"}, "A configuration file (default: kaname.yaml). Repeat to merge several.",
                   "設定ファイル (既定: kaname.yaml)。複数指定すると順に重ねます。")
@@ -352,6 +353,14 @@ COMMANDS = (
         ("--all", FLAG, "Show past periods, too.", "過去の期間も表示します。"),
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
+    )),
+    Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
+        ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",
+         "操作 (既定: show)。"),
+        ("--file", {}, "The cache file (default: that of the agent).", "キャッシュのファイル (既定: エージェントのもの)。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        CONFIG,
+        AN_AGENT,
     )),
     Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
 )

@@ -46,7 +46,9 @@ class Children:
             case "usage":
                 self._end(run, name)
                 return False
-            case "status" if data.get("status") in ("started", "restarted", "tool_started", "progress", "received", "stopped"):
+            case "status" if data.get("status") == "restarted":
+                self._said.pop(run, None)
+            case "status" if data.get("status") in ("started", "tool_started", "progress", "received", "stopped"):
                 pass
             case _:
                 return False

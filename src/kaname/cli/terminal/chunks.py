@@ -129,6 +129,9 @@ class Show:
 
     def _status(self, data: dict[str, Any]) -> None:
         match data.get("status"):
+            case "restarted" if "fact" not in data:  # in the middle of a reply
+                self._held, self.answered = "", False
+                self._line(say("the reply begins again", "返答をやり直します"), "yellow")
             case "started" | "restarted":
                 self.run_id = data.get("run_id", "")
                 self._screen.doing = say("thinking", "考え中")
@@ -145,6 +148,8 @@ class Show:
                     self._line(translate(data["steps"]), "dim", whole=True)
                 self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
                 self._screen.doing = self._far + ", ".join(data["running"])
+            case "throttled":
+                self._screen.doing = translate(data["content"]) or say("thinking", "考え中")
             case "queued":
                 self._screen.doing = say(
                     f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"

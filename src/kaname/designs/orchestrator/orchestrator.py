@@ -117,7 +117,7 @@ class AgentOrchestrator(Refusing):
     def around(cls, agent: Agent[Any], *, approve: bool = False, max_revisions: int = 3) -> AgentOrchestrator:
         """With an agent's model, tools, tool servers, policies, limits and journal."""
         planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
-        own = [one for one in agent.recipe.policies if not one.default_place]
+        own = [one for one in agent.recipe.policies if not one.is_default]
         written = [rule for rule in agent.recipe.stops if not optional(rule, StopRuleBase, "is_default")]
         limits = [rule for rule in written if optional(rule, StopRuleBase, "kind") in ("budget", "deadline")]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)

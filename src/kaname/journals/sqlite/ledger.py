@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...kernel.ledger import Balance, Divide
+from ...kernel.ports import Balance, Divide
 from .file import JournalFile
 from .thread import SqliteThread
 

@@ -72,7 +72,7 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
 
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
     """Return the error for an answer that is not 200."""
-    text, after = body.decode("utf-8", "replace"), _retry_after(headers)
+    text, after = body.decode("utf-8", "replace"), retry_after(headers)
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
         moved = notice("model.redirected", "the server redirects to {place!r}: set base_url to the API's address", place=place)
@@ -162,7 +162,8 @@ def failure(
     return made
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds after which the provider wants to be asked again, or None if it does not say."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers.get(name, "")) / unit

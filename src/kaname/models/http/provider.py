@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from copy import copy
 from functools import cache
 from typing import Any, Protocol, Self
@@ -26,6 +26,7 @@ from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
 from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
+from .rates import rates_of
 from .sse import EventStream
 from .surrogates import Halves
 
@@ -53,6 +54,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     """
 
     provider = ""
+    caches_prompts = True
     _send: Callable[[bytes], Awaitable[bytes]] | None = None  # instead of HTTP
 
     def __init__(
@@ -71,13 +73,21 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self.model, self.name = model, f"{self.provider}/{model}"
         self._url = url
         self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
+        self.instance: Hashable = (type(self).__name__, self.name, url, *sorted(self._headers.items()))
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
+        self.rates = rates_of(url, self.who.secrets, model)
         self._price, self._listed = price, price_of(self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        """Return the address and the headers but for the keys: a beta header, for one, changes replies."""
+        told = {name: value for name, value in self._headers.items() if not secrets_in({name: value})}
+        return dump([self._url.partition("?")[0], told])
 
     @abstractmethod
     def body(self, request: ModelRequest) -> bytes:
@@ -122,6 +132,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         if _ASIDE & request.settings.keys():
             request, headers, who = self._set_aside(request, headers)
         async with self._http.post(self._url, headers, self.body(request), who) as response:
+            self.rates.learn(response.status, response.headers)
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)

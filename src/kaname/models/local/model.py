@@ -65,6 +65,8 @@ class Local(ModelBase):
         plan_first: Write a short plan before the first call (default).
     """
 
+    api = "local"
+
     def __init__(
         self,
         path: str | Path | None = None,
@@ -91,6 +93,7 @@ class Local(ModelBase):
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
+        self.identity = f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}"
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 

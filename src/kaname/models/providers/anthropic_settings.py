@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.messages import Message, Part, Provided, Thinking
+
 _NOT_HERE = (
     *("seed", "n", "logit_bias", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "prediction", "audio"),
     *("modalities", "response_format", "reasoning_effort", "verbosity", "store", "prompt_cache_key", "safety_identifier"),
@@ -46,3 +48,19 @@ def _choice(given: Any) -> dict[str, Any] | None:
     if isinstance(given, Mapping) and isinstance(given.get("function"), Mapping):
         return {"type": "tool", "name": given["function"].get("name")}
     return None if given is None else dict(given)
+
+
+def has_call_without_thought(messages: tuple[Message, ...]) -> bool:
+    """Return True if another model, or this one without thinking, made calls in the turn that is under way."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return False
+        if message.role == "assistant" and message.calls and not any(_is_sealed_thought(part) for part in message.parts):
+            return True
+    return False
+
+
+def _is_sealed_thought(part: Part) -> bool:
+    if isinstance(part, Thinking):
+        return bool(part.signature)
+    return isinstance(part, Provided) and part.provider == "anthropic" and part.data.get("type") == "redacted_thinking"

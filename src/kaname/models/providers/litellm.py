@@ -20,6 +20,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
+from ...core.codec import dump
 from ...core.errors import (
     ConfigError,
     ContentFiltered,
@@ -85,6 +86,8 @@ class LiteLLM(BoundedReplies, ModelBase):
         price: The price, instead of the table's.
     """
 
+    api = "litellm"
+
     def __init__(
         self,
         model: str,
@@ -118,6 +121,11 @@ class LiteLLM(BoundedReplies, ModelBase):
 
     def __repr__(self) -> str:
         return f"<LiteLLM {self.model}>"
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        headers: Any = self._where["extra_headers"] or {}
+        return dump([self._where["base_url"], {name: held for name, held in headers.items() if not secrets_in({name: held})}])
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         thread = _thread()

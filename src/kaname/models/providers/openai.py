@@ -52,7 +52,7 @@ class OpenAI(ServedModel):
             tools with `effect="pure"`.
     """
 
-    provider = "openai"
+    provider, api = "openai", "chat"
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class OpenAI(ServedModel):
             )
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
+        self._wanted_mode = f"{tool_mode} {plan_first}"  # "auto" becomes another mode with the first reply
         url, key, missing = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
         super().__init__(model, endpoint(url, "/chat/completions"), named, key, settings, timeouts, price, missing)
@@ -89,6 +90,10 @@ class OpenAI(ServedModel):
     def _place(self, model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
         """Return the address, the key, and, if the key is missing, the sentence that says so."""
         return openai_key(model, base_url, api_key)
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return f"{self._wanted_mode} {super().identity}"
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send the request. If the server refuses a field or a form that is optional, send it again without it."""

@@ -61,7 +61,7 @@ class OpenAIResponses(ServedModel):
         price: The price, instead of the table's.
     """
 
-    provider = "openai"
+    provider, api = "openai", "responses"
 
     def __init__(
         self,

@@ -68,6 +68,10 @@ class ScriptedModel(ModelBase):
     def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
         return settings.get("max_tokens")
 
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return repr(self._script)
+
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:
         """Read the replies from a JSON file: a list of texts and of objects with `text`, `thinking` and `calls`."""

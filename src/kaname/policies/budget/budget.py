@@ -11,8 +11,7 @@ from ...core.errors import ConfigError, Halt
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.steps import Stop
-from ...kernel.ledger import Balance, HasLedger, Ledger
-from ...kernel.ports import Action, Policy, ToolHandler
+from ...kernel.ports import Action, Balance, HasLedger, Ledger, Policy, ToolHandler
 from .limits import Limit, read_limits
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class Account(NamedTuple):
     limit: Limit
     whose: str
 
-    def left(self, balance: Balance) -> float:
+    def remainder(self, balance: Balance) -> float:
         return self.limit.amount - balance.spent - balance.reserved
 
 
@@ -144,7 +143,7 @@ class Budget(Policy):
         names = [account.name for account in accounts]
         found, _ = await ledger_of(journal).reserve("", names, lambda balances: None)
         for account, balance in zip(accounts, found, strict=True):
-            if account.left(balance) <= 0 or (account.limit.unit == "calls" and account.left(balance) < 1):
+            if account.remainder(balance) <= 0 or (account.limit.unit == "calls" and account.remainder(balance) < 1):
                 return Verdict(False, refusal(account, balance))
         return Verdict(True)
 
@@ -158,12 +157,12 @@ class Budget(Policy):
         names, holder = [account.name for account in accounts], f"{view.run_id}:{call.id}"
 
         def one_each(balances: Sequence[Balance]) -> list[float] | None:
-            left = [account.left(balance) for account, balance in zip(accounts, balances, strict=True)]
+            left = [account.remainder(balance) for account, balance in zip(accounts, balances, strict=True)]
             return [1.0] * len(left) if min(left) >= 1 else None
 
         found, reserved = await ledger.reserve(holder, names, one_each)
         if not reserved:
-            short = [pair for pair in zip(accounts, found, strict=True) if pair[0].left(pair[1]) < 1]
+            short = [pair for pair in zip(accounts, found, strict=True) if pair[0].remainder(pair[1]) < 1]
             return ToolResult(error=refusal(*short[0]), not_run=True, retryable=False)
         result: ToolResult | None = None
         try:
@@ -190,7 +189,7 @@ def refusal(account: Account, balance: Balance) -> str:
         "the budget of {limit} ({whose}) is used up: {left} left",
         limit=str(account.limit),
         whose=account.whose,
-        left=account.limit.show(max(0.0, account.left(balance))),
+        left=account.limit.show(max(0.0, account.remainder(balance))),
     )
 
 

@@ -53,7 +53,7 @@ class Estimate:
             output = min(output, min(tokens) - (self._input or 0))
         return int(output) if output >= least else 0
 
-    def bounded(self, output: int) -> ModelRequest:
+    def limit_request(self, output: int) -> ModelRequest:
         """Return the request with settings that allow no longer reply."""
         if not self._binds or (self._is_bounded and output >= self.longest):
             return self.request

@@ -15,8 +15,7 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.bases import ModelBase, StopRuleBase, optional
-from ...kernel.ledger import Balance
-from ...kernel.ports import ModelHandler, Policy
+from ...kernel.ports import Balance, ModelHandler, Policy
 from .budget import Account, Budget, end, ledger_of
 from .estimate import Estimate
 from .purse import Purse, purse_of
@@ -31,7 +30,7 @@ _numbers = count(1)
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]] = WeakKeyDictionary()
 
 
-class Limits:
+class RunLimits:
     """The limits of one run: the accounts of its budgets, and its rules on money with the purse of each."""
 
     def __init__(self, view: RunView) -> None:
@@ -74,7 +73,7 @@ class Meter(Policy):
     what its provider has told, or unknown, and counts with the highest possible cost.
     """
 
-    depth = 4
+    depth = 6
     stands_alone = True
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
@@ -93,20 +92,20 @@ class Meter(Policy):
                     view.charge(_cost_of_failure(request, view, None))
         return await _Call(request, limits, view).run(next)
 
-    def _limits(self, view: RunView) -> Limits:
-        known: Limits | None = view.kept.get(Meter)
+    def _limits(self, view: RunView) -> RunLimits:
+        known: RunLimits | None = view.scratch.get(Meter)
         if known is None or known.stops is not view.stops or known.policies is not view.policies():
-            known = view.kept[Meter] = Limits(view)
+            known = view.scratch[Meter] = RunLimits(view)
         return known
 
 
 class _Call:
     """One model call under limits."""
 
-    def __init__(self, request: ModelRequest, limits: Limits, view: RunView) -> None:
+    def __init__(self, request: ModelRequest, limits: RunLimits, view: RunView) -> None:
         self.limits, self.view, self.accounts = limits, view, limits.accounts(view)
         self.holder = f"{view.run_id}:{next(_numbers)}"
-        tokens, self.measured = bound_input(request, view.kept.get(Measured))
+        tokens, self.measured = bound_input(request, view.scratch.get(Measured))
         self.estimate = Estimate(request, request.model or view.agent.model, tokens, limits.longest_reply)
         if self.estimate.most is None and limits.needs_price(view):
             raise Halt(Stop("budget", _no_price(self.estimate)))
@@ -119,7 +118,7 @@ class _Call:
             if ledger is not None:
                 output = await self._reserve_of_accounts(output)
             sent = True
-            said = await ask(self._bounded(output))
+            said = await ask(self._prepare_request(output))
             if not isinstance(said, ModelReply) or not isinstance(said.usage, Usage):
                 return said  # the kernel says what is wrong with it
             reply = replace(said, usage=self._with_bound(said.usage, output))
@@ -129,7 +128,7 @@ class _Call:
             sent = sent and not isinstance(sys.exception(), Signal)  # the run waits for a batch: nothing is spent yet
             if reply is not None:
                 usage = reply.usage
-                self.view.kept[Measured] = remember(self.measured, usage)
+                self.view.scratch[Measured] = remember(self.measured, usage)
             elif sent:
                 usage = _cost_of_failure(self.estimate.request, self.view, self.estimate.cost(output))
                 self.view.charge(usage)
@@ -140,10 +139,10 @@ class _Call:
             if ledger is not None:
                 ledger.settle(self.holder, self._charges(usage, output) if sent else {})
 
-    def _bounded(self, output: int) -> ModelRequest:
+    def _prepare_request(self, output: int) -> ModelRequest:
         """Return the request with the bound on its reply, and once a hint if the money is nearly used up."""
-        request = self.estimate.bounded(output)
-        state, kept = self.view.state, self.view.kept
+        request = self.estimate.limit_request(output)
+        state, kept = self.view.state, self.view.scratch
         last = state.replies[-1].reply.usage.ceiling if state.replies else None
         if last and self.estimate.left is not None and self.estimate.left < 2 * last and "told" not in kept:
             kept["told"] = True
@@ -163,7 +162,7 @@ class _Call:
         """Reserve in the purses of the run's own limits, and return how long the reply can be."""
         pause = _PAUSE
         while True:
-            left = [purse.left(rule, self.view.state) for rule, purse in self.limits.rules]
+            left = [purse.remainder(rule, self.view.state) for rule, purse in self.limits.rules]
             known = [one for one in left if one is not None]
             output = self.estimate.output_for(known, ())
             if output:
@@ -206,7 +205,7 @@ class _Call:
         def divide(balances: Sequence[Balance]) -> list[float] | None:
             nonlocal output
             left = {
-                unit: [one.left(b) for one, b in zip(self.accounts, balances, strict=True) if one.limit.unit == unit]
+                unit: [one.remainder(b) for one, b in zip(self.accounts, balances, strict=True) if one.limit.unit == unit]
                 for unit in _UNITS
             }
             output = (
@@ -226,11 +225,13 @@ class _Call:
     def _shortage(self, found: Sequence[Balance]) -> tuple[Account, Balance]:
         """Return the account that has the least left, compared with its limit."""
         pairs = list(zip(self.accounts, found, strict=True))
-        return min(pairs, key=lambda pair: pair[0].left(pair[1]) / (pair[0].limit.amount or 1.0))
+        return min(pairs, key=lambda pair: pair[0].remainder(pair[1]) / (pair[0].limit.amount or 1.0))
 
     async def _wait(self, pause: float, account: Account | None = None) -> float:
         if pause == _PAUSE:
-            self.view.tell({"waiting": "budget", "account": "" if account is None else account.whose})
+            whose = "" if account is None else account.whose
+            told = notice("budget.waiting", "waiting: other calls hold the rest of the budget ({whose})", whose=whose)
+            self.view.tell({"status": "throttled", "reason": "budget", "seconds": None, "content": told})
         await asyncio.sleep(pause)
         return min(_LONGEST_PAUSE, pause * 1.5)
 

@@ -21,9 +21,9 @@ class Purse:
         self.reserved: dict[str, float] = {}
         self._opening: dict[int, float] = {}  # what was left at first, by the rule that a person has written
 
-    def left(self, rule: Any, state: State) -> float | None:
+    def remainder(self, rule: Any, state: State) -> float | None:
         """Return what is left of a rule's limit; None if it has none that is known."""
-        by_facts: float | None = optional(rule, StopRuleBase, "left")(state)
+        by_facts: float | None = optional(rule, StopRuleBase, "dollars_left")(state)
         if by_facts is None:
             return None
         opening = self._opening.setdefault(id(optional(rule, StopRuleBase, "root") or rule), by_facts + self.spent)
@@ -31,5 +31,5 @@ class Purse:
 
 
 def purse_of(view: RunView) -> Purse:
-    purse: Purse = view.kept.setdefault(Purse, Purse())
+    purse: Purse = view.scratch.setdefault(Purse, Purse())
     return purse

@@ -151,6 +151,11 @@ class Held:
         if kind == "progress":  # the adapter's own words
             await self._emit(text, kind, call_id)
             return
+        if kind == "restarted":
+            self._channels, self._last = {}, ""
+            self.tokens = self._plain = self._wide = 0
+            await self._emit(text, kind, call_id)
+            return
         if kind != self._last:
             await self._let_go(self._last)
             self._last = kind
@@ -276,6 +281,8 @@ class HeldWhole:
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
         if kind == "progress":
             await self._emit(text, kind, call_id)
+        elif kind == "restarted":  # and nothing was released
+            self._pieces, self.tokens = [], 0
         else:
             self._pieces.append((text, kind, call_id))
             self.tokens += estimated_tokens(text)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core.messages import Media, ModelReply, Provided, Thinking
 from ...core.values import fenced_blocks, read_json
+from ..models.portable import MARK
 
 _SIGNS = re.compile(r"[{\[\"']")  # without one of these there is no JSON in it, nor anything that is read as such
 
@@ -25,7 +26,7 @@ def of_provider(reply: ModelReply) -> list[str]:
     held: list[Any] = []
     for part in reply.message.parts:
         if isinstance(part, Provided):
-            held.append(part.data)
+            held += [part.data] if part.provider != MARK else []  # who wrote the reply is not a part of it
         elif isinstance(part, Thinking):
             held.append(part.signature)
         elif isinstance(part, Media):

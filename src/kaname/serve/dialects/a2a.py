@@ -172,7 +172,10 @@ class Tasks(RequestHandler):
         spoken, begun = TextTranscript(run_id), False
         async for chunks in stretches:
             for chunk in [one for one in chunks if is_own(one, run_id)]:
-                if text := spoken.take(chunk).decode():
+                text = spoken.take(chunk).decode()
+                if replaced := spoken.withdrawn:
+                    text, begun, spoken.withdrawn = _whole(spoken.said), False, False
+                if text or replaced:
                     artifact = pb.Artifact(artifact_id=f"{run_id}-text", name="text", parts=[pb.Part(text=text)])
                     yield pb.TaskArtifactUpdateEvent(task_id=run_id, context_id=card.session, artifact=artifact, append=begun)
                     begun = True

@@ -125,7 +125,7 @@ class ServedRun:
     async def write_all(self, request: Request, writer: Transcript) -> None:
         """Have the writer take all chunks, for a response without a stream."""
         async with watch_departure(request, self._left):
-            async for _ in self._write(writer):
+            async for _ in self._write(writer, streamed=False):
                 pass
 
     async def failure(self) -> AgentError | None:
@@ -136,13 +136,19 @@ class ServedRun:
             return problem
         return None
 
-    async def _write(self, writer: Transcript) -> AsyncGenerator[Part, None]:
+    async def _write(self, writer: Transcript, *, streamed: bool = True) -> AsyncGenerator[Part, None]:
+        """Yield what the writer makes of the run. Without a stream, words that may still be withdrawn are not written."""
         yield writer.begin()
         async for chunks in batches_of(self._reader):
+            chunks = chunks if streamed else [one for one in chunks if one.type != "delta"]
             self._retrying = self._retrying or any(one.data.get("source") == "retry" for one in chunks)
             told = b"".join([writer.take(one) for one in chunks_for(chunks, self._caller) if is_own(one, self.run.run_id)])
             chunks.clear()  # nothing but the bytes is held while the client is waited for
             yield told
+            if writer.broken:
+                self._left()
+                yield writer.end()
+                return
         for chunk in await self._open_questions():
             yield writer.take(chunk)
         yield writer.end()

@@ -14,6 +14,10 @@ from ...core.values import plain_text
 SEPARATOR = ":"  # in an id that names a run and one of its questions
 INTERRUPTED = notice("serve.interrupted", "the run was interrupted here; it continues later, and can be followed by its id")
 
+WITHDRAWN = notice(
+    "serve.withdrawn", "the model failed after its first words, and another one was asked; send the request again"
+)
+
 Kind = Literal["text", "thinking"]
 
 
@@ -35,6 +39,7 @@ class Transcript:
         self._shown: list[str] = []  # the text of the message that is being shown
         self._anything_said = False
         self._open: Kind | None = None
+        self.broken = False  # words were withdrawn that the client has already
 
     def begin(self) -> bytes:
         return b""
@@ -42,6 +47,8 @@ class Transcript:
     def take(self, chunk: Chunk) -> bytes:
         """Return the bytes for a chunk."""
         data = chunk.data
+        if self.broken:
+            return b""
         match chunk.type:
             case "delta":
                 self._shown.append(data["content"])
@@ -69,6 +76,8 @@ class Transcript:
     def _status(self, chunk: Chunk) -> bytes:
         data = chunk.data
         match data["status"]:
+            case "restarted" if "fact" not in data:  # in the middle of a reply
+                return self.close_open() + (self.withdraw("".join(self._shown), chunk) if self._shown else b"")
             case "tool_started":
                 return self.start_tool(data["tool_call_id"], data["name"])
             case "waiting":
@@ -129,6 +138,12 @@ class Transcript:
         """Write that the model calls a tool."""
         return b""
 
+    def withdraw(self, text: str, chunk: Chunk) -> bytes:
+        """Withdraw words of a message that is not finished. In most dialects nothing can be taken back: the stream ends."""
+        self.broken = True
+        self._end("failed", chunk, WITHDRAWN, "ModelUnavailable")
+        return b""
+
     def start_tool(self, call_id: str, name: str) -> bytes:
         """Write that a tool starts."""
         return b""
@@ -153,10 +168,20 @@ class Transcript:
 
 
 class TextTranscript(Transcript):
-    """The text alone, for a dialect whose messages are not bytes."""
+    """The text alone, for a dialect whose messages are not bytes. `withdrawn`: the text that replaces all written so far."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.said = ""
+        self.withdrawn = False
 
     def write(self, kind: Kind, text: str) -> bytes:
+        self.said += text if kind == "text" else ""
         return text.encode("utf-8", "replace") if kind == "text" else b""
+
+    def withdraw(self, text: str, chunk: Chunk) -> bytes:
+        self.said, self._shown, self.withdrawn = self.said.removesuffix(text), [], True
+        return b""
 
 
 def question_of(chunk: Chunk) -> Asked:

@@ -15,8 +15,8 @@ from ...agent.figures import sum_tallies
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
-from ...kernel.ledger import HasLedger
 from ...kernel.load import read_run
+from ...kernel.ports import HasLedger
 from ...policies.budget.budget import Budget
 from ...policies.budget.overview import overview
 from ..encoding import Json

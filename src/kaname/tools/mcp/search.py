@@ -43,7 +43,7 @@ class FindTools(ActionBase):
 
     async def act(self, prepared: str, context: ToolContext) -> ToolResult:
         wanted = _words(prepared)
-        scored = [(-_score(wanted, tool), name) for name, tool in self._tools.items()]
+        scored = [(-_score(wanted, tool.name, tool.description), name) for name, tool in self._tools.items()]
         found = [self._tools[name] for score, name in sorted(scored)[:_BEST] if score]
         if found:
             return ToolResult([{"name": t.name, "description": t.description, "args": t.parameters} for t in found])
@@ -101,10 +101,15 @@ def _fold(text: str) -> str:
     return "".join([char for char in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(char)])
 
 
-def _score(wanted: set[str], tool: Any) -> int:
+def matching_words(task: str, name: str, description: str) -> int:
+    """Return how well a tool fits a task, by their words. 0 if they have none in common."""
+    return _score(_words(task), name, description)
+
+
+def _score(wanted: set[str], name: str, description: str) -> int:
     """Score a tool. A word of its name counts three times as much; the beginning of a word counts too (`files`, `file`)."""
-    name, told = _words(tool.name), _words(tool.description)
-    return sum(3 * _near(word, name) + _near(word, told) for word in wanted)
+    named, told = _words(name), _words(description)
+    return sum(3 * _near(word, named) + _near(word, told) for word in wanted)
 
 
 def _near(word: str, among: set[str]) -> int:

@@ -89,19 +89,21 @@ class TextOnly(ModelBase):
     def __init__(self, model: Model, *, stop_setting: str = "") -> None:
         self._model, self._stop_setting = model, stop_setting or optional(model, ModelBase, "stop_setting")
         self._stops = Stops(self._stop_setting)
-        self.name = model.name
+        self.name, self.settings = model.name, optional(model, ModelBase, "settings") or {}
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        return f"text {self._stop_setting} {optional(self._model, ModelBase, 'identity')}"
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        own = optional(self._model, ModelBase, "settings") or {}
-        given = request.settings.get(self._stop_setting, own.get(self._stop_setting))
+        given = request.settings.get(self._stop_setting, self.settings.get(self._stop_setting))
         settings = {**request.settings, **({self._stop_setting: given} if given else {})}
         return await reply_by_text(self._model.reply, replace(request, settings=settings), emit, stops=self._stops)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that the text protocol, or the model behind it, leaves out of the requests."""
-        own = optional(self._model, ModelBase, "settings") or {}
         behind = optional(self._model, ModelBase, "ignores")(settings)
-        return list(dict.fromkeys([*ignored_settings({**own, **settings}, "text"), *behind]))
+        return list(dict.fromkeys([*ignored_settings({**self.settings, **settings}, "text"), *behind]))
 
     async def close(self) -> None:
         await optional(self._model, ModelBase, "close")()

@@ -75,6 +75,7 @@ class Following {
         if (data.type === "ModelReplied") this.said = { ...SILENT, progress: this.said.progress };
       } else if (name === "delta") this.said = { ...this.said, text: this.said.text + data.data.content };
       else if (name === "thinking") this.said = { ...this.said, thinking: this.said.thinking + data.data.content };
+      else if (name === "status" && data.data.status === "restarted") this.said = { ...SILENT, progress: this.said.progress };
       else if (name === "progress")
         this.said = { ...this.said, notes: { ...this.said.notes, [data.data.tool_call_id]: data.data.content } };
       else if (name === "status" && data.data.status === "progress") this.said = { ...this.said, progress: data.data };

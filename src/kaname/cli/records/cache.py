@@ -1,0 +1,37 @@
+"""`kaname cache`: show how much the cache holds, and clear it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...policies.cache.policy import default_path
+from ...policies.cache.store import CacheStore
+from ..agent import config_for
+from ..main import DONE
+from ..messages import say
+from ..terminal.screen import Screen
+
+
+def main(given: argparse.Namespace) -> int:
+    config = None if given.file else config_for(given)
+    store = CacheStore(given.file or (default_path() if config is None else config.agent(given.agent).cache_path), 1)
+    try:
+        if given.action == "clear":
+            store.clear()
+        entries, held, on_disk = store.figures()
+    except (sqlite3.Error, OSError) as problem:
+        told = notice("cache.cannot_open", "the cache {path} cannot be used: {problem}", path=store.path, problem=problem)
+        raise ConfigError(told) from problem
+    finally:
+        store.close()
+    screen = Screen()
+    if given.json:
+        screen.say(json.dumps({"path": str(store.path), "entries": entries, "bytes": held, "on_disk": on_disk}))
+        return DONE
+    size = f"{held / 1e6:.1f} MB"
+    screen.say(say(f"{store.path}: {entries} entries, {size}", f"{store.path}: {entries} 件、{size}"))
+    return DONE

@@ -1,0 +1,219 @@
+"""`PerformanceOptimizer` and `CacheManager`: compute once and use again, and choose among tools that do the same."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from inspect import isawaitable, iscoroutine
+from logging import getLogger
+from pathlib import Path
+from typing import Any
+
+from ...core.codec import dump
+from ...core.durations import seconds, size_in_bytes
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...core.project import state_path
+from ...core.record import replace
+from ...kernel.ports import Journal
+from ...kernel.threads import runs_on_loop
+from ...policies.cache.flights import Flights
+from ...policies.cache.keys import value_key
+from ...policies.cache.store import CacheStore, is_busy
+from ...policies.choice.figures import LEAST, ToolFigures, choose, past_figures
+from ...tools.mcp.search import matching_words
+
+_TIMES = ("seconds", "latency", "speed", "response_time")  # seconds per call, under the names that people give them
+_RATES = ("success", "success_rate", "accuracy", "reliability")  # from 0 to 1
+_MISSING: Any = object()
+
+
+class CacheManager:
+    """Values by key, in a SQLite file that several processes can use.
+
+    Values must be JSON. A computation runs once, however many callers wait for it in this process. To cache replies of models
+    and results of tools, use `Agent(policies=[Cache()])`.
+
+    Args:
+        max_size: The largest size of the file's content (default 1 GB). Values that were not used for the longest time are
+            removed.
+        default_ttl: Seconds, or a text such as "1h", for which a value is used (default one hour); None for no end.
+        path: The file (default `values.db` next to the program's journal).
+    """
+
+    def __init__(
+        self, max_size: int | str = "1GB", default_ttl: float | str | None = 3600, path: str | Path | None = None
+    ) -> None:
+        self.max_size, self.default_ttl = size_in_bytes(max_size), None if default_ttl is None else seconds(default_ttl)
+        self.store = CacheStore(path or state_path("values.db"), self.max_size)
+        self._on_loops, self._in_threads = Flights(), Flights()  # apart: a plain function must not wait for its own loop
+        self._told = False
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value, or the default if there is none or its time is over."""
+        found = self._try(self.store.get, value_key(key))
+        return default if found is None else json.loads(found.value)
+
+    def set(self, key: str, value: Any, ttl: float | str | None = None) -> None:
+        """Store a value for `ttl` seconds (default: `default_ttl`). Raises `ConfigError` if it is not JSON."""
+        try:
+            text = dump(value)
+        except (TypeError, ValueError, RecursionError) as problem:
+            told = notice("cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem)
+            raise ConfigError(told) from problem
+        self._try(self.store.put, value_key(key), text, self.default_ttl if ttl is None else seconds(ttl))
+
+    def delete(self, key: str) -> None:
+        self.store.remove(value_key(key))
+
+    def clear(self) -> None:
+        self.store.clear()
+
+    def close(self) -> None:
+        """Close the file. It is opened again with the next use."""
+        self.store.close()
+
+    def get_or_set(self, key: str, computation_function: Callable[[], Any], ttl: float | str | None = None) -> Any:
+        """Return the stored value, or compute and store it.
+
+        Args:
+            key: The key.
+            computation_function: Called without arguments if there is no value. If it is async, await what this returns.
+            ttl: Seconds for which the value is used (default: `default_ttl`).
+        """
+        if runs_on_loop(computation_function):
+            return self._get_or_set(key, computation_function, ttl)
+        if (known := self.get(key, _MISSING)) is not _MISSING:
+            return known
+        value, shared = self._in_threads.share_now(key, lambda: _computed(key, computation_function))
+        try:
+            if not shared:
+                self.set(key, value, ttl)
+        finally:
+            self._in_threads.release(key)
+        return value
+
+    async def _get_or_set(self, key: str, compute: Callable[[], Awaitable[Any]], ttl: float | str | None) -> Any:
+        if (known := self.get(key, _MISSING)) is not _MISSING:
+            return known
+        value, shared = await self._on_loops.share(key, compute, lambda _: True)
+        try:
+            if not shared:
+                self.set(key, value, ttl)
+        finally:
+            self._on_loops.release(key)
+        return value
+
+    def _try(self, what: Callable[..., Any], *args: Any) -> Any:
+        """Use the file. If it cannot be used, there is no value in it; that is logged once."""
+        try:
+            return what(*args)
+        except (sqlite3.Error, OSError) as problem:
+            if not self._told and not is_busy(problem):
+                self._told = True
+                getLogger("kaname").warning("the cache %s cannot be used: %s", self.store.path, problem)
+            return None
+
+
+def _computed(key: str, compute: Callable[[], Any]) -> Any:
+    value = compute()
+    if isawaitable(value):
+        if iscoroutine(value):
+            value.close()
+        raise ConfigError(
+            notice(
+                "cache.awaitable",
+                "the computation of {key!r} returned a coroutine. Pass the async function itself, and await the result",
+                key=key,
+            )
+        )
+    return value
+
+
+class PerformanceOptimizer:
+    """Caches results, and chooses among tools that do the same.
+
+    Args:
+        cache_manager: A `CacheManager` (default: one of 1 GB, whose values are used for an hour).
+
+    To have an agent choose by itself, use `Agent(policies=[Equals("search_a", "search_b")])`.
+    """
+
+    def __init__(self, cache_manager: CacheManager | None = None) -> None:
+        self.cache_manager = cache_manager or CacheManager(max_size="1GB", default_ttl=3600)
+        self.reason = ""  # why the last selection was made
+        self._past: dict[str, ToolFigures] = {}
+
+    async def learn_from(self, journal: Journal, tools: Iterable[str]) -> None:
+        """Read how these tools did in the last runs of a journal. Metadata goes over it."""
+        self._past |= await past_figures(journal, tools)
+
+    def optimize_tool_selection(
+        self, task_description: str, available_tools_with_metadata: Mapping[str, Any] | Iterable[Mapping[str, Any]]
+    ) -> str:
+        """Return the name of the tool that is best for the task. `reason` says why it was chosen.
+
+        Tools whose name and description share few words with the task are left out. The others are compared by success, then
+        by cost, then by time, as `Equals` does. If nothing is known to be better, the tool that comes first is returned.
+
+        Args:
+            task_description: What is to be done.
+            available_tools_with_metadata: By name, or in a list of mappings with `name`: `description`, `success_rate` (from 0
+                to 1), `cost` (US dollars per call), `latency` (seconds), and `calls`, on how many calls the numbers are
+                based. All of them can be left out.
+        """
+        tools = _by_name(available_tools_with_metadata)
+        scores = {name: matching_words(task_description, name, _described(about)) for name, about in tools.items()}
+        fitting = [name for name in tools if scores[name] >= max(scores.values()) / 2]
+        priced = any(_number(_metadata(tools[name]), "cost") is not None for name in fitting)
+        unknown = None if priced else 0.0  # a cost that no tool has is no difference between them
+        figures = {name: known for name in fitting if (known := self._figures(name, tools[name], unknown)) is not None}
+        best, self.reason = choose(fitting[0], fitting[1:], figures)
+        return best
+
+    def get_or_set_cache(self, cache_key: str, computation_function: Callable[[], Any], ttl: float | str | None = None) -> Any:
+        """Return the cached value, or compute and store it. If the function is async, await what this returns."""
+        return self.cache_manager.get_or_set(cache_key, computation_function, ttl)
+
+    def _figures(self, name: str, about: Any, unknown: float | None) -> ToolFigures | None:
+        """Return what is known of a tool: its metadata, and for what these do not say, past runs."""
+        told, past = _metadata(about), self._past.get(name)
+        success, cost, time = _number(told, *_RATES), _number(told, "cost"), _number(told, *_TIMES)
+        if past is None and success is cost is time is None:
+            return None
+        if past is None:
+            calls = _number(told, "calls")
+            known = ToolFigures(LEAST if calls is None else int(calls), 1.0 if success is None else success, time, cost)
+            return known if cost is not None else replace(known, cost=unknown)
+        return ToolFigures(
+            past.calls,
+            past.success if success is None else success,
+            past.seconds if time is None else time,
+            past.cost if cost is None else cost,
+        )
+
+
+def _by_name(given: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    tools = given if isinstance(given, Mapping) else {one["name"]: one for one in given if "name" in one}
+    if not tools:
+        raise ConfigError(
+            notice(
+                "monono.no_tools",
+                'available_tools_with_metadata must name at least one tool, such as {{"search": {{"cost": 0.01}}}}',
+            )
+        )
+    return dict(tools)
+
+
+def _metadata(about: Any) -> Mapping[str, Any]:
+    return about if isinstance(about, Mapping) else {}
+
+
+def _described(about: Any) -> str:
+    return str(about.get("description") or "") if isinstance(about, Mapping) else str(getattr(about, "description", ""))
+
+
+def _number(told: Mapping[str, Any], *names: str) -> float | None:
+    found = next((told[name] for name in names if name in told), None)
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None

@@ -1,0 +1,1 @@
+"""Pacing: calls wait for their turn, so that the limits of providers, keys and this machine hold."""
