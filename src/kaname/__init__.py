@@ -12,6 +12,8 @@ _HOMES = {
     "config.build": ("Config", "load_config"),
     "config.llm": ("ClaudeConfig", "LLMConfig", "OpenAIConfig"),
     "agent.judge": ("Judge",),
+    "agent.many.batches": ("BatchPrices",),
+    "agent.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
@@ -142,6 +144,8 @@ if TYPE_CHECKING:
     from .agent.handoffs.roles import Role as Role
     from .agent.ids import SharedSession as SharedSession
     from .agent.judge import Judge as Judge
+    from .agent.many.batches import BatchPrices as BatchPrices
+    from .agent.many.map import MapInput as MapInput
     from .agent.result import Result as Result
     from .agent.run import Run as Run
     from .agent.steps.phase import LoopPhase as LoopPhase

@@ -23,6 +23,7 @@ from .child import Parent
 from .handoffs.handoff import HandingBack, Team, check_policies, join
 from .ids import check_ids
 from .input import Input, as_mapping, as_tools, as_tuple, as_turn, check_deps, is_config
+from .many.verb import Mappable
 from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
 from .opening.turns import Recent
@@ -48,7 +49,7 @@ T = TypeVar("T")
 _SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
-class Agent(Conversing, Explained, Generic[OutputT]):
+class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
     asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
 

@@ -29,6 +29,7 @@ from ..core.events import (
 )
 from ..core.messages import ToolCall, ToolResult, Usage, user
 from ..core.notices import join_notices, notice, without_wording
+from ..core.people.answers import asks_person
 from ..core.record import mutable, record, replace
 from ..core.state import State
 from ..journals.memory import MemoryJournal
@@ -302,7 +303,8 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
 
 
 def _doubt(key: str) -> bool:
-    return key.startswith("in-doubt:")
+    """Return True for a question that a replay does not ask: how a call ended that a crash interrupted, or a batch."""
+    return key.startswith("in-doubt:") or not asks_person(key)
 
 
 def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blind: bool = False) -> Difference | None:
@@ -348,7 +350,7 @@ def _is_decision(body: Any) -> bool:
 
 def _is_outside(body: Any) -> bool:
     if isinstance(body, Asked):
-        return body.in_doubt
+        return body.in_doubt or not asks_person(body.key)
     return isinstance(body, Stopped) and not body.decided
 
 

@@ -10,6 +10,7 @@ from ..core.events import Asked
 from ..core.messages import Message, Text, ToolCall, ToolResult, Usage
 from ..core.notices import join_notices
 from ..core.openai_shape import result_text, to_openai
+from ..core.people.answers import asks_person
 from ..core.record import record
 from ..core.state import State
 from ..core.steps import AgentStep, Stop
@@ -155,7 +156,7 @@ def result_of(run_id: str, state: State, typed: Callable[[Any], Any] | None, str
         text,
         stop,
         state.usage,
-        dict(state.questions),
+        {key: asked for key, asked in state.questions.items() if asks_person(key)},
         state.history,
         state.session,
         state.attempt,

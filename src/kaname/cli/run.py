@@ -27,6 +27,10 @@ _CODES = {"completed": DONE, "degraded": DONE, "waiting": WAITING}
 
 
 def main(given: argparse.Namespace) -> int:
+    if given.batch:
+        from .many.command import main as run_many
+
+        return run_many(given)
     screen = Screen()
     words = " ".join(given.task)
     words = "" if words == "-" else words

@@ -12,6 +12,7 @@
 | Stopped, failed | `error`                     | message, type                                            |
 | refused handoff | `error`; the run continues  | message, type, tool_call_id                              |
 | Stopped         | `status` stopped            | kind, detail, output                                     |
+| Asked, of batch | `status` parked             | key, content                                             |
 | Custom          | its own name                | its data, under `value` if that is not an object         |
 | any other fact  | `status` with its own name  | see `_STATUS`                                            |
 
@@ -49,6 +50,7 @@ from .events import (
     Warned,
 )
 from .messages import ToolCall, ToolResult, Usage
+from .people.answers import asks_person
 from .values import plain_text, readable_json
 
 RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
@@ -204,6 +206,8 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
         case ToolStarted():
             started = {"status": "tool_started", "tool_call_id": body.call.id, "name": body.call.name, "attempt": body.attempt}
             return [("status", started)]
+        case Asked() if not asks_person(body.key):
+            return [("status", {"status": "parked", "key": body.key, "content": body.prompt})]
         case Custom(shown=False):
             return []
         case Custom(name, data):

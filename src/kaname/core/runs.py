@@ -20,6 +20,7 @@ from .events import (
     withholds,
 )
 from .messages import NOTHING, PLACEHOLDER, Usage
+from .people.answers import asks_person
 from .record import mutable
 
 _TITLE = 80
@@ -33,6 +34,7 @@ class RunInfo:
     """A run as lists show it.
 
     `status` is `running`; `interrupted`, if no process executes it and it can be resumed; `waiting`; or how the run ended.
+    `questions`: the open questions to a person. A run that waits for a provider's batch has none.
     `place`: the position of its opening in the order of all changes. Pass it to `runs(before=…)` to list the runs before it.
     """
 
@@ -116,11 +118,11 @@ def _index_received(card: RunInfo, body: Received, event: Event) -> None:
 
 
 def _index_asked(card: RunInfo, body: Asked, event: Event) -> None:
-    card.status, card.questions = "waiting", card.questions + 1
+    card.status, card.questions = "waiting", card.questions + asks_person(body.key)
 
 
 def _index_answered(card: RunInfo, body: Answered, event: Event) -> None:
-    card.questions = max(0, card.questions - 1)
+    card.questions = max(0, card.questions - asks_person(body.key))
     card.status = "waiting" if card.questions else "running"
 
 

@@ -45,6 +45,10 @@ class ModelBase:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
         return ()
 
+    def batches(self) -> Any:
+        """Return the provider's batch API as a `Batches`, or None if it has none."""
+        return None
+
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
         """Return the highest possible cost in US dollars of a reply with so many tokens, or None if it is unknown."""
         return None

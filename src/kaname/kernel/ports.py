@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
@@ -35,6 +35,35 @@ class Model(Protocol):
     name: str
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply: ...
+
+
+class BatchProgress(NamedTuple):
+    """How far a batch is: whether it has ended, and how many of its requests are done."""
+
+    ended: bool
+    done: int
+    of: int
+
+
+class Batches(Protocol):
+    """A provider's batch API, for the requests of one model. Its methods raise `ModelError`.
+
+    `submit` sends requests by their names, and returns the id of the batch. `find` looks for a batch of which it is unknown
+    whether the provider has received it: by its label, its number of requests, one of their names, and the time (seconds since
+    1970) after which it was sent. It returns "" if there is none. `results` returns answers and errors by the names of the
+    requests, after the batch has ended; the error under "" is that of all others. `through` returns the model with another way
+    to its provider. `discount`: the factor on the price, or None if it is unknown.
+    """
+
+    most_requests: int
+    most_bytes: int
+    discount: float | None
+
+    async def submit(self, requests: Mapping[str, bytes], label: str) -> str: ...
+    async def find(self, label: str, count: int, sample: str, since: float) -> str: ...
+    async def progress(self, batch_id: str) -> BatchProgress: ...
+    async def results(self, batch_id: str) -> Mapping[str, bytes | ModelError]: ...
+    def through(self, send: Callable[[bytes], Awaitable[bytes]]) -> Model: ...
 
 
 @runtime_checkable

@@ -131,6 +131,20 @@ COMMANDS = (
         A_DEADLINE,
         CHUNKS,
         ("-q --quiet", FLAG, "Show only the answer.", "回答だけを表示します。"),
+        ("--batch", {"metavar": "FILE"},
+         "Run each line of a JSONL file: a JSON string, or an object with input and, if you like, id, session and user. "
+         "The same command again continues where it stopped.",
+         "JSONL ファイルの各行を実行します。行は JSON の文字列か、input と任意の id・session・user を持つオブジェクトです。"
+         "同じコマンドをもう一度実行すると、続きから再開します。"),
+        ("--out", {"metavar": "FILE"}, "With --batch: the file for the results, one line each (default: FILE.results.jsonl).",
+         "--batch の結果を 1 行ずつ書き込むファイル (既定: FILE.results.jsonl)。"),
+        ("--at-once", {"type": count, "default": 8, "metavar": "N"}, "With --batch: runs at the same time (default: 8).",
+         "--batch で同時に実行する数 (既定: 8)。"),
+        ("--batch-prices", FLAG,
+         "With --batch: call the model through the provider's batch API, for half the price (OpenAI, Anthropic). "
+         "Each step can take up to a day.",
+         "--batch のモデル呼び出しにプロバイダーのバッチ API を使います (OpenAI、Anthropic)。料金は半額ですが、"
+         "1 ステップに最長 1 日かかります。"),
     )),
     Command("chat", "Start or continue a conversation.", "会話を始めます。または続けます。", (
         *AGENT,

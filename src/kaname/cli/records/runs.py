@@ -119,7 +119,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
 
 async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:
     """Print the resume command of the first interrupted or waiting run."""
-    still = next((one for one in runs if one.status in ("interrupted", "waiting")), None)
+    still = next((one for one in runs if one.status == "interrupted" or (one.status == "waiting" and one.questions)), None)
     if still is None:
         return
     while still.parent and (above := await journal.runs(run_id=still.parent, limit=1)):

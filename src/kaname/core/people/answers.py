@@ -18,6 +18,7 @@ from ..record import record
 
 YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
+BATCH = "batch:"  # how the key of a question begins that a provider's batch answers
 _POLITE = "(?:する|します|しました|です)?"
 _YES = lazy_regex(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
 _NO = lazy_regex(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
@@ -32,6 +33,11 @@ class Decision:
     approved: bool
     args: Mapping[str, Any] | None = None
     reason: str = ""
+
+
+def asks_person(key: str) -> bool:
+    """Return False for the key of a question that a provider's batch answers: no person is asked."""
+    return not key.startswith(BATCH)
 
 
 def normalize_answer(text: str) -> str:

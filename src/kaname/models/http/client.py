@@ -90,15 +90,19 @@ class Http:
         """Return a POST request, to be sent with `async with`."""
         return Post(self, url, headers, body, who)
 
+    def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> Post:
+        """Return a request on a new connection, on which it is never sent twice."""
+        return OnceOnly(method, self, url, headers, body, who)
+
     def head(self, route: Route, headers: Mapping[str, str]) -> bytes:
         """Return the head of a request up to the length of its body. The last one is kept: it hardly ever changes."""
         if self._head[0] is not route or self._head[1] is not headers:
             self._head = route, headers, _head("POST", route, headers)
         return self._head[2]
 
-    async def send(self, pool: _Pool, route: Route, request: bytes) -> HttpConnection:
+    async def send(self, pool: _Pool, route: Route, request: bytes, *, once: bool = False) -> HttpConnection:
         """Send the request. If the server has just closed a kept connection, retry once on a new one."""
-        connection = pool.take(route)
+        connection = None if once else pool.take(route)
         while True:
             if connection is None:
                 try:
@@ -120,6 +124,7 @@ class Http:
 class Post:
     """A POST request. Leaving it early, by an error or a cancellation, closes the connection at once."""
 
+    once = False
     __slots__ = ("_body", "_connection", "_headers", "_http", "_pool", "_route", "_url", "_who")
 
     def __init__(self, http: Http, url: str, headers: Mapping[str, str], body: bytes, who: Who) -> None:
@@ -127,16 +132,15 @@ class Post:
 
     async def __aenter__(self) -> HttpConnection:
         self._pool, self._route = await self._http.pool(), route_to(self._url)
-        request = b"%scontent-length: %d\r\n\r\n%s" % (
-            self._http.head(self._route, self._headers),
-            len(self._body),
-            self._body,
-        )
+        request = b"%scontent-length: %d\r\n\r\n%s" % (self._head(), len(self._body), self._body)
         try:
-            self._connection = await self._http.send(self._pool, self._route, request)
+            self._connection = await self._http.send(self._pool, self._route, request, once=self.once)
         except OSError as problem:
             raise _explain(problem, self._url, self._route, self._who) from problem
         return self._connection
+
+    def _head(self) -> bytes:
+        return self._http.head(self._route, self._headers)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
@@ -144,6 +148,20 @@ class Post:
         self._pool.put_back(self._route, self._connection)
         if isinstance(problem, Broken | ServerSilent):
             raise _explain(problem, self._url, self._route, self._who) from problem
+
+
+class OnceOnly(Post):
+    """A request of any method that is sent once."""
+
+    once = True
+    __slots__ = ("_method",)
+
+    def __init__(self, method: str, *request: Any) -> None:
+        super().__init__(*request)
+        self._method = method
+
+    def _head(self) -> bytes:
+        return _head(self._method, self._route, self._headers)
 
 
 class _Pool:

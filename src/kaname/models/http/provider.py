@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from copy import copy
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from ...core.codec import dump
 from ...core.errors import ConfigError
@@ -53,6 +55,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
 
     provider = ""
     caches_prompts = True
+    _send: Callable[[bytes], Awaitable[bytes]] | None = None  # instead of HTTP
 
     def __init__(
         self,
@@ -121,8 +124,9 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
-        if self._missing_key:
-            raise ConfigError(self._missing_key)
+        self._demand_key()
+        if self._send is not None:
+            return await self._exchange_whole(self._send, request, emit), True
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
         headers, who = self._headers_with_trace(), self.who
         if _ASIDE & request.settings.keys():
@@ -155,6 +159,32 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
                     await joiner.take(self._decode_chunk(event, halves), emit)
             return joiner, False
 
+    def _demand_key(self) -> None:
+        if self._missing_key:
+            raise ConfigError(self._missing_key)
+
+    async def _exchange_whole(self, send: Callable[[bytes], Awaitable[bytes]], request: ModelRequest, emit: Emit) -> Joiner:
+        request = self._set_aside(request, {})[0]
+        answer = await send(_without_stream(self.body(request)))
+        joiner = self.joiner(request)
+        await joiner.take(joiner.whole(self._decode_chunk(answer)), emit)
+        return joiner
+
+    def through(self, send: Callable[[bytes], Awaitable[bytes]]) -> Self:
+        """Return this model with another way to its provider. `send` gets the body of a request, and returns the answer."""
+        other = copy(self)
+        other._send = send
+        return other
+
+    async def fetch(self, method: str, url: str, body: bytes = b"", kind: str = "application/json") -> bytes:
+        """Send a request that is not a model call, and return the answer."""
+        self._demand_key()
+        headers = {**self._headers, "content-type": kind}
+        async with self._http.request(method, url, headers, body, self.who) as response:
+            if not 200 <= response.status < 300:
+                raise from_status(response.status, response.headers, await _read_explanation(response), self.who)
+            return await response.read_body(self._http.timeouts.between)
+
     def _set_aside(self, request: ModelRequest, headers: Mapping[str, str]) -> tuple[ModelRequest, Mapping[str, str], Who]:
         """Return the request without the settings that are not for its body, the headers with those it brings, and whose
         secrets they hold."""
@@ -174,6 +204,12 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         if not isinstance(chunk, dict):
             raise garbled_reply(_excerpt(data, self.who), self.who)
         return chunk
+
+
+def _without_stream(body: bytes) -> bytes:
+    """Return a request for a whole answer."""
+    decoded = json.loads(body)  # which takes half a surrogate pair
+    return dump({name: value for name, value in decoded.items() if name not in ("stream", "stream_options")}).encode()
 
 
 def _decode_halves(data: bytes, halves: Halves) -> Any:

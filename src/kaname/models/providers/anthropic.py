@@ -107,6 +107,12 @@ class Anthropic(ServedModel):
         self.prompt_cache, self.caches_prompts = prompt_cache, prompt_cache != "off"
         self._mark = _MARKS[prompt_cache]
 
+    def batches(self) -> Any:
+        """Return the provider's batch API."""
+        from ..batches.anthropic import AnthropicBatches
+
+        return AnthropicBatches(self, self._url)
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
 

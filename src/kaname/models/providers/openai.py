@@ -172,6 +172,12 @@ class OpenAI(ServedModel):
         """Return the settings that `tool_mode` leaves out of the requests."""
         return ignored_settings({**self.settings, **settings}, self.tool_mode)
 
+    def batches(self) -> Any:
+        """Return the provider's batch API."""
+        from ..batches.openai import OpenAIBatches
+
+        return OpenAIBatches(self, self._url, "/chat/completions")
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return Pieces(self.who, self.price_for(request))
 

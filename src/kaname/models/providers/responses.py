@@ -90,6 +90,12 @@ class OpenAIResponses(ServedModel):
         self._sealed = False
         return await super().reply(request, emit)
 
+    def batches(self) -> Any:
+        """Return the provider's batch API."""
+        from ..batches.openai import OpenAIBatches
+
+        return OpenAIBatches(self, self._url, "/responses")
+
     def joiner(self, request: ModelRequest) -> Joiner:
         return Items(self.who, self.price_for(request))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between two looks at an account whose rest is reserved by other calls
+NEARLY = user(notice("budget.nearly", "The budget for this task is nearly used up. Answer now with what you have."))
 _numbers = count(1)
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]] = WeakKeyDictionary()
 
@@ -124,6 +125,7 @@ class _Call:
             return reply
         finally:
             usage = NOTHING
+            sent = sent and not isinstance(sys.exception(), Signal)  # the run waits for a batch: nothing is spent yet
             if reply is not None:
                 usage = reply.usage
                 self.view.scratch[Measured] = remember(self.measured, usage)
@@ -144,8 +146,7 @@ class _Call:
         last = state.replies[-1].reply.usage.ceiling if state.replies else None
         if last and self.estimate.left is not None and self.estimate.left < 2 * last and "told" not in kept:
             kept["told"] = True
-            hint = notice("budget.nearly", "The budget for this task is nearly used up. Answer now with what you have.")
-            request = replace(request, messages=(*request.messages, user(hint)))
+            request = replace(request, messages=(*request.messages, NEARLY))
         return request
 
     def _with_bound(self, usage: Usage, output: int) -> Usage:

@@ -186,6 +186,7 @@ class Story {
   }
 
   onAsked(body, fact) {
+    if (body.key.startsWith("batch:")) return void (this.state.status = "waiting"); // a provider's batch answers it
     const call = this.calls.get(body.call_id);
     const question = {
       key: body.key,
@@ -208,6 +209,7 @@ class Story {
   }
 
   onAnswered(body, fact) {
+    if (body.key.startsWith("batch:")) return this.status();
     const question = this.questions.get(body.key) || { key: body.key };
     this.close(question);
     Object.assign(question, { answer: body.answer, by: body.by || "" });

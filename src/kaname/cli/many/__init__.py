@@ -1,0 +1,1 @@
+"""`kaname run --batch`: many tasks from a file."""

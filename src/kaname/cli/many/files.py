@@ -1,0 +1,179 @@
+"""The files of `kaname run --batch`: the inputs, and the results, of which each is written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ...agent.input import as_turn
+from ...agent.result import Result
+from ...core.codec import digest, dump
+from ...core.errors import AgentError, ConfigError
+from ..messages import say, translate
+
+_FIELDS = {"input", "id", "session", "user"}
+_TOLD = 10  # bad lines
+_BEGINNING = b'{"id":'  # of a result
+
+
+class Line(NamedTuple):
+    """A line of the input file."""
+
+    id: str
+    input: Any
+    session: str = ""
+    user: str = ""
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yield the inputs of a file that `check_lines` has accepted."""
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if text.strip():
+                yield _parse(text, number)
+
+
+def check_lines(path: Path) -> int:
+    """Return how many inputs the file has. Raise `ConfigError` with the numbers of the bad lines, before anything runs."""
+    mistakes, count, seen = list[str](), 0, dict[str, int]()
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, 1):
+                if not text.strip():
+                    continue
+                count += 1
+                try:
+                    line = _parse(text, number)
+                    if line.id in seen:
+                        raise ValueError(say(f"the id of line {seen[line.id]} once more: {line.id!r}",
+                                             f"{seen[line.id]} 行目と同じ id です: {line.id!r}"))  # fmt: skip
+                    seen[line.id] = number
+                except (ValueError, AgentError) as problem:
+                    mistakes.append(f"{path}:{number}: {translate(problem)}")
+    except OSError as problem:
+        raise ConfigError(
+            say(f"{path} cannot be read: {problem.strerror}", f"{path} を読み込めません: {problem.strerror}")
+        ) from None
+    if mistakes:
+        more = (
+            [say(f"… and {len(mistakes) - _TOLD} more", f"… ほか {len(mistakes) - _TOLD} 行")] if len(mistakes) > _TOLD else []
+        )
+        head = say("nothing was run, because lines of the file are wrong:", "誤った行があるため、何も実行していません:")
+        raise ConfigError("\n  ".join([head, *mistakes[:_TOLD], *more]))
+    return count
+
+
+def _parse(text: bytes, number: int) -> Line:
+    try:
+        given = json.loads(text.decode("utf-8-sig" if number == 1 else "utf-8"))
+    except (ValueError, RecursionError):
+        raise ValueError(say("not JSON in UTF-8", "UTF-8 の JSON ではありません")) from None
+    given = {"input": given} if isinstance(given, str) else given
+    if not isinstance(given, dict) or "input" not in given:
+        raise ValueError(
+            say('expected a JSON string, or an object with "input"', 'JSON の文字列か、"input" を持つオブジェクトが必要です')
+        )
+    if unknown := sorted({*given} - _FIELDS):
+        raise ValueError(say(f"unknown fields: {', '.join(unknown)}", f"不明な項目です: {', '.join(unknown)}"))
+    named = given.get("id", number)
+    more = [given.get("session", ""), given.get("user", "")]
+    if (
+        isinstance(named, bool)
+        or not isinstance(named, str | int)
+        or named == ""
+        or not all(isinstance(one, str) for one in more)
+    ):
+        raise ValueError(say("id, session and user must be strings", "id、session、user は文字列で指定してください"))
+    if not isinstance(given["input"], str):
+        as_turn(given["input"])
+    return Line(str(named), given["input"], *more)
+
+
+class Results:
+    """The file of the results. Each line is a result; what a crash has cut off is removed.
+
+    Attributes: done: The ids of the results in the file, with fingerprints of the inputs. stops: How their runs ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.done, self.stops = path, dict[str, str](), dict[str, str]()
+        self._file: BinaryIO = path.open("a+b")
+        try:
+            self._lock()
+            self._file.truncate(self._read())
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self) -> int:
+        """Read the results in the file. Return the end of the last whole line."""
+        self._file.seek(0)
+        end = 0
+        for number, text in enumerate(self._file, 1):
+            told, is_torn = _read_result(text), not text.endswith(b"\n")
+            if is_torn and text[: len(_BEGINNING)] == _BEGINNING[: len(text)]:
+                break
+            if told is None or is_torn:
+                raise ConfigError(
+                    say(
+                        f"{self.path}:{number} is not a result: pass another --out",
+                        f"{self.path}:{number} は結果の行ではありません。別の --out を指定してください",
+                    )
+                )
+            self.done[str(told["id"])], self.stops[str(told["id"])] = digest(told["input"]), str(told.get("stop"))
+            end += len(text)
+        return end
+
+    def _lock(self) -> None:
+        """Refuse a second process, which would write the same results."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            busy = say(f"another process is writing {self.path}", f"別のプロセスが {self.path} に書き込んでいます")
+            raise ConfigError(busy) from None
+
+    def has(self, line: Line) -> bool:
+        """Return True if the file has the result. Raise `ConfigError` if it has that of another input with the same id."""
+        known = self.done.get(line.id)
+        if known is not None and known != digest(line.input):
+            raise ConfigError(
+                say(
+                    f"{self.path} has the result of another input with the id {line.id!r}: pass another --out",
+                    f"{self.path} には、同じ id {line.id!r} で別の入力の結果があります。別の --out を指定してください",
+                )
+            )
+        return known is not None
+
+    def write(self, line_id: str, given: Any, result: Result[Any]) -> None:
+        """Append a result in one write, so that a crash leaves a whole line or a torn last one."""
+        usage, stop = result.usage, result.stop
+        error = None if stop.kind in ("completed", "degraded") else {"type": stop.error, "message": str(stop.summary)}
+        told = {
+            "id": line_id,
+            "input": given,
+            "output": result.recorded,
+            "stop": stop.kind,
+            "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached, "reasoning": usage.reasoning},
+            "cost": usage.cost,
+            "error": error,
+            "run_id": result.run_id,
+        }
+        self._file.write(dump(told).encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _read_result(text: bytes) -> dict[str, Any] | None:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) and {"id", "input"} <= told.keys() else None
