@@ -52,7 +52,7 @@ async def measure(processes: int, bounded: bool) -> None:
                 [sys.executable, __file__, path, str(n * share), str((n + 1) * share), str(int(bounded))]
                 for n in range(processes)
             ]
-            for started in [subprocess.Popen(command) for command in commands]:
+            for started in [subprocess.Popen(command) for command in commands]:  # noqa: ASYNC220
                 started.wait()
         journal = SqliteJournal(path)
         (balance,) = await journal.ledger.balances()
