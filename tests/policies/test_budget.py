@@ -330,3 +330,16 @@ async def test_run_that_waits_for_an_account_says_so_and_can_be_stopped():
     await first
     (balance,) = await journal.ledger.balances()
     assert balance.reserved == 0.0
+
+
+async def test_overview_lists_the_accounts_of_this_period_with_their_limits():
+    from kaname.policies.budget.overview import overview
+
+    journal, budget = MemoryJournal(), Budget(user="5 calls/day", agent="$2/month", tools={"look": "3 calls"})
+    await Agent(
+        ScriptedModel(["ok"]), [tool(effect="pure", name="look")(lambda n: n)], name="clerk", policies=[budget], journal=journal
+    ).run("hi", user_id="ann")
+    journal.ledger.settle("", {"\x1f".join(["user", "ann", "calls", "day", "2020-01-01"]): 9.0})
+    now = [(one.scope, one.whose, one.unit, one.spent, one.limit) for one in await overview(journal.ledger, [budget])]
+    assert now == [("agent", "clerk", "usd", 0.0, 2.0), ("user", "ann", "calls", 1.0, 5.0)]
+    assert len(await overview(journal.ledger, [budget], past=True)) == 3
