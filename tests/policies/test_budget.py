@@ -343,3 +343,19 @@ async def test_overview_lists_the_accounts_of_this_period_with_their_limits():
     now = [(one.scope, one.whose, one.unit, one.spent, one.limit) for one in await overview(journal.ledger, [budget])]
     assert now == [("agent", "clerk", "usd", 0.0, 2.0), ("user", "ann", "calls", 1.0, 5.0)]
     assert len(await overview(journal.ledger, [budget], past=True)) == 3
+
+
+async def test_judge_and_summary_are_paid_from_the_same_budget():
+    from kaname import Compact, Guardrails, Judge
+
+    journal = MemoryJournal()
+    judge = ScriptedModel(['{"reason": "fine", "action": "allow"}'], price=PRICE)
+    agent = Agent(
+        ScriptedModel(["hello"], price=PRICE),
+        policies=[Budget(user="10 calls"), Guardrails(output_checks=[Judge(judge, "Be kind.")])],
+        journal=journal,
+        context=[Compact()],
+    )
+    assert (await agent.run("hi")).output == "hello"
+    (balance,) = await journal.ledger.balances()
+    assert (balance.spent, balance.reserved) == (2.0, 0.0)

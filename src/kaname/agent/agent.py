@@ -16,6 +16,7 @@ from ..kernel.bases import ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
+from ..kernel.view import current_view
 from ..strategies.output import Output
 from ..strategies.stop import Rules
 from .afterwards import Afterwards
@@ -374,6 +375,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             check_deps(self.tools, request.deps)
             async with opener.open(turn, channel) as scope:
                 scope.deps = request.deps
+                current_view.set(scope.view)
                 if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
                     await scope.view.warn("mcp", missing)
                 self._conversation.begin(scope)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import RESERVED
@@ -25,6 +26,10 @@ Summarise = Callable[[Sequence[Message]], Awaitable[tuple[str, Usage]]]
 
 
 COMPACTED = "compacted"  # a summary, among what a replay finds recorded
+
+
+current_view: ContextVar[RunView | None] = ContextVar("current_view", default=None)
+"""The run that this task executes."""
 
 
 class RunView:
