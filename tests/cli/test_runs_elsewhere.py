@@ -185,7 +185,7 @@ def test_limit_option_keeps_the_other_limits_of_the_configuration(elsewhere, tmp
 def test_options_go_over_what_a_programs_agent_says(elsewhere, tmp_path):
     (tmp_path / "spender.py").write_text(SPENDER)
     poor = elsewhere("run", "-a", "spender.py:spender", "--cost", "$0.25", "look around")
-    assert "cost limit: the limit of $0.25 was reached ($0.3000 spent)" in poor.stderr
+    assert "budget: the limit of $0.25 was reached ($0.3000 spent)" in poor.stderr
     short = elsewhere("run", "-a", "spender.py:spender", "--max-steps", "2", "--journal", "mine.db", "look around")
     assert "step limit: the limit of 2 steps" in short.stderr
     assert "--journal mine.db" in short.stderr

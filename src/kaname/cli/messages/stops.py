@@ -12,7 +12,7 @@ KINDS = {
     "duplicate": ("repeat limit", "繰り返しの上限"),
     "tool_limit": ("tool limit", "ツール回数の上限"),
     "deadline": ("time limit", "時間切れ"),
-    "budget": ("cost limit", "費用の上限"),
+    "budget": ("budget", "予算"),
     "blocked": ("blocked", "ブロック"),
     "undecodable": ("answer not readable", "形式の不一致"),
     "incomplete": ("answer incomplete", "回答が途中"),

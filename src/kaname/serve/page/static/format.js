@@ -60,7 +60,7 @@ const STATES = {
   duplicate: ["▣", "repeat limit", "bad"],
   tool_limit: ["▣", "tool limit", "bad"],
   deadline: ["▣", "time limit", "bad"],
-  budget: ["▣", "cost limit", "bad"],
+  budget: ["▣", "budget", "bad"],
   undecodable: ["✕", "answer not readable", "bad"],
   incomplete: ["◑", "answer incomplete", "bad"],
 };

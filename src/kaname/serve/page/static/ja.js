@@ -51,7 +51,7 @@ export const ja = {
   "repeat limit": "繰り返しの上限",
   "tool limit": "ツール回数の上限",
   "time limit": "時間切れ",
-  "cost limit": "費用の上限",
+  budget: "予算",
   "answer not readable": "形式の不一致",
   "answer incomplete": "回答が途中",
   "price unknown": "料金不明",
