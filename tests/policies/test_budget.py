@@ -172,7 +172,7 @@ async def test_tool_has_a_quota_and_the_model_is_told():
     result = await agent.run("go")
     assert (result.output, ran) == ("done", ["a"])
     assert "1 calls/day (tool search) is used up" in str(result.messages)
-    verdict = await agent.recipe.policies[1].can_execute(journal, tool="search")
+    verdict = await next(one for one in agent.recipe.policies if isinstance(one, Budget)).can_execute(journal, tool="search")
     assert not verdict
     assert "used up" in verdict.reason
 
@@ -359,3 +359,139 @@ async def test_judge_and_summary_are_paid_from_the_same_budget():
     assert (await agent.run("hi")).output == "hello"
     (balance,) = await journal.ledger.balances()
     assert (balance.spent, balance.reserved) == (2.0, 0.0)
+
+
+@pytest.mark.parametrize("text", ["$5,00/day", "$1,5", "$1.000,50", "$5m", b"$5", "1.2.3 calls/day", "$5 k tokens"])
+def test_limit_that_could_be_read_in_two_ways_is_refused(text):
+    with pytest.raises(ConfigError, match="is not a limit"):
+        Budget(user=text)
+
+
+async def test_quota_of_a_tool_holds_for_children_and_counts_every_try():
+    from kaname import ToolFallback
+
+    ran = []
+
+    @tool(effect="pure")
+    def f() -> str:
+        """F."""
+        ran.append(1)
+        raise OSError("down")
+
+    child = Agent(ScriptedModel([call("f"), "done"]), [f], name="child", journal="memory")
+
+    @tool(effect="idempotent")
+    async def delegate(context: ToolContext) -> str:
+        """Delegate."""
+        return str([(await context.run_child(child, "go", name=f"c{n}")).stop.kind for n in range(3)])
+
+    script = [call("delegate"), call("f"), "done"]
+    boss = Agent(
+        ScriptedModel(script),
+        [delegate, f],
+        policies=[Budget(tools={"f": "2 calls"}), ToolFallback(3, backoff=0, degrade=False)],
+        journal="memory",
+    )
+    await boss.run("go")
+    assert len(ran) == 2
+
+
+async def test_user_without_money_is_refused_although_others_are_at_work():
+    journal, at_work = MemoryJournal(), asyncio.Event()
+
+    class Holding(Frugal):
+        async def reply(self, request, emit):
+            at_work.set()
+            await asyncio.Event().wait()
+
+    budget = Budget(user="1 call/day", total="$1000/day")
+    await Agent(Frugal(), policies=[budget], journal=journal).run("hi", user_id="mika")
+    busy = Agent(Holding(), policies=[budget], journal=journal).run("hi", user_id="ben").start()
+    await at_work.wait()
+    refused = await Agent(Frugal(), policies=[budget], journal=journal).run("hi", user_id="mika")
+    assert "1 calls/day (user mika) is used up; it is renewed at" in refused.stop.detail
+    busy.abort()
+    await busy
+
+
+async def test_judge_in_mid_stream_does_not_wait_for_the_call_that_waits_for_it():
+    from kaname import Guardrails, Judge
+
+    judge = ScriptedModel(lambda request: '{"reason": "fine", "action": "allow"}', price=PRICE)
+    rails = Guardrails(output_checks=[Judge(judge, "Be kind.")])
+    agent = Agent(ScriptedModel(["Hello. " * 200], price=PRICE), policies=[Budget(total="$0.01"), rails], journal="memory")
+    run = agent.run("hi")
+    async for _ in run:
+        pass
+    assert (await run).stop.kind in ("budget", "blocked", "completed")
+
+
+async def test_model_that_reports_its_own_price_is_stopped_by_it():
+    class Reporting:
+        name = "reporting"
+
+        async def reply(self, request, emit):
+            return ModelReply(assistant("ok"), "end_turn", Usage(1, 1, cost=50.0))
+
+    agent = Agent(Reporting(), policies=[Budget(user="$1/day", unpriced="allow")], journal="memory")
+    assert [(await agent.run("hi")).stop.kind for _ in range(3)] == ["completed", "budget", "budget"]
+
+
+async def test_unknown_cost_is_listed_as_unknown():
+    from kaname.policies.budget.overview import overview
+
+    class Unpriced:
+        name = "unpriced"
+
+        async def reply(self, request, emit):
+            return ModelReply(assistant("ok"), "end_turn", Usage(1, 1, cost=None))
+
+    journal = MemoryJournal()
+    await Agent(Unpriced(), policies=[Budget(user="$1/day", unpriced="allow")], journal=journal).run("hi")
+    assert {(one.unit, one.spent) for one in await overview(journal.ledger)} == {("usd", 0.0), ("unpriced", 1.0)}
+
+
+async def test_next_model_is_asked_when_the_first_is_too_dear():
+    dear, cheap = (
+        ScriptedModel(["dear"], name="dear", price=Price(1000, 1000)),
+        ScriptedModel(["cheap"], name="cheap", price=PRICE),
+    )
+    result = await Agent([dear, cheap], stops=cost("$0.05"), journal="memory").run("hi")
+    assert (result.output, result.models) == ("cheap", ("cheap",))
+
+
+async def test_count_of_one_model_is_not_used_for_another():
+    class Counting(ScriptedModel):
+        def __init__(self, name, tokens, problem=None):
+            super().__init__(
+                lambda request: call("look") if request.tools and not problem else "done", name=name, price=Price(1000, 0)
+            )
+            self.tokens, self.problem = tokens, problem
+
+        async def reply(self, request, emit):
+            said = await super().reply(request, emit)
+            return ModelReply(said.message, said.stop_reason, Usage(self.tokens, 1, cost=self.tokens / 1000))
+
+    from kaname.core.messages import ModelRequest, user
+    from kaname.policies.budget.size import bound_input
+
+    one, other = Counting("a", 20), Counting("b", 60)
+    request = ModelRequest((user("x" * 500),))
+    _, measured = bound_input(request, one, None)
+    assert bound_input(request, one, measured._replace(tokens=20))[0] < 100
+    assert bound_input(request, other, measured._replace(tokens=20))[0] > 500
+
+
+async def test_resumed_run_tells_that_it_has_another_model():
+    from kaname import Approve
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(ScriptedModel(["?", "ok"], name="usual"), [pay], policies=[Approve("pay")], journal="memory")
+    waiting = await agent.run("go", model=ScriptedModel([call("pay"), "done"], name="special"))
+    run = agent.resume(waiting.run_id, dict.fromkeys(waiting.questions, "no"))
+    told = [chunk.data async for chunk in run if "was started with special" in str(chunk.data)]
+    assert told

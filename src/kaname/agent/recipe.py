@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
+from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
 from ..core.notices import notice
 from ..core.record import replace
@@ -40,6 +41,7 @@ def recipe_of(
     settings: Mapping[str, Any],
 ) -> Recipe:
     """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, and those that suit the models."""
+    check_settings(settings)
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
     written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
@@ -124,6 +126,7 @@ def changed_recipe(recipe: Recipe, model: Any, settings: Mapping[str, Any] | Non
     recipe = recipe if model is None else with_models(recipe, model)
     changes: dict[str, Any] = {} if instructions is None else {"instructions": instructions}
     if settings:
+        check_settings(settings)
         changes["settings"] = {**recipe.settings, **settings}
     return recipe.with_changes(**changes) if changes else recipe
 
@@ -183,6 +186,15 @@ def _with_output(strategy: Strategy | None, output: Output | None) -> Strategy:
     return replace(strategy, output=output) if wants else strategy
 
 
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Check the settings that kaname itself reads: `timeout` and `extra_headers`."""
+    if settings.get("timeout") is not None:
+        seconds(settings["timeout"])
+    if not isinstance(settings.get("extra_headers") or {}, Mapping):
+        given = settings["extra_headers"]
+        raise ConfigError(notice("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given))
+
+
 def describe(recipe: Recipe) -> Mapping[str, Any]:
     """Return a description of the agent for the first fact of its runs, so that a replay can say what has changed since."""
     tools = {tool.name: digest([tool.description, tool.parameters]) for tool in recipe.tools.values()}
@@ -224,6 +236,19 @@ def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:
             now=kind,
         )
         raise InvalidState(told)
+
+
+def other_model(state: State, recipe: Recipe) -> str:
+    """Return a warning if a run is resumed with another model than it was started with."""
+    now = "" if recipe.model is None else getattr(recipe.model, "name", type(recipe.model).__name__)
+    if not state.model or not now or now == state.model:
+        return ""
+    return notice(
+        "run.other_model",
+        "the run was started with {then} and continues with {now}; resume(…, model=…) chooses the model",
+        then=state.model,
+        now=now,
+    )
 
 
 def traced_by(scope: Scope) -> AbstractContextManager[None]:

@@ -104,6 +104,8 @@ async def follow(
         if not quiet or result.stop.kind not in ("completed", "degraded"):
             ended = not stop.is_set() and _has_ended_for_good(agent, result)
             screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
+            for told in _advice(result):
+                screen.note(told)
     interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not cancelled by the run itself: no plan was found
     return INTERRUPTED if interrupted else _CODES.get(result.stop.kind, FAILED)
 
@@ -136,6 +138,17 @@ def _last_line(result: Result, show: Show, where: str) -> str:
         )
     spent = show.spent() if result.stop.kind != "cancelled" else f"{show.spent()}+"  # plus the interrupted call
     return f"[{how}; {spent}; {_resume_hint(result.run_id, result, where)}]"
+
+
+def _advice(result: Result) -> list[str]:
+    """Return what was not done, and what the user can do, apart from resuming the run."""
+    if (partial := result.partial) is None or result.stop.kind == "waiting":
+        return []
+    names = ", ".join(dict.fromkeys([deed.tool for deed in partial.not_done]))
+    left = [say(f"Not done: {names}", f"未実行: {names}")] if names else []
+    return left + [
+        translate(one) for one in partial.advice if getattr(one, "code", "") not in ("partial.resume", "partial.check")
+    ]
 
 
 def _has_ended_for_good(agent: Agent, result: Result) -> bool:

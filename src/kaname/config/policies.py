@@ -7,7 +7,7 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..core.errors import AgentError, ConfigError, nearest
+from ..core.errors import AgentError, nearest
 from ..core.notices import notice
 from ..kernel.ports import Policy
 from ..tools.loading import object_from
@@ -85,15 +85,10 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
     return (*made, *pacing_of(agent.limits, wrong))
 
 
-def _budget(zone: str = "UTC", **given: Any) -> Policy:
-    from zoneinfo import ZoneInfo
-
+def _budget(**given: Any) -> Policy:
     from ..policies.budget.budget import Budget
 
-    try:
-        return Budget(**given, zone=ZoneInfo(zone))
-    except (KeyError, ValueError, OSError) as problem:
-        raise ConfigError(notice("budget.zone", "there is no time zone {zone!r}", zone=zone)) from problem
+    return Budget(**given)
 
 
 def pacing_of(limits: Mapping[str, Any], wrong: Wrong) -> list[Policy]:

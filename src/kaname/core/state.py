@@ -59,6 +59,7 @@ class State:
     messages: list[Message] = field(factory=list)
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
     trace: str = ""  # the traceparent that it was started with
+    model: str = ""  # the name of the model that the run was started with
     strategy: str = ""  # the kind that made the run; unknown in older records
     turns: int = 0  # how many there were, this one among them
     turn_start: int = 0  # where this turn's messages begin
@@ -176,7 +177,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
     state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
     state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
-    state.strategy = str(body.recipe.get("strategy", ""))
+    state.strategy, state.model = str(body.recipe.get("strategy", "")), str(body.recipe.get("model", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
     _show_question(state)

@@ -110,6 +110,11 @@ class RunView:
         """Return a place where policies keep what they need during the run. It is not recorded."""
         return self._scope.scratch
 
+    @property
+    def unbilled(self) -> Usage:
+        """Return what calls have cost that gave no reply, and that is not recorded yet."""
+        return self._scope.unbilled
+
     def charge(self, usage: Usage) -> None:
         """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""
         self._scope.unbilled += usage

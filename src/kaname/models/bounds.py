@@ -18,8 +18,8 @@ class BoundedReplies:
     def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
         """Return the maximum number of tokens of a reply with these settings, or None if there is no maximum."""
         given = {**self.settings, **settings}
-        found = [given[name] for name in _NAMES if isinstance(given.get(name), int) and given[name] > 0]
-        return min(found, default=None)
+        found = [int(given[name]) for name in _NAMES if isinstance(given.get(name), int | float) and given[name] >= 1]
+        return max(found, default=None)
 
     def shorten_replies(self, settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
         """Return settings with which a reply has no more than so many tokens."""

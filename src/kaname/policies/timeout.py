@@ -121,7 +121,8 @@ class Timeout(Policy):
         self.model_seconds = seconds(model_seconds) if model_seconds else model_seconds
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        allowed: Any = request.settings.get("timeout", self.model_seconds)
+        own = request.settings.get("timeout")
+        allowed: Any = self.model_seconds if own is None else seconds(own)
         if allowed == 0.0:
             allowed = optional(request.model or view.agent.model, ModelBase, "patience")
         if allowed is None:

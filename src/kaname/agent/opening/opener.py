@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe
+from ..recipe import check_strategy, describe, other_model
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
@@ -201,6 +201,8 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        if (told := other_model(state, self.recipe)) and request.parent is None:
+            await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):
             yield scope
 

@@ -99,6 +99,13 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path, self.done, self.stops = path, dict[str, str](), dict[str, str]()
+        if path.exists() and not path.is_file():
+            raise ConfigError(
+                say(
+                    f"{path} is not a file: pass another --out",
+                    f"{path} はファイルではありません。別の --out を指定してください",
+                )
+            )
         self._file: BinaryIO = path.open("a+b")
         try:
             self._lock()

@@ -69,4 +69,5 @@ def _line(one: AccountInfo) -> str:
 def _amount(amount: float, unit: str) -> str:
     if unit == "usd":
         return f"${amount:.4f}"
-    return f"{amount:,.0f} {say(unit, {'tokens': 'トークン', 'calls': '回'}[unit])}"
+    words = {"tokens": "トークン", "calls": "回", "unpriced": "回 (費用は不明)"}
+    return f"{amount:,.0f} {say('calls of unknown cost' if unit == 'unpriced' else unit, words[unit])}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,7 @@ from ...policies.fallback import FallbackStrategy
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
+_tool_at_work: ContextVar[str] = ContextVar("_tool_at_work", default="")
 _PAUSE = 30.0  # seconds that a breaker stays open before one call is tried
 
 
@@ -55,7 +57,10 @@ class ErrorRecoveryManager(FallbackStrategy):
         self._opened: dict[str, float] = {}
         usual = self.retry_policies.get("default", {})
         attempts = usual.get("max_attempts", 3)
-        if not isinstance(attempts, int) or attempts < 1:
+        if any(
+            not isinstance(one.get("max_attempts", 1), int) or one.get("max_attempts", 1) < 1
+            for one in self.retry_policies.values()
+        ):
             raise ConfigError(
                 notice("recovery.attempts", "max_attempts must be an integer of at least 1, not {it!r}", it=attempts)
             )
@@ -94,9 +99,23 @@ class ErrorRecoveryManager(FallbackStrategy):
         if self._rests(call.name):
             resting = notice("recovery.open", "{name} has failed too often and is not called for now", name=call.name)
             return ToolResult(error=resting, not_run=True, retryable=False)
-        result = await super().tool(call, next, view)
+        at_work = _tool_at_work.set(call.name)
+        try:
+            result = await super().tool(call, next, view)
+        finally:
+            _tool_at_work.reset(at_work)
         self._count(call.name, failed=result.is_error and not result.not_run)
         return result
+
+    @property
+    def max_retries(self) -> int:
+        """Return how often the tool that is at work is tried again."""
+        policy = self.retry_policies.get(_tool_at_work.get(), self.retry_policies.get("default", {}))
+        return int(policy.get("max_attempts", 3)) - 1
+
+    @max_retries.setter
+    def max_retries(self, retries: int) -> None:
+        """Ignore what the base class sets: each tool has its policy."""
 
     def _rests(self, name: str) -> bool:
         breaker = self.circuit_breakers.get(name)

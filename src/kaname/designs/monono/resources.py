@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigError, Halt
-from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
+from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.steps import Stop
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
@@ -39,6 +39,12 @@ class ResourceManager(Policy):
         cost_tracking: Mapping[str, Any] | None = None,
     ) -> None:
         quotas = {"openai": {"limit": 1000}} if api_quotas is None else api_quotas
+        for name, quota in quotas.items():
+            if not isinstance(quota, Mapping) or not isinstance(quota.get("limit"), int):
+                told = notice(
+                    "resources.quotas", 'a quota is {{"limit": 1000}}, not {quota!r} ({name})', quota=quota, name=name
+                )
+                raise ConfigError(told)
         self.api_quotas = {name: {"used": 0, **quota} for name, quota in quotas.items()}
         self.compute_resources = dict(
             {"cpu_limit": "80%", "memory_limit": "4GB"} if compute_resources is None else compute_resources
@@ -46,7 +52,8 @@ class ResourceManager(Policy):
         self.cost_tracking: dict[str, Any] = {"budget": 10.0, "spent": 0.0, **(cost_tracking or {})}
         for limit in self.compute_resources.values():
             _read_size(limit)
-        self.inner = Budget(total=float(self.cost_tracking["budget"]))
+        left = _number(self.cost_tracking["budget"], "budget") - _number(self.cost_tracking["spent"], "spent")
+        self.inner = Budget(total=max(0.0, left))
 
     def can_execute(
         self, tool_name: str, estimated_cost: float | None = 0.0, required_resources: Mapping[str, Any] | None = None
@@ -72,7 +79,7 @@ class ResourceManager(Policy):
 
     def check_budget(self, estimated_cost: float | None) -> Verdict:
         left = self.cost_tracking["budget"] - self.cost_tracking["spent"]
-        if estimated_cost is None:
+        if estimated_cost is None or not estimated_cost >= 0:
             return Verdict(False, notice("resources.unknown", "what the call would cost is not known"))
         if left > 0 and estimated_cost <= left:
             return Verdict(True)
@@ -113,9 +120,14 @@ class ResourceManager(Policy):
         if not verdict:
             raise Halt(Stop("budget", verdict.reason))
         self._use(provider)
-        reply = await next(request)
-        self.cost_tracking["spent"] += reply.usage.ceiling or 0.0
-        return reply
+        before, usage = view.unbilled, NOTHING
+        try:
+            reply = await next(request)
+            usage = reply.usage
+            return reply
+        finally:  # a call that broke off has its cost, too
+            broken = (view.unbilled.ceiling or 0.0) - (before.ceiling or 0.0)
+            self.cost_tracking["spent"] += (usage.ceiling or 0.0) + max(0.0, broken)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         verdict = self.can_execute(call.name)
@@ -129,6 +141,14 @@ class ResourceManager(Policy):
     def _use(self, name: str) -> None:
         if name in self.api_quotas:
             self.api_quotas[name]["used"] += 1
+
+
+def _number(given: Any, name: str) -> float:
+    if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < float("inf"):
+        return float(given)
+    raise ConfigError(
+        notice("resources.number", "cost_tracking: {name} must be a number of dollars, not {given!r}", name=name, given=given)
+    )
 
 
 def _read_size(given: Any) -> float:

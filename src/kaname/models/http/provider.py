@@ -36,6 +36,7 @@ _ENDING = 0.05  # seconds for what follows the last event
 _EXCERPT = 400
 _ASIDE = frozenset({"extra_headers", "timeout"})  # settings that do not go into the body
 _UNUSUAL_NUMBER = re.compile(r"[0-9][eE]|[0-9]{16}")
+_SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
@@ -101,13 +102,15 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         """Return the given price, or that of the table, which does not cover other service tiers."""
         if self._price is not None:
             return self._price
+        if _SEARCHES & {*self.settings, *request.settings}:  # charged by the piece
+            return None
         tier = request.settings.get("service_tier", self.settings.get("service_tier"))
         return self._listed if tier in _USUAL_TIERS else None
 
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
         """Return the highest possible cost of a reply. The provider's own tools have no known price."""
         given, price = {**self.settings, **request.settings}, self.price_for(request)
-        return None if price is None or given.get("tools") else price.most(input, output * max(1, as_count(given.get("n"))))
+        return None if price is None or given.get("tools") else price.most(input, output)
 
     async def close(self) -> None:
         """Close the connections of this event loop."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..prompted.react.model import Stops
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
+_ROUNDS = 6  # requests of one reply where tools are not native: a plan, a choice, and some questions back
 _MODES = get_args(ToolMode)[1:]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
@@ -167,6 +168,10 @@ class OpenAI(ServedModel):
         self.tool_mode = "constrained"
         kept = [part for part in said.message.parts if not isinstance(part, Text)]
         return replace(said, message=Message("assistant", (*kept, call)), stop_reason="tool_use")
+
+    @property
+    def rounds(self) -> int:  # type: ignore[override]
+        return 1 if self.tool_mode in ("auto", "native") else _ROUNDS
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""

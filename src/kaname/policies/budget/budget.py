@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import ConfigError, Halt
+from ...core.errors import ConfigError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.steps import Stop
 from ...kernel.ports import Action, Balance, HasLedger, Ledger, Policy, ToolHandler
 from .limits import Limit, read_limits
 
@@ -26,6 +25,7 @@ class Account(NamedTuple):
     name: str
     limit: Limit
     whose: str
+    renewal: str = ""
 
     def remainder(self, balance: Balance) -> float:
         return self.limit.amount - balance.spent - balance.reserved
@@ -72,22 +72,29 @@ class Budget(Policy):
         tools: Mapping[str, Any] | None = None,
         unpriced: str = "refuse",
         longest_reply: int = 16_384,
-        zone: tzinfo = UTC,
+        zone: tzinfo | str = UTC,
     ) -> None:
+        if tools is not None and not isinstance(tools, Mapping):
+            told = notice(
+                "budget.tools_mapping", 'Budget(tools=…) is a mapping: {{"search": "100 calls/day"}}, not {it!r}', it=tools
+            )
+            raise ConfigError(told)
         given = zip(_SCOPES, (run, session, user, agent, total), strict=True)
         self.limits = {scope: read_limits(one, f"Budget({scope}=…)") for scope, one in given}
         self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
-        self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, zone
+        self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, _read_zone(zone)
         self._fixed: tuple[Account, ...] | None = None
         if unpriced not in ("refuse", "allow"):
             raise ConfigError(notice("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced))
-        if not isinstance(longest_reply, int) or longest_reply < 1:
+        if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
             told = notice("budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply)
             raise ConfigError(told)
         if any(limit.unit != "calls" for limits in self.tools.values() for limit in limits):
             raise ConfigError(notice("budget.tools", 'Budget(tools=…) limits calls: write {{"search": "100 calls/day"}}'))
         if not any(self.limits.values()) and not self.tools:
             raise ConfigError(notice("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")'))
+
+    depth = 6  # each try counts, and nothing is counted before it is allowed
 
     def check(self, tools: Mapping[str, Action]) -> None:
         for name in self.tools:
@@ -101,7 +108,7 @@ class Budget(Policy):
         """Return the budget as it holds for a child run: what the child spends is the parent's."""
         child = object.__new__(Budget)
         child.__dict__ |= self.__dict__
-        child._fixed, child.tools = tuple(self.accounts(view)), {}
+        child._fixed = tuple(self.accounts(view))
         return child
 
     def all_limits(self) -> list[tuple[str, Limit]]:
@@ -129,22 +136,27 @@ class Budget(Policy):
     def _account(self, scope: str, whose: str, limit: Limit) -> Account:
         window = limit.window(time.time(), self.zone)
         shown = f"{scope} {whose}" if whose else scope
-        return Account("\x1f".join([scope, whose, limit.unit, limit.period, window]), limit, shown)
+        name = "\x1f".join([scope, whose.replace("\x1f", "␟"), limit.unit, limit.period, window])
+        return Account(name, limit, shown, limit.renewal(time.time(), self.zone))
 
-    async def can_execute(self, journal: Any, tool: str = "", **who: str) -> Verdict:
+    async def can_execute(self, journal: Any, tool: str = "", *, cost: float = 0.0, tokens: int = 0, **who: str) -> Verdict:
         """Tell whether a call is allowed now, without making it.
 
         Args:
             journal: The agent's journal.
             tool: The tool; without it, a model call is meant.
+            cost: What the call can cost at most, in US dollars.
+            tokens: How many tokens it can have at most.
             who: `run`, `session`, `user` and `agent`, as far as they are known.
         """
         accounts = self._tool_accounts(tool) if tool else self.accounts_of(**who)
         names = [account.name for account in accounts]
         found, _ = await ledger_of(journal).reserve("", names, lambda balances: None)
+        needed = {"usd": cost, "tokens": float(tokens), "calls": 1.0}
         for account, balance in zip(accounts, found, strict=True):
-            if account.remainder(balance) <= 0 or (account.limit.unit == "calls" and account.remainder(balance) < 1):
-                return Verdict(False, refusal(account, balance))
+            left = account.remainder(balance)
+            if left <= 0 or left < needed[account.limit.unit]:
+                return Verdict(False, refusal(account, balance, needed[account.limit.unit]))
         return Verdict(True)
 
     def _tool_accounts(self, tool: str) -> list[Account]:
@@ -163,7 +175,7 @@ class Budget(Policy):
         found, reserved = await ledger.reserve(holder, names, one_each)
         if not reserved:
             short = [pair for pair in zip(accounts, found, strict=True) if pair[0].remainder(pair[1]) < 1]
-            return ToolResult(error=refusal(*short[0]), not_run=True, retryable=False)
+            return ToolResult(error=refusal(*short[0], 1.0), not_run=True, retryable=False)
         result: ToolResult | None = None
         try:
             result = await next(call)
@@ -182,16 +194,29 @@ def ledger_of(journal: Any) -> Ledger:
     )
 
 
-def refusal(account: Account, balance: Balance) -> str:
-    """Say that an account does not have enough left."""
-    return notice(
-        "budget.used_up",
-        "the budget of {limit} ({whose}) is used up: {left} left",
-        limit=str(account.limit),
-        whose=account.whose,
-        left=account.limit.show(max(0.0, account.remainder(balance))),
-    )
+def refusal(account: Account, balance: Balance, needed: float) -> str:
+    """Say that an account does not have enough left for a call that needs so much."""
+    left, limit = max(0.0, account.remainder(balance)), account.limit
+    told = notice("budget.used_up", "the budget of {limit} ({whose}) is used up", limit=str(limit), whose=account.whose)
+    if left and limit.unit != "calls":
+        told = notice(
+            "budget.short",
+            "{left} is left of the budget of {limit} ({whose}), and the call can take {needed}. Bound its reply with "
+            "max_tokens, or shorten the conversation",
+            left=limit.show(left),
+            limit=str(limit),
+            whose=account.whose,
+            needed=limit.show(needed),
+        )
+    return told + notice("budget.renewed", "; it is renewed at {when}", when=account.renewal) if account.renewal else told
 
 
-def end(account: Account, balance: Balance) -> Halt:
-    return Halt(Stop("budget", refusal(account, balance)))
+def _read_zone(zone: tzinfo | str) -> tzinfo:
+    if isinstance(zone, tzinfo):
+        return zone
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(zone)
+    except (KeyError, ValueError, OSError, TypeError) as problem:
+        raise ConfigError(notice("budget.zone", "there is no time zone {zone!r}", zone=zone)) from problem

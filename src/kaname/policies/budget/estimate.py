@@ -19,6 +19,9 @@ class Estimate:
         self.request, self.model, self._input = request, model, tokens_in
         own = optional(model, ModelBase, "longest_reply")(request.settings)
         self._is_bounded, self.longest = own is not None, own or longest
+        settings = {**optional(model, ModelBase, "settings"), **request.settings}
+        several = settings.get("n")
+        self._times: int = optional(model, ModelBase, "rounds") * (several if isinstance(several, int) and several > 1 else 1)
         self._base, self._piece = self._price(0), 0.0
         self.most = self._price(self.longest)
         if self.most is not None and self._base is not None:
@@ -30,14 +33,14 @@ class Estimate:
         if self._input is None:
             return None
         found: float | None = optional(self.model, ModelBase, "most_expensive")(self.request, self._input, output)
-        return found
+        return None if found is None else found * self._times
 
     def cost(self, output: int) -> float | None:
         """Return the highest cost of a reply with so many tokens; None if it is unknown."""
         return None if self._base is None else self._base + self._piece * output
 
     def tokens(self, output: int) -> int:
-        return (self._input or 0) + output
+        return ((self._input or 0) + output) * self._times
 
     def output_for(self, dollars: Sequence[float], tokens: Sequence[float], longest: int = 0) -> int:
         """Return how many tokens a reply can have for what is left of money and tokens; 0 if that is too little for one."""
@@ -47,11 +50,22 @@ class Estimate:
         if dollars:
             left = min(dollars)
             self.left = left if self.left is None else min(left, self.left)
+            if left < 0 or (left == 0 and self.most != 0):
+                return 0
             if self._base is not None and self.most:
                 output = min(output, (left - self._base) / self._piece if self._piece else output if left >= self._base else 0)
         if tokens:
-            output = min(output, min(tokens) - (self._input or 0))
+            output = min(output, min(tokens) / self._times - (self._input or 0))
         return int(output) if output >= least else 0
+
+    @property
+    def least(self) -> int:
+        """Return the shortest reply that is of use."""
+        return min(self.longest, _LEAST)
+
+    @property
+    def size_is_unknown(self) -> bool:
+        return self._input is None
 
     def limit_request(self, output: int) -> ModelRequest:
         """Return the request with settings that allow no longer reply."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal
 
 from ...core.errors import ConfigError
@@ -12,11 +12,10 @@ from ...core.notices import notice
 from ...core.record import record
 
 Unit = Literal["usd", "tokens", "calls"]
-_LIMIT = re.compile(
-    r"(?P<dollar>\$)?\s*(?P<number>\d+(?:[.,_]\d+)*)\s*(?P<times>[km])?\s*(?P<unit>usd|dollars?|tokens?|calls?|requests?)?"
-    r"\s*(?:(?:/|per|a|an)\s*(?P<period>hour|day|month|h|d))?",
-    re.IGNORECASE,
-)
+_NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)"  # 1,000 and 1_000, but not 5,00
+_MONEY = re.compile(rf"(?:\$\s*{_NUMBER}(?:\s*usd)?|{_NUMBER.replace('number', 'bare')}\s*(?:usd|dollars?))", re.IGNORECASE)
+_COUNT = re.compile(rf"{_NUMBER}\s*(?P<times>[km])?\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
+_PERIOD = re.compile(r"(.*?)\s*(?:(?:/|\bper\b|\ban?\b)\s*(hour|day|month|h|d))?", re.IGNORECASE)
 _TIMES = {"": 1.0, "k": 1e3, "m": 1e6}
 _PERIODS = {"": "", "h": "hour", "hour": "hour", "d": "day", "day": "day", "month": "month"}
 _FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
@@ -31,41 +30,69 @@ class Limit:
     period: str = ""
 
     def __str__(self) -> str:
-        amount = f"${self.amount:g}" if self.unit == "usd" else f"{self.amount:,.0f} {self.unit}"
-        return f"{amount}/{self.period}" if self.period else amount
+        shown = self.show(self.amount)
+        match self.period:
+            case "hour":
+                return notice("budget.per_hour", "{amount}/hour", amount=shown)
+            case "day":
+                return notice("budget.per_day", "{amount}/day", amount=shown)
+            case "month":
+                return notice("budget.per_month", "{amount}/month", amount=shown)
+        return shown
 
     def show(self, amount: float) -> str:
         """Return an amount of this unit as people read it."""
-        return f"${amount:.4f}" if self.unit == "usd" else f"{amount:,.0f} {self.unit}"
+        if self.unit == "usd":
+            return f"${amount:.4f}" if 0.0001 <= amount < 1 else f"${amount:.2f}" if amount >= 1 else f"${amount:.2g}"
+        if self.unit == "tokens":
+            return notice("budget.tokens_of", "{amount:,.0f} tokens", amount=amount)
+        return notice("budget.calls_of", "{amount:,.0f} calls", amount=amount)
 
     def window(self, now: float, zone: tzinfo) -> str:
         """Return the name of the period that contains a time, such as 2026-11-17; "" without a period."""
         return datetime.fromtimestamp(now, zone).strftime(_FORMS[self.period]) if self.period else ""
+
+    def renewal(self, now: float, zone: tzinfo) -> str:
+        """Return the time at which the period ends; "" without a period."""
+        begun = datetime.fromtimestamp(now, zone).replace(minute=0, second=0, microsecond=0)
+        match self.period:
+            case "hour":
+                then = begun + timedelta(hours=1)
+            case "day":
+                then = begun.replace(hour=0) + timedelta(days=1)
+            case "month":
+                then = (begun.replace(day=1, hour=0) + timedelta(days=32)).replace(day=1)
+            case _:
+                return ""
+        return then.strftime("%Y-%m-%d %H:%M %Z")
 
 
 def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
     """Return the limits that a text, a number of dollars, or a list of them says. Raises `ConfigError`."""
     if given is None:
         return ()
-    if isinstance(given, Iterable) and not isinstance(given, str):
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return tuple([limit for one in given for limit in read_limits(one, what)])
     if isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given < float("inf"):
         return (Limit(float(given), "usd"),)
-    found = _LIMIT.fullmatch(given.strip()) if isinstance(given, str) else None
-    if found is None or not (found["dollar"] or found["unit"]) or (found["dollar"] and _unit(found["unit"]) != "usd"):
-        raise ConfigError(
-            notice(
-                "budget.limit",
-                '{what}: {given!r} is not a limit. Write "$5/day", "200k tokens/hour" or "100 calls/month"; '
-                "the period (hour, day or month) can be left out",
-                what=what,
-                given=given,
-            )
+    parts = _PERIOD.fullmatch(given.strip()) if isinstance(given, str) else None
+    amount, period = ("", "") if parts is None else (parts[1], parts[2] or "")
+    found = _PERIODS[period.lower()]
+    if (money := _MONEY.fullmatch(amount)) is not None:
+        return (Limit(_number(money["number"] or money["bare"]), "usd", found),)
+    if (count := _COUNT.fullmatch(amount)) is not None:
+        unit: Unit = "tokens" if count["unit"].lower().startswith("token") else "calls"
+        return (Limit(_number(count["number"]) * _TIMES[(count["times"] or "").lower()], unit, found),)
+    raise ConfigError(
+        notice(
+            "budget.limit",
+            '{what}: {given!r} is not a limit. Write "$5/day", "200k tokens/hour" or "100 calls/month"; '
+            "the period (hour, day or month) can be left out",
+            what=what,
+            given=given,
         )
-    number = float(found["number"].replace(",", "").replace("_", "")) * _TIMES[(found["times"] or "").lower()]
-    return (Limit(number, _unit(found["unit"]), _PERIODS[(found["period"] or "").lower()]),)
+    )
 
 
-def _unit(word: str | None) -> Unit:
-    start = (word or "usd").lower()
-    return "tokens" if start.startswith("token") else "calls" if start.startswith(("call", "request")) else "usd"
+def _number(text: str) -> float:
+    return float(text.replace(",", "").replace("_", ""))

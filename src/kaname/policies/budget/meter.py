@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.bases import ModelBase, StopRuleBase, optional
 from ...kernel.ports import Balance, ModelHandler, Policy
-from .budget import Account, Budget, end, ledger_of
+from .budget import Account, Budget, ledger_of, refusal
 from .estimate import Estimate
 from .purse import Purse, purse_of
 from .size import Measured, bound_input, remember
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between two looks at an account whose rest is reserved by other calls
 NEARLY = user(notice("budget.nearly", "The budget for this task is nearly used up. Answer now with what you have."))
 _numbers = count(1)
+_calling: ContextVar[str] = ContextVar("_calling", default="")  # the run whose call is under way in this task
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]] = WeakKeyDictionary()
 
 
@@ -105,10 +107,13 @@ class _Call:
     def __init__(self, request: ModelRequest, limits: RunLimits, view: RunView) -> None:
         self.limits, self.view, self.accounts = limits, view, limits.accounts(view)
         self.holder = f"{view.run_id}:{next(_numbers)}"
-        tokens, self.measured = bound_input(request, view.scratch.get(Measured))
-        self.estimate = Estimate(request, request.model or view.agent.model, tokens, limits.longest_reply)
+        model = request.model or view.agent.model
+        tokens, self.measured = bound_input(request, model, view.scratch.get(Measured))
+        self.estimate = Estimate(request, model, tokens, limits.longest_reply)
+        self.left: dict[str, float] = {}  # by unit, of the tightest account
+        self.is_nested = _calling.get() == view.run_id  # a judge of the words that a call of this run is writing
         if self.estimate.most is None and limits.needs_price(view):
-            raise Halt(Stop("budget", _no_price(self.estimate)))
+            raise Halt(Stop("budget", _no_size(self.estimate) if self.estimate.size_is_unknown else _no_price(self.estimate)))
 
     async def run(self, ask: ModelHandler) -> ModelReply:
         reply, output, sent, purses = None, 0, False, [purse for _, purse in self.limits.rules]
@@ -117,8 +122,11 @@ class _Call:
             output = await self._reserve_of_rules()
             if ledger is not None:
                 output = await self._reserve_of_accounts(output)
-            sent = True
-            said = await ask(self._prepare_request(output))
+            sent, outer = True, _calling.set(self.view.run_id)
+            try:
+                said = await ask(self._prepare_request(output))
+            finally:
+                _calling.reset(outer)
             if not isinstance(said, ModelReply) or not isinstance(said.usage, Usage):
                 return said  # the kernel says what is wrong with it
             reply = replace(said, usage=self._with_bound(said.usage, output))
@@ -142,12 +150,19 @@ class _Call:
     def _prepare_request(self, output: int) -> ModelRequest:
         """Return the request with the bound on its reply, and once a hint if the money is nearly used up."""
         request = self.estimate.limit_request(output)
-        state, kept = self.view.state, self.view.scratch
-        last = state.replies[-1].reply.usage.ceiling if state.replies else None
-        if last and self.estimate.left is not None and self.estimate.left < 2 * last and "told" not in kept:
-            kept["told"] = True
+        if "told" not in self.view.scratch and self._is_nearly_used_up():
+            self.view.scratch["told"] = True
             request = replace(request, messages=(*request.messages, NEARLY))
         return request
+
+    def _is_nearly_used_up(self) -> bool:
+        """Return True if after this call no further one can be made, as far as the last one tells."""
+        replies = self.view.state.replies
+        last = replies[-1].reply.usage if replies else NOTHING
+        costs = (self.estimate.left, last.ceiling or 0.0, self.estimate.cost(self.estimate.least) or 0.0)
+        tokens = (self.left.get("tokens"), last.total, self.estimate.tokens(self.estimate.least))
+        near = [left is not None and left - used < max(used, 1.25 * needed) for left, used, needed in (costs, tokens) if used]
+        return any(near) or self.left.get("calls", 2.0) < 2
 
     def _with_bound(self, usage: Usage, output: int) -> Usage:
         return usage if usage.cost is not None or not self.estimate.most else replace(usage, most=self.estimate.cost(output))
@@ -156,7 +171,11 @@ class _Call:
         """Return what the call is charged to each account: what it has cost, or the highest possible cost."""
         tokens = usage.total or (0 if usage is NOTHING else self.estimate.tokens(output))
         amounts = {"usd": usage.ceiling or 0.0, "tokens": float(tokens), "calls": 1.0}
-        return {account.name: amounts[account.limit.unit] for account in self.accounts}
+        charges = {account.name: amounts[account.limit.unit] for account in self.accounts}
+        if usage.ceiling is None:  # told beside what is known, and not as nothing
+            money = [account.name for account in self.accounts if account.limit.unit == "usd"]
+            charges |= {name.replace("\x1fusd\x1f", "\x1funpriced\x1f"): 1.0 for name in money}
+        return charges
 
     async def _reserve_of_rules(self) -> int:
         """Reserve in the purses of the run's own limits, and return how long the reply can be."""
@@ -169,7 +188,8 @@ class _Call:
                 for _, purse in self.limits.rules:
                     purse.reserved[self.holder] = self.estimate.cost(output) or 0.0
                 return output
-            if not any(purse.reserved for _, purse in self.limits.rules):
+            held = max([sum(purse.reserved.values()) for _, purse in self.limits.rules])
+            if self.is_nested or min(known) + held < (self.estimate.cost(self.estimate.least) or 0.0) or not held:
                 told = notice(
                     "budget.too_little", "${left:.4f} is left of the limit, which buys no further reply", left=min(known)
                 )
@@ -183,16 +203,28 @@ class _Call:
             found, output = await self._try(longest)
             if output:
                 return output
+            if (hopeless := self._hopeless(found)) is not None:
+                raise Halt(Stop("budget", refusal(*hopeless)))
             short = self._shortage(found)[0].name
         async with _queue(short):
             while True:
                 found, output = await self._try(longest)
                 if output:
                     return output
-                account, balance = self._shortage(found)
-                if not any(one.reserved for one in found):
-                    raise end(account, balance)
-                pause = await self._wait(pause, account)
+                if (hopeless := self._hopeless(found)) is not None:
+                    raise Halt(Stop("budget", refusal(*hopeless)))
+                pause = await self._wait(pause, self._shortage(found)[0])
+
+    def _hopeless(self, found: Sequence[Balance]) -> tuple[Account, Balance, float] | None:
+        """Return an account that cannot pay the call even if nothing of it were reserved, and what the call needs."""
+        estimate = self.estimate
+        needed = {"usd": estimate.cost(estimate.least) or 0.0, "tokens": float(estimate.tokens(estimate.least)), "calls": 1.0}
+        for account, balance in zip(self.accounts, found, strict=True):
+            need = needed[account.limit.unit]
+            left = account.remainder(balance) if self.is_nested else account.limit.amount - balance.spent
+            if left < need or left <= 0:
+                return account, balance, need
+        return None
 
     def _queued_for(self) -> str:
         """Return the account for which others are waiting already: this call waits behind them."""
@@ -208,6 +240,7 @@ class _Call:
                 unit: [one.remainder(b) for one, b in zip(self.accounts, balances, strict=True) if one.limit.unit == unit]
                 for unit in _UNITS
             }
+            self.left = {unit: min(lefts) for unit, lefts in left.items() if lefts}
             output = (
                 0 if min(left["calls"], default=1.0) < 1 else self.estimate.output_for(left["usd"], left["tokens"], longest)
             )
@@ -253,6 +286,15 @@ def _cost_of_failure(request: ModelRequest, view: RunView, most: float | None) -
     model = request.model or view.agent.model
     free = optional(model, ModelBase, "most_expensive")(request, 1, 1) == 0
     return NOTHING if free else Usage(cost=None, most=most)
+
+
+def _no_size(estimate: Estimate) -> str:
+    return notice(
+        "budget.no_size",
+        "there is a limit on money, but how many tokens {model} counts in a sound, a film or a file is not known, so it was "
+        'not called. Leave the limit out, or allow it: cost(…, unpriced=True), Budget(…, unpriced="allow")',
+        model=estimate.model.name,
+    )
 
 
 def _no_price(estimate: Estimate) -> str:

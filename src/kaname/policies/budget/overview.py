@@ -37,7 +37,7 @@ async def overview(ledger: Ledger, budgets: Iterable[Budget] = (), *, past: bool
     for balance in await ledger.balances():
         scope, whose, unit, period, window = balance.name.split("\x1f")
         limit = limits.get((scope, unit, period)) or limits.get((f"tool {whose}", unit, period))  # type: ignore[arg-type]
-        times = [time.time() + hours * 3600 for hours in (-14, 0, 14)]  # a day begins earlier or later in other zones
+        times = [time.time() + hours * 3600 for hours in range(-14, 15)]  # a day begins earlier or later in other zones
         if past or window in [Limit(0, unit, period).window(at, UTC) for at in times]:  # type: ignore[arg-type]
             amount = None if limit is None else limit.amount
             found.append(AccountInfo(scope, whose, unit, period, window, balance.spent, balance.reserved, amount))

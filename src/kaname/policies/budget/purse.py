@@ -25,7 +25,9 @@ class Purse:
         """Return what is left of a rule's limit; None if it has none that is known."""
         by_facts: float | None = optional(rule, StopRuleBase, "dollars_left")(state)
         if by_facts is None:
-            return None
+            written = optional(rule, StopRuleBase, "root") or rule
+            allowed = optional(rule, StopRuleBase, "allows_unpriced")
+            return written.limit - self.spent - sum(self.reserved.values()) if allowed else None  # of what is known
         opening = self._opening.setdefault(id(optional(rule, StopRuleBase, "root") or rule), by_facts + self.spent)
         return min(by_facts, opening - self.spent) - sum(self.reserved.values())
 

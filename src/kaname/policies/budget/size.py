@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.codec import dump
 from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, Usage
 from ...core.values import plain_text
 
-_A_PICTURE = 6_000  # tokens; the dearest that providers name for a large one
+_A_PICTURE = 50_000  # tokens; some models count a large one so
 _OVERHEAD = 16  # tokens around a message
-_SLACK = 64
+_SLACK, _TOOLS = 64, 1_000  # tokens that a provider adds, without and with tools
 
 
 class Measured(NamedTuple):
@@ -19,9 +19,10 @@ class Measured(NamedTuple):
     messages: tuple[Message, ...]
     rest: int
     tokens: int
+    model: Any = None  # others count otherwise
 
 
-def bound_input(request: ModelRequest, last: Measured | None) -> tuple[int | None, Measured]:
+def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tuple[int | None, Measured]:
     """Return an upper bound of the input tokens, or None if there is none, and the measure for the next request.
 
     A tokenizer never makes more tokens of a text than it has bytes. What the provider has counted before need not be counted
@@ -30,15 +31,15 @@ def bound_input(request: ModelRequest, last: Measured | None) -> tuple[int | Non
     rest = len(dump([[tool.name, tool.description, tool.parameters] for tool in request.tools]).encode())
     rest += len(dump(request.schema).encode()) if request.schema is not None else 0
     known = 0
-    if last is not None and last.rest == rest and _continues(request.messages, last.messages):
+    if last is not None and last.model is model and last.rest == rest and _continues(request.messages, last.messages):
         known, counted = len(last.messages), last.tokens + _SLACK
     else:
-        counted = rest + _SLACK
+        counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
         if (size := _bytes(message)) is None:
-            return None, Measured(request.messages, rest, 0)
+            return None, Measured(request.messages, rest, 0, model)
         counted += size + _OVERHEAD
-    return counted, Measured(request.messages, rest, 0)
+    return counted, Measured(request.messages, rest, 0, model)
 
 
 def remember(measured: Measured, usage: Usage) -> Measured | None:

@@ -9,6 +9,7 @@ from zlib import crc32
 from ...core.errors import (
     ConfigError,
     ContextTooLong,
+    Halt,
     ModelDenied,
     ModelError,
     ModelNotFound,
@@ -142,6 +143,7 @@ class _Round:
         self._emit = request.emit or view.emit
         self._shown = False
         self._failures: list[ModelError] = []
+        self._too_dear: Halt | None = None
 
     async def answer(self) -> ModelReply:
         tried: list[Instance] = []
@@ -159,6 +161,11 @@ class _Round:
                 if type(error) is not ModelError and not isinstance(error, self._policy.on):
                     raise
                 self._failures.append(error)
+            except Halt as dear:  # a limit on money does not allow this model; another may be cheaper
+                if dear.stop.kind != "budget" or len(tried) + 1 == len(self._policy.all_models):
+                    raise
+                self._too_dear = dear
+                await self._view.warn("fallback", dear.stop.detail)
             except ConfigError as problem:  # such as a picture that this model does not take
                 if not self._failures:
                     raise
@@ -166,6 +173,8 @@ class _Round:
             finally:
                 instance.breaker.leave(ticket, outcome)
             tried.append(instance)
+        if self._too_dear is not None and not self._failures:
+            raise self._too_dear
         raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in tried])
 
     async def _announce(self, instance: Instance) -> None:

@@ -99,6 +99,7 @@ export const ja = {
   name: "名前",
   calls: "呼び出し",
   Budgets: "予算",
+  "calls of unknown cost": "回 (費用は不明)",
   whose: "対象",
   period: "期間",
   spent: "使用",

@@ -66,7 +66,7 @@ const Uses = ({ title, list, costs }) =>
     </div>
   </section>`;
 
-const amount = (value, unit) => (unit === "usd" ? money(value) : `${count(value)} ${t(unit)}`);
+const amount = (value, unit) => (unit === "usd" ? money(value) : `${count(value)} ${t(unit === "unpriced" ? "calls of unknown cost" : unit)}`);
 
 const Budgets = ({ list }) =>
   html`<section class="sheet" aria-label=${t("Budgets")}>
