@@ -32,6 +32,14 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/ja/guarantees.md"])
+def test_guarantees_name_tests_that_exist(page):
+    named = re.findall(r"(tests/[\w/]+\.py)::(test_\w+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert len(named) > 40
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{name}"
+
+
 def test_the_numbers_of_lines_are_true():
     loop, perform = [len((ROOT / "src/kaname/kernel" / name).read_text().splitlines()) for name in ("loop.py", "perform.py")]
     english, japanese = (ROOT / "README.md").read_text(encoding="utf-8"), (ROOT / "README.ja.md").read_text(encoding="utf-8")
