@@ -1,6 +1,6 @@
 """Make up values of personal data that pass the checks of their kind, and look-alikes that do not.
 
-Phone numbers abroad come from the ranges kept for fiction; mail domains and most IP addresses from those kept for examples.
+Phone numbers abroad come from ranges kept for fiction, mail domains and IP addresses from reserved ones.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ def ip(form: str, ja: bool) -> str:
         ["192.0.2", "198.51.100", "203.0.113", f"10.{R.randrange(256)}.{R.randrange(256)}", f"192.168.{R.randrange(1, 250)}"]
     )
     if R.random() < 0.35:
-        start = f"{R.choice([61, 82, 91, 118, 126, 153, 185, 210])}.{R.randrange(256)}.{R.randrange(256)}"
+        network = R.choice(["198.18", "198.19", f"100.{R.randrange(64, 128)}", f"{R.randrange(240, 250)}.{R.randrange(256)}"])
+        start = f"{network}.{R.randrange(256)}"
     return f"{start}.{R.randrange(2, 254)}"
 
 
