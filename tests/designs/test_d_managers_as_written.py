@@ -625,9 +625,7 @@ def test_designs_are_loaded_by_the_name_and_heavy_packages_with_the_first_use():
 @pytest.mark.parametrize(
     "name",
     [
-        "ResourceManager",
         "LearningEngine",
-        "ErrorRecoveryManager",
         "MultiModalProcessor",
         "SecurityManager",
     ],

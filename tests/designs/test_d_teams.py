@@ -52,8 +52,11 @@ def agent(script, name, tools=(), **more):
 class Waits:
     name = "waits"
 
-    def __init__(self, answer):
-        self.answer = answer
+    def __init__(self, answer, price=0.0):
+        self.answer, self.price = answer, price
+
+    def most_expensive(self, request, input, output):
+        return self.price
 
     async def reply(self, request, emit):
         return await self.answer(request)
@@ -149,11 +152,11 @@ async def test_delegates_work_at_the_same_time_and_spend_their_parents_limits():
     async def costly(request):
         return ModelReply(assistant("a"), usage=Usage(1000, 1000, cost=2.0))
 
-    dear = Agent(Waits(costly), name="dear", journal="memory")
+    dear = Agent(Waits(costly, 2.0), name="dear", journal="memory")
     made = agent([delegate("dear"), delegate("dear"), "never"], "lead", team=[dear], stops=cost("$3"))
     result = await made.run("go")
-    assert result.stop.kind == "budget"
-    assert result.usage.cost >= 4.0
+    assert result.usage.cost == 2.0, "a second one would cost more than is left"
+    assert "buys no further reply" in result.steps[1].observation
 
 
 async def test_error_in_a_delegate_is_told_and_return_is_seen():
@@ -357,7 +360,7 @@ async def test_money_is_limited_at_every_depth():
 
 def test_time_of_children_that_work_at_once_is_not_added_up():
     """A sibling's end has told the parent that 60 s have passed; those are this child's 50 s as well."""
-    parent = SimpleNamespace(state=State(), child_usage={})
+    parent = SimpleNamespace(state=State(), child_usage={}, view=SimpleNamespace(scratch={}))
     parent.state.spent.seconds = 10.0
     limit = SharedLimit(deadline(100), parent, "child")
     parent.state.spent.seconds = 60.0
