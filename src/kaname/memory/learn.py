@@ -20,7 +20,7 @@ from ..core.runs import UNDER_WAY, RunInfo
 from ..core.values import shorten
 from ..kernel.boundary import Failure, attempt
 from ..kernel.load import load
-from ..kernel.ports import Journal, Model
+from ..kernel.ports import Journal, Model, Policy
 from ..kernel.threads import off_loop
 from ..strategies.output import Output
 from ..tools.registry import ToolRegistry
@@ -60,10 +60,12 @@ class Facts(BaseModel):
 
 
 class Learning:
-    """`model`: who writes the facts down; without one, rules do."""
+    """`model`: who writes the facts down; without one, rules do. `policies`: those of the run that hold for this, too."""
 
-    def __init__(self, files: MemoryFiles, journal: Journal, model: Model | None = None) -> None:
-        self._files, self._journal, self._model = files, journal, model
+    def __init__(
+        self, files: MemoryFiles, journal: Journal, model: Model | None = None, policies: Sequence[Policy] = ()
+    ) -> None:
+        self._files, self._journal, self._model, self._policies = files, journal, model, tuple(policies)
 
     async def learn(self, agent: str, user: str, *, everything: bool = False) -> int:
         """Look through the runs of that agent and user that had this memory and have ended, or through `everything` there is.
@@ -143,10 +145,12 @@ class Learning:
         listed = "\n".join([f"{number}: {text}" for number, text in known.items()]) or "(none)"
         asked = user(f"Known facts:\n{listed}\n\nThe user said:\n{shorten(said, _LONGEST)}")
         output, run_id = Output(Facts), f"{card.run_id}.{LEARNING}"
-        recipe = recipe_of(LEARNING, self._model, ToolRegistry(), None, output, (), None, _INSTRUCTIONS, (), {})
+        recipe = recipe_of(LEARNING, self._model, ToolRegistry(), None, output, self._policies, None, _INSTRUCTIONS, (), {})
         request = RunRequest(run_id, (asked,), "either", user=card.user, parent=(card.run_id, LEARNING))
         opener, view = Opener(recipe, self._journal), partial(result_of, typed=output.restore)
         result: Result[Facts] = await Run(run_id, partial(opener.open, request), view, self._journal)
+        if result.stop.kind == "budget":
+            result.raise_for_stop()  # it is learnt from when there is money again
         return result.output.facts if isinstance(result.output, Facts) else []
 
 
