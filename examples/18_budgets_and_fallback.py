@@ -26,7 +26,7 @@ print("ben:", agent.run_sync("Read the book.", user_id="ben").models)
 
 # prints:
 #   budget ('second', 'second') $0.024
-#   the budget of $0.025/day (user ann) is used up
+#   $0.0010 is left of the budget of $0.025/day (user ann)
 #   Done:
 #   - read_page({"number": 1}): text of page 1
 #   - read_page({"number": 2}): text of page 2

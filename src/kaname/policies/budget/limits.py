@@ -30,7 +30,7 @@ class Limit:
     period: str = ""
 
     def __str__(self) -> str:
-        shown = self.show(self.amount)
+        shown = f"${self.amount:g}" if self.unit == "usd" else self.show(self.amount)
         match self.period:
             case "hour":
                 return notice("budget.per_hour", "{amount}/hour", amount=shown)
