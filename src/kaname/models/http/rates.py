@@ -161,8 +161,9 @@ class ProviderRates:
         after = retry_after(headers)
         if after is not None:
             self._held_until = max(self._held_until, now + after)
-        if after is not None or status == 429:
             self._at_once, self.bounded = 1, True
+        elif status == 429:  # it may be a single refusal; a provider that is busy refuses the other calls as well
+            self._at_once, self.bounded = max(1, (self._at_once or self._count - self._ended) // 2), True
 
     def _until(self, headers: Mapping[str, str], reset: str, dated: bool) -> float:
         """Return the seconds until a reset: "6m0s", "20ms", a number of seconds, or a time."""
