@@ -34,9 +34,9 @@ class RunLimits:
     """The limits of one run: the accounts of its budgets, and its rules on money with the purse of each."""
 
     def __init__(self, view: RunView) -> None:
-        self.stops, self.policies = view.stops, view.policies()
-        self.budgets = [policy for policy in self.policies if isinstance(policy, Budget) and any(policy.limits.values())]
-        rules = [rule for rule in self.stops if _limits_money(rule)]
+        self.agent = view.agent
+        self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
+        rules = [rule for rule in view.stops if _limits_money(rule)]
         self.rules: list[tuple[Any, Purse]] = [
             (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
         ]
@@ -80,7 +80,9 @@ class Meter(Policy):
         return True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        limits = self._limits(view)
+        limits: RunLimits | None = view.scratch.get(Meter)
+        if limits is None or limits.agent is not view.agent:
+            limits = view.scratch[Meter] = RunLimits(view)
         if not limits.budgets and not limits.rules:
             answered = False
             try:
@@ -91,12 +93,6 @@ class Meter(Policy):
                 if not answered:
                     view.charge(_cost_of_failure(request, view, None))
         return await _Call(request, limits, view).run(next)
-
-    def _limits(self, view: RunView) -> RunLimits:
-        known: RunLimits | None = view.scratch.get(Meter)
-        if known is None or known.stops is not view.stops or known.policies is not view.policies():
-            known = view.scratch[Meter] = RunLimits(view)
-        return known
 
 
 class _Call:

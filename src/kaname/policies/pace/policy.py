@@ -73,7 +73,9 @@ class Pace(Policy):
         return not why, explain_wait(why, late) if why else ""
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        lane = self._lane(request.model or view.agent.model)
+        model = request.model or view.agent.model
+        known = self._lanes.get(id(model))
+        lane = self._lane(model) if known is None else known[1]
         if lane is None:
             return await next(request)
         rates, gate = lane.rates, lane.gate
