@@ -27,7 +27,11 @@ from kaname.models import Anthropic, OpenAI, OpenAIResponses
 from kaname.testing.wire import Answer, WireServer, anthropic_reply, reply, responses_reply, status
 from kaname.testing.wire_contract import _OVERLOADED, FAILURES, HTML
 
-PROTOCOLS = {"openai": (OpenAI, reply), "responses": (OpenAIResponses, responses_reply), "anthropic": (Anthropic, anthropic_reply)}
+PROTOCOLS = {
+    "openai": (OpenAI, reply),
+    "responses": (OpenAIResponses, responses_reply),
+    "anthropic": (Anthropic, anthropic_reply),
+}
 HANG, WORDS, AT_ONCE = 3600.0, 12, 50
 RESET = -1  # in the place of a status: the connection is reset
 DEADLINES = (2.0, 5.0, 10.0, 15.0, 20.0)
@@ -36,12 +40,18 @@ GARBAGE = (("content-type", "application/octet-stream"),)
 
 # Every failure: what the server answers, for a protocol, a reply of it that would have been right, and random numbers.
 KINDS = {
-    **{name: (lambda answer: lambda api, right, draw: answer)(answer) for name, (answer, _) in FAILURES.items() if name != "slow down"},
+    **{
+        name: (lambda answer: lambda api, right, draw: answer)(answer)
+        for name, (answer, _) in FAILURES.items()
+        if name != "slow down"
+    },
     "timeout of the server": lambda api, right, draw: status(408, "timed out"),
     "slow down": lambda api, right, draw: status(429, "slow down"),
     "slow down, for a time": lambda api, right, draw: status(429, "slow down", retry_after_ms=draw.randint(20, 400)),
     "overloaded": lambda api, right, draw: status(529, "overloaded", retry_after_ms=draw.randint(20, 400)),
-    "overloaded, in the stream": lambda api, right, draw: Answer((*right().events[: draw.randint(0, 8)], _OVERLOADED[api].strip())),
+    "overloaded, in the stream": lambda api, right, draw: Answer(
+        (*right().events[: draw.randint(0, 8)], _OVERLOADED[api].strip())
+    ),
     "garbage": lambda api, right, draw: Answer(headers=GARBAGE, body=draw.randbytes(draw.randint(1, 3000))),
     "garbage in the stream": lambda api, right, draw: Answer((*right().events[: draw.randint(1, 8)], b'{"choi' + b"\xff" * 9)),
     "page in two": lambda api, right, draw: Answer(headers=HTML, body=b"<html>" + b"x" * 5000, cut=draw.randint(0, 4000)),
@@ -53,7 +63,16 @@ KINDS = {
     "hang in the stream": lambda api, right, draw: right(slice=draw.randint(200, 2500), pause=HANG),
     "slow drip": lambda api, right, draw: right(slice=draw.randint(20, 100), pause=draw.uniform(0.005, 0.1)),
 }
-FREE = {*RARE, "slow down", "slow down, for a time", "overloaded", "server error", "not available", "gateway page", "timeout of the server"}
+FREE = {
+    *RARE,
+    "slow down",
+    "slow down, for a time",
+    "overloaded",
+    "server error",
+    "not available",
+    "gateway page",
+    "timeout of the server",
+}
 
 
 class ChaosServer(WireServer):
@@ -152,8 +171,12 @@ class Reader:
             self.text = ""
         elif chunk.type == "status" and chunk.data["status"] == "skipped":
             self.found.blame(self.key, "deltas were skipped")
-        elif chunk.type == "status" and chunk.data["status"] == "stopped" and self.text and chunk.data.get("output") != self.text:
-            self.found.blame(self.key, f"shown {self.text!r}, but the output is {chunk.data.get('output')!r}: {chunk.data['kind']}")
+        elif (
+            chunk.type == "status" and chunk.data["status"] == "stopped" and self.text and chunk.data.get("output") != self.text
+        ):
+            self.found.blame(
+                self.key, f"shown {self.text!r}, but the output is {chunk.data.get('output')!r}: {chunk.data['kind']}"
+            )
 
 
 async def one_run(agent, limit, number, chaos, found):
@@ -198,7 +221,9 @@ async def check_cost(agent, run_id, key, chaos, found):
             usage, replies = usage + event.body.reply.usage, replies + 1
         elif isinstance(event.body, Stopped):
             usage, ended = usage + event.body.usage, True
-    answered = [kind for kind in chaos.served[key] if kind not in FREE and kind != "reset"]  # that is sent again if it was kept open
+    answered = [
+        kind for kind in chaos.served[key] if kind not in FREE and kind != "reset"
+    ]  # that is sent again if it was kept open
     if not ended:
         found.blame(key, "no end is recorded")
     if len(answered) > replies and usage.cost is not None:
@@ -211,7 +236,9 @@ async def check_cost(agent, run_id, key, chaos, found):
 def make_agents(policies, servers, chaos, journal):
     """Return an agent for each deadline. `policies`: on, default, off."""
     price = Price(1.0, 10.0)
-    models = [PROTOCOLS[name][0](name, base_url=server.url, api_key="sk-chaos", price=price) for name, server in servers.items()]
+    models = [
+        PROTOCOLS[name][0](name, base_url=server.url, api_key="sk-chaos", price=price) for name, server in servers.items()
+    ]
     written = {
         "on": lambda: [
             ModelFallback(pause=0.5),

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from itertools import count
+from time import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -40,9 +41,16 @@ class RunLimits:
         self.rules: list[tuple[Any, Purse]] = [
             (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
         ]
+        self._accounts: tuple[int, list[Account]] = (-1, [])
 
     def accounts(self, view: RunView) -> list[Account]:
         """Return the accounts, each once: a child run may have the same budget as its parent."""
+        minute = int(time()) // 60  # no period begins within one
+        if self._accounts[0] != minute:
+            self._accounts = minute, self._find_accounts(view)
+        return self._accounts[1]
+
+    def _find_accounts(self, view: RunView) -> list[Account]:
         found: dict[str, Account] = {}
         for account in [one for budget in self.budgets for one in budget.accounts(view)]:
             known = found.get(account.name)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from operator import is_
+from typing import Any, NamedTuple
 
 from ...core.codec import dump
-from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from ...core.values import plain_text
 
 _A_PICTURE = 6_000  # tokens; the dearest that providers name for a large one
@@ -19,6 +21,8 @@ class Measured(NamedTuple):
     messages: tuple[Message, ...]
     rest: int
     tokens: int
+    tools: tuple[ToolSpec, ...]
+    schema: Mapping[str, Any] | None
 
 
 def bound_input(request: ModelRequest, last: Measured | None) -> tuple[int | None, Measured]:
@@ -27,8 +31,8 @@ def bound_input(request: ModelRequest, last: Measured | None) -> tuple[int | Non
     A tokenizer never makes more tokens of a text than it has bytes. What the provider has counted before need not be counted
     again: if this request continues the last one, only what was added is.
     """
-    rest = len(dump([[tool.name, tool.description, tool.parameters] for tool in request.tools]).encode())
-    rest += len(dump(request.schema).encode()) if request.schema is not None else 0
+    tools, schema = request.tools, request.schema
+    rest = last.rest if last is not None and last.tools is tools and last.schema is schema else _rest(request)
     known = 0
     if last is not None and last.rest == rest and _continues(request.messages, last.messages):
         known, counted = len(last.messages), last.tokens + _SLACK
@@ -36,9 +40,15 @@ def bound_input(request: ModelRequest, last: Measured | None) -> tuple[int | Non
         counted = rest + _SLACK
     for message in request.messages[known:]:
         if (size := _bytes(message)) is None:
-            return None, Measured(request.messages, rest, 0)
+            return None, Measured(request.messages, rest, 0, tools, schema)
         counted += size + _OVERHEAD
-    return counted, Measured(request.messages, rest, 0)
+    return counted, Measured(request.messages, rest, 0, tools, schema)
+
+
+def _rest(request: ModelRequest) -> int:
+    """Return the bytes of what is not in the messages."""
+    count = len(dump([[tool.name, tool.description, tool.parameters] for tool in request.tools]).encode())
+    return count + (len(dump(request.schema).encode()) if request.schema is not None else 0)
 
 
 def remember(measured: Measured, usage: Usage) -> Measured | None:
@@ -47,7 +57,7 @@ def remember(measured: Measured, usage: Usage) -> Measured | None:
 
 
 def _continues(messages: tuple[Message, ...], before: tuple[Message, ...]) -> bool:
-    return len(messages) >= len(before) and all(map(lambda one, other: one is other, messages, before))
+    return len(messages) >= len(before) and all(map(is_, messages, before))
 
 
 def _bytes(message: Message) -> int | None:
