@@ -17,6 +17,7 @@ import struct
 import tempfile
 import time
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 
 from kaname import Agent, AgentError, Budget, ModelFallback, Pace, Price, Retry, SqliteJournal, Timeout, deadline, tool
@@ -40,11 +41,7 @@ GARBAGE = (("content-type", "application/octet-stream"),)
 
 # Every failure: what the server answers, for a protocol, a reply of it that would have been right, and random numbers.
 KINDS = {
-    **{
-        name: (lambda answer: lambda api, right, draw: answer)(answer)
-        for name, (answer, _) in FAILURES.items()
-        if name != "slow down"
-    },
+    **{name: partial(lambda answer, *_: answer, answer) for name, (answer, _) in FAILURES.items() if name != "slow down"},
     "timeout of the server": lambda api, right, draw: status(408, "timed out"),
     "slow down": lambda api, right, draw: status(429, "slow down"),
     "slow down, for a time": lambda api, right, draw: status(429, "slow down", retry_after_ms=draw.randint(20, 400)),

@@ -37,7 +37,8 @@ from kaname.core.messages import ModelReply, ToolCall, Usage, assistant
 from kaname.kernel.bases import ModelBase
 from kaname.models.http.rates import ProviderRates
 
-FEW, MANY = 20, 120  # the fixed costs of a run are not in the difference
+REPEAT = 8  # runs in a sample: the system counts user time coarsely
+FEW, MANY = 10, 60  # steps of a run; the fixed costs of a run are not in the difference
 WANTED = 0.25
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
 
@@ -91,9 +92,10 @@ async def measure(kind, folder, journal, steps):
     model = Steps("first", steps)
     agent = agent_of(kind, folder, journal, model)
     before = user_time()
-    result = await agent.run(f"go {before}")
-    assert result.output == "done", result.stop
-    return user_time() - before
+    for place in range(REPEAT):
+        result = await agent.run(f"go {before} {place}")
+        assert result.output == "done", result.stop
+    return (user_time() - before) / REPEAT
 
 
 async def compare(rounds, kinds):

@@ -3,8 +3,8 @@
 import logging
 
 import pytest
-
 from benchmarks import chaos
+
 from kaname.policies import retry
 
 

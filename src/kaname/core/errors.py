@@ -106,8 +106,8 @@ class ModelError(AgentError):
         said: The provider's own words. They may contain a part of a key or an account id; a traceback shows them as a note.
         retryable: True if a retry makes sense, after `retry_after` seconds if the provider says so.
 
-    `usage` is what the failed call has cost. None means that nobody knows: the provider had begun to answer. `was_sent` is False
-    if the provider was not asked, because a limit held the call back.
+    `usage` is what the failed call has cost. None means that nobody knows: the provider had begun to answer.
+    `was_sent` is False if the provider was not asked, because a limit held the call back.
     """
 
     retryable = False

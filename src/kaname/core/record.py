@@ -135,7 +135,7 @@ def _compile(names: tuple[str, ...], made: frozenset[int], checks: bool, *, froz
 def replace(value: T, **changes: Any) -> T:
     """Return a copy of the value with some fields changed."""
     cls = type(value)
-    read, places = _reader(cls)
+    read, places = _reader(cls)  # type: ignore[arg-type]
     values = [*read(value)]
     for name, changed in changes.items():
         if name not in places:

@@ -35,10 +35,17 @@ class PrefixWatch(Policy):
     depth = 7
     replayed = False
 
+    def __init__(self) -> None:
+        self._is_cached = False  # until a provider has read something from its cache, there is nothing to watch
+
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         reply = await next(request)
-        known: _Sent | None = view.scratch.get(PrefixWatch, _NOTHING_SENT)
         cached = reply.usage.cached
+        if cached:
+            self._is_cached = True
+        elif not self._is_cached:
+            return reply
+        known: _Sent | None = view.scratch.get(PrefixWatch, _NOTHING_SENT)
         if known is None or request.schema is not None or not (cached or known.cached):  # None once it has warned
             return reply
         tools = request.tools or request.called_tools

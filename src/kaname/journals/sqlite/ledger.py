@@ -1,4 +1,7 @@
-"""Ledger in the journal's SQLite file. Its tables are created when an account is first used."""
+"""Ledger in the journal's SQLite file. Its tables are created when an account is first used.
+
+Reservations have no index by their holders: there are only as many as open calls, and every step would have to write to it.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ _TABLES = """
     CREATE TABLE IF NOT EXISTS reservations (
         name TEXT NOT NULL, holder TEXT NOT NULL, amount REAL NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (name, holder)
     ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS reservations_by_holder ON reservations (holder);
 """
-_BALANCE = """
-    SELECT ifnull((SELECT spent FROM accounts WHERE name = ?1), 0.0),
-        ifnull((SELECT sum(amount) FROM reservations WHERE name = ?1), 0.0)
+_BALANCES = """
+    SELECT column1, ifnull((SELECT spent FROM accounts WHERE name = column1), 0.0),
+        ifnull((SELECT sum(amount) FROM reservations WHERE name = column1), 0.0)
+    FROM (VALUES {})
 """
 _LIST = """
     SELECT name, ifnull(spent, 0.0), ifnull((SELECT sum(amount) FROM reservations AS held WHERE held.name = every.name), 0.0)
@@ -94,6 +97,7 @@ def _with_tables(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
 
 
 def _balances(connection: sqlite3.Connection, names: Sequence[str]) -> list[Balance]:
-    return _with_tables(
-        connection, lambda: [Balance(name, *connection.execute(_BALANCE, (name,)).fetchone()) for name in names]
-    )
+    if not names:
+        return []
+    query = _BALANCES.format(", ".join(["(?)"] * len(names)))
+    return [Balance(*row) for row in _with_tables(connection, lambda: connection.execute(query, names).fetchall())]

@@ -124,8 +124,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
-        if self._missing_key:
-            self._demand_key()
+        self._demand_key()
         if self._send is not None:
             return await self._exchange_whole(self._send, request, emit), True
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte

@@ -125,7 +125,8 @@ class _Call:
             said = await ask(self._prepare_request(output))
             if not isinstance(said, ModelReply) or not isinstance(said.usage, Usage):
                 return said  # the kernel says what is wrong with it
-            reply = replace(said, usage=self._with_bound(said.usage, output))
+            usage = self._with_bound(said.usage, output)
+            reply = said if usage is said.usage else replace(said, usage=usage)
             return reply
         finally:
             usage = NOTHING

@@ -153,11 +153,16 @@ class _Round:
             tried.append(chosen[0])
             if await self._try(*chosen):
                 return self._reply  # type: ignore[no-any-return]
-        soonest = min(self._held, key=lambda one: self._held[one], default=None)
-        if soonest is not None and self._held[soonest] < _TURN and (again := soonest.breaker.enter()) is not None:
-            if await self._try(soonest, again, waits=True):
-                return self._reply  # type: ignore[no-any-return]
+        if (held := self._choose_held_back()) is not None and await self._try(*held, waits=True):
+            return self._reply  # type: ignore[no-any-return]
         raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in tried])
+
+    def _choose_held_back(self) -> tuple[Instance, int] | None:
+        """Begin a call to the model whose rate limit holds the call back for the shortest time, if that is short."""
+        soonest = min(self._held, key=lambda one: self._held[one], default=None)
+        if soonest is None or self._held[soonest] >= _TURN or (ticket := soonest.breaker.enter()) is None:
+            return None
+        return soonest, ticket
 
     async def _try(self, instance: Instance, ticket: int, *, waits: bool = False) -> bool:
         """Ask a model. Return True if it has answered. `waits`: if its rate limit holds the call back, wait for a while."""

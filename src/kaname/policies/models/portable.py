@@ -44,10 +44,10 @@ def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Mess
     said = [message for message in messages if message.role == "assistant"]
     if name is None:
         foreign = said
-    else:  # at every step for every message, so that most are passed over without a call
-        marked = [message for message in said if message.parts and type(message.parts[0]) is Provided]
-        own = ("", name)
-        foreign = [message for message in marked if author_of(message) not in own]
+    else:
+        mark = {"model": name}  # at every step for every message: most need no call
+        others = [one for one in said if one.parts and type(one.parts[0]) is Provided and one.parts[0].data != mark]
+        foreign = [message for message in others if author_of(message) not in ("", name)]
     opened = {id(message): made for message in foreign if (made := _open(message)) is not message}
     return tuple([opened.get(id(message), message) for message in messages]) if opened else messages
 
