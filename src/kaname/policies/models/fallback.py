@@ -143,19 +143,19 @@ class _Round:
         self._emit = request.emit or view.emit
         self._shown = False
         self._reply: Any = None
+        self._tried: list[Instance] = []
         self._failures: list[ModelError] = []
         self._held: dict[Instance, float] = {}  # models whose rate limit held the call back, and for how long it still does
 
     async def answer(self) -> ModelReply:
-        tried: list[Instance] = []
         key = self._view.state.session or self._view.run_id
-        while (chosen := self._policy.choose(tried, key)) is not None:
-            tried.append(chosen[0])
+        while (chosen := self._policy.choose(self._tried, key)) is not None:
+            self._tried.append(chosen[0])
             if await self._try(*chosen):
                 return self._reply  # type: ignore[no-any-return]
         if (held := self._choose_held_back()) is not None and await self._try(*held, waits=True):
             return self._reply  # type: ignore[no-any-return]
-        raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in tried])
+        raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in self._tried])
 
     def _choose_held_back(self) -> tuple[Instance, int] | None:
         """Begin a call to the model whose rate limit holds the call back for the shortest time, if that is short."""
