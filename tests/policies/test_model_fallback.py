@@ -12,12 +12,14 @@ from kaname import (
     Message,
     ModelFallback,
     ModelReply,
+    Pace,
     Retry,
     ScriptedModel,
     ToolContext,
     call,
     tool,
 )
+from kaname.agent.recipe import fallback_of
 from kaname.core import errors
 from kaname.core.errors import ContentFiltered, ModelError, ModelUnavailable, RateLimited, RequestRefused
 from kaname.core.messages import Media, Provided, Text, Thinking, ToolResult
@@ -384,6 +386,39 @@ async def test_list_of_which_no_model_can_be_called_says_so_without_a_call():
             await agent.run("hi")
     assert "no model can be called now" in str(caught.value)
     assert [len(one.requests) for one in denied] == [1, 1]
+
+
+async def test_call_that_a_rate_limit_holds_back_is_no_failure_of_the_model():
+    async with WireServer(lambda _: "first") as first, WireServer(lambda _: "second") as second:
+        agent = Agent([model(first), model(second)], journal="memory", policies=[ModelFallback(failures=2)])
+        (instance,) = fallback_of(agent.recipe).tiers[0]
+        rates = instance.model.rates
+        rates.learn(429, {})
+        under_way = rates.begin(0)  # the only call that is allowed now, so the next ones are not sent
+        assert [(await agent.run("hi")).output for _ in range(4)] == ["second"] * 4
+        rates.end(under_way)
+        assert instance.breaker.rest == 0.0
+        assert (await agent.run("hi")).output == "first"
+        await agent.close()
+
+
+async def test_call_waits_for_its_turn_when_the_rate_limits_of_all_models_hold_it_back():
+    async with WireServer(lambda _: "first") as first, WireServer(lambda _: "second") as second:
+        agent = Agent([model(first), model(second)], journal="memory", policies=[Retry(1)])
+        (pace,) = [policy for policy in agent.recipe.policies if isinstance(policy, Pace)]
+        held = [one.rates for one in fallback_of(agent.recipe).all_models]
+        for rates in held:
+            rates.learn(429, {})
+        under_way = [rates.begin(0) for rates in held]
+        run = agent.run("hi")
+        async for chunk in run:
+            if chunk.data.get("status") == "throttled" and chunk.data["reason"]:  # it waits: the calls before it end
+                for one, rates, sent in zip(fallback_of(agent.recipe).all_models, held, under_way, strict=True):
+                    rates.end(sent)
+                    pace._lane(one).gate.ring()
+        assert (await run).output in ("first", "second")
+        assert len(first.requests) + len(second.requests) == 1
+        await agent.close()
 
 
 async def test_cancelled_call_says_nothing_about_its_model():

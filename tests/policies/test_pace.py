@@ -457,6 +457,33 @@ async def test_provider_that_was_busy_is_tried_by_one_call_first():
     assert [lane.enter(0) is not None for _ in range(3)] == [True, False, False]
 
 
+def test_call_that_hangs_after_a_refusal_does_not_hold_the_others_back_for_long():
+    rates, now = ProviderRates("x"), 0.0
+    rates.learn(429, {"retry-after": "1"}, now=0.0)
+    lane = Gate(lambda: now).lane(PaceLimits(), rates)
+    now = 1.0
+    assert lane.enter(0) is not None  # and it hangs
+    assert lane.enter(0) is None
+    assert rates.wait(0, now) == ("busy", 2.0)
+    now = 3.0
+    assert [lane.enter(0) is not None for _ in range(2)] == [True, False]
+    now = 5.0
+    assert [lane.enter(0) is not None for _ in range(3)] == [True, True, False]
+
+
+def test_single_refusal_among_many_calls_halves_them_and_repeated_ones_leave_one():
+    rates = ProviderRates("x")
+    for _ in range(20):
+        rates.begin(0)
+    allowed = []
+    for _ in range(5):
+        rates.learn(429, {}, now=0.0)
+        allowed.append(rates._at_once)
+    assert allowed == [10, 5, 2, 1, 1]
+    rates.learn(429, {"retry-after": "1"}, now=0.0)
+    assert rates._at_once == 1
+
+
 async def test_call_that_began_before_the_refusal_wakes_those_that_wait_for_it():
     slow, came = asyncio.Event(), []
 

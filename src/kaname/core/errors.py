@@ -107,9 +107,11 @@ class ModelError(AgentError):
         retryable: True if a retry makes sense, after `retry_after` seconds if the provider says so.
 
     `usage` is what the failed call has cost. None means that nobody knows: the provider had begun to answer.
+    `was_sent` is False if the provider was not asked, because a limit held the call back.
     """
 
     retryable = False
+    was_sent = True
     usage: Usage | None = None
     words: Notice = notice("model.kind_failed", "the model could not answer")
     advice: str = ""

@@ -243,6 +243,8 @@ class ModelRequest:
         unoffered: The agent's tools, if the request offers none, as for a last answer. Some providers need the tools of the
             calls in the conversation.
         model: The model that is to answer, if a policy has chosen another than the agent's.
+        longest_wait: Seconds for which the provider's rate limit may hold the call back. By default it is as long as `Pace`
+            says, or not at all if a policy has chosen the model, because that policy can choose another.
     """
 
     messages: tuple[Message, ...]
@@ -254,6 +256,7 @@ class ModelRequest:
     last: bool = False
     unoffered: tuple[ToolSpec, ...] = ()
     model: Any = None
+    longest_wait: float | None = None
 
     @property
     def called_tools(self) -> tuple[ToolSpec, ...]:

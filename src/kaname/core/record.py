@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from inspect import get_annotations
+from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast, dataclass_transform
 
@@ -133,9 +134,24 @@ def _compile(names: tuple[str, ...], made: frozenset[int], checks: bool, *, froz
 
 def replace(value: T, **changes: Any) -> T:
     """Return a copy of the value with some fields changed."""
-    names = cast(Mutable, value).__match_args__
-    values = [changes.pop(name) if name in changes else getattr(value, name) for name in names]
-    return type(value)(*values, **changes)  # a name that is left raises TypeError
+    cls = type(value)
+    read, places = _reader(cls)  # type: ignore[arg-type]
+    values = [*read(value)]
+    for name, changed in changes.items():
+        if name not in places:
+            raise TypeError(f"{cls.__name__} has no field {name!r}")
+        values[places[name]] = changed
+    return cls(*values)
+
+
+@cache
+def _reader(cls: type) -> tuple[Callable[[Any], tuple[Any, ...]], dict[str, int]]:
+    """Return a function that reads all fields of a value at once, and the places of the fields."""
+    names: tuple[str, ...] = cls.__match_args__  # type: ignore[attr-defined]
+    places = {name: place for place, name in enumerate(names)}
+    if len(names) > 1:
+        return attrgetter(*names), places
+    return lambda value: tuple([getattr(value, name) for name in names]), places
 
 
 def defaults(cls: type) -> dict[str, Any]:

@@ -95,7 +95,8 @@ class RunView:
     @property
     def stops(self) -> tuple[StopRule, ...]:
         """Return the stop rules of the agent at work."""
-        return self._scope.stops(self.agent)
+        scope = self._scope
+        return scope.stops(scope.agent)
 
     def tool_context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         return self._scope.context(call_id, key, attempt)

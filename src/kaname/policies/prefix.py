@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.codec import digest, encode_message
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall
+from ..core.codec import encode_message
+from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolSpec
 from ..core.notices import notice
 from ..kernel.ports import ModelHandler, Policy
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
 
-_RUNS = 500  # that are remembered
-
 
 class _Sent(NamedTuple):
-    """A request of which the provider had a part in its cache: fingerprints of its tools and of its messages."""
+    """A request of which the provider had a part in its cache."""
 
     model: Any
     cached: int
-    tools: str
-    messages: tuple[bytes, ...]
+    tools: tuple[ToolSpec, ...]
+    messages: tuple[Message, ...]
     said: int  # messages in the conversation, which becomes shorter when it is summed up
 
 
@@ -37,22 +36,22 @@ class PrefixWatch(Policy):
     replayed = False
 
     def __init__(self) -> None:
-        self._sent: dict[str, _Sent | None] = {}  # None once a run has been warned
+        self._is_cached = False  # until a provider has read something from its cache, there is nothing to watch
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         reply = await next(request)
-        if not self._sent and not reply.usage.cached:
+        cached = reply.usage.cached
+        if cached:
+            self._is_cached = True
+        elif not self._is_cached:
             return reply
-        known = self._sent.get(view.run_id, _NOTHING_SENT)
-        if known is None or request.schema is not None or not (reply.usage.cached or known.cached):
+        known: _Sent | None = view.scratch.get(PrefixWatch, _NOTHING_SENT)
+        if known is None or request.schema is not None or not (cached or known.cached):  # None once it has warned
             return reply
-        messages = tuple([_fingerprint(one) for one in request.messages])
-        sent = _Sent(request.model or view.agent.model, reply.usage.cached, _tools(request), messages, len(view.state.messages))
-        warning = _difference(known, sent, request) if known.cached and not sent.cached else ""
-        self._sent.pop(view.run_id, None)
-        if len(self._sent) >= _RUNS:
-            self._sent.clear()
-        self._sent[view.run_id] = None if warning else sent
+        tools = request.tools or request.called_tools
+        sent = _Sent(request.model or view.agent.model, cached, tools, request.messages, len(view.state.messages))
+        warning = _difference(known, sent) if known.cached and not cached else ""
+        view.scratch[PrefixWatch] = None if warning else sent
         if warning:
             await view.warn("prompt cache", warning)
         return reply
@@ -61,19 +60,14 @@ class PrefixWatch(Policy):
         return True
 
 
-_NOTHING_SENT = _Sent(None, 0, "", (), 0)
+_NOTHING_SENT = _Sent(None, 0, (), (), 0)
 
 
-def _tools(request: ModelRequest) -> str:
-    offered = request.tools or request.called_tools
-    return digest([[one.name, one.description, one.parameters] for one in offered])
+def _same(one: Message | None, other: Message) -> bool:
+    return one is other or (one is not None and encode_message(one) == encode_message(other))
 
 
-def _fingerprint(message: Message) -> bytes:
-    return message.encode_as("prefix", lambda one: digest(encode_message(one)).encode())
-
-
-def _difference(last: _Sent, sent: _Sent, request: ModelRequest) -> str:
+def _difference(last: _Sent, sent: _Sent) -> str:
     """Return what has changed at the beginning of the request, or "" if it only became longer."""
     if sent.said < last.said or sent.model is not last.model:
         return ""
@@ -84,10 +78,11 @@ def _difference(last: _Sent, sent: _Sent, request: ModelRequest) -> str:
             "{tokens:,} tokens. Keep the list of tools and their descriptions the same within a run",
             tokens=last.cached,
         )
-    place = next((n for n, one in enumerate(last.messages) if sent.messages[n : n + 1] != (one,)), None)
+    pairs = zip_longest(sent.messages[: len(last.messages)], last.messages)
+    place = next((n for n, (now, before) in enumerate(pairs) if not _same(now, before)), None)
     if place is None:
         return ""
-    if place == 0 and request.messages and request.messages[0].role == "system":
+    if place == 0 and sent.messages and sent.messages[0].role == "system":
         return notice(
             "prefix.instructions",
             "the instructions are not the same as in the last request, so the provider could not use its prompt cache, which "

@@ -41,7 +41,10 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         rang = True
         task.cancel()
 
-    alarms = _alarms_of(loop)
+    try:
+        alarms: _Alarms = loop._kaname_alarms  # type: ignore[attr-defined]
+    except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
+        alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
     alarms.set(seconds, ring)
     try:
         return await work
@@ -84,15 +87,6 @@ class _Alarms:
             ring()
         if self._times:
             self._wait_until(min(self._times.values()))
-
-
-def _alarms_of(loop: Any) -> _Alarms:
-    """Return the alarms of an event loop. They are an attribute of it, because they refer to it and must end with it."""
-    try:
-        alarms: _Alarms = loop._kaname_alarms
-    except AttributeError:
-        alarms = loop._kaname_alarms = _Alarms()
-    return alarms
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[ToolResult], effect: str) -> ToolResult:

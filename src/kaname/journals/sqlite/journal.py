@@ -71,7 +71,7 @@ class SqliteJournal:
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
-        self.ledger = SqliteLedger(self._writer, self._reader, place)
+        self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)

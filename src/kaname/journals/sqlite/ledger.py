@@ -1,25 +1,29 @@
-"""Ledger in the journal's SQLite file. Its tables are created when an account is first used."""
+"""Ledger in the journal's SQLite file. Its tables are created when an account is first used.
+
+Reservations have no index by their holders: there are only as many as open calls, and every step would have to write to it.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ...kernel.ports import Balance, Divide
 from .file import JournalFile
 from .thread import SqliteThread
 
+T = TypeVar("T")
 _TABLES = """
     CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, spent REAL NOT NULL) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS reservations (
         name TEXT NOT NULL, holder TEXT NOT NULL, amount REAL NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (name, holder)
     ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS reservations_by_holder ON reservations (holder);
 """
-_BALANCE = """
-    SELECT ifnull((SELECT spent FROM accounts WHERE name = ?1), 0.0),
-        ifnull((SELECT sum(amount) FROM reservations WHERE name = ?1), 0.0)
+_BALANCES = """
+    SELECT column1, ifnull((SELECT spent FROM accounts WHERE name = column1), 0.0),
+        ifnull((SELECT sum(amount) FROM reservations WHERE name = column1), 0.0)
+    FROM (VALUES {})
 """
 _LIST = """
     SELECT name, ifnull(spent, 0.0), ifnull((SELECT sum(amount) FROM reservations AS held WHERE held.name = every.name), 0.0)
@@ -30,8 +34,12 @@ _ADD = "INSERT INTO accounts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spen
 
 
 class SqliteLedger:
-    def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile) -> None:
-        self._writer, self._reader, self._place = writer, reader, place
+    """`is_alone`: returns True if no other run of this process writes to the journal."""
+
+    def __init__(
+        self, writer: SqliteThread, reader: SqliteThread, place: JournalFile, is_alone: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._writer, self._reader, self._place, self._is_alone = writer, reader, place, is_alone
 
     async def reserve(self, holder: str, names: Sequence[str], divide: Divide) -> tuple[list[Balance], bool]:
         def work(connection: sqlite3.Connection) -> tuple[list[Balance], bool]:
@@ -47,18 +55,17 @@ class SqliteLedger:
             connection.executemany("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?)", rows)
             return found, True
 
-        done: tuple[list[Balance], bool] = await self._writer.transact(work, alone=True)
+        done: tuple[list[Balance], bool] = await self._writer.transact(work, alone=self._is_alone())
         return done
 
     def settle(self, holder: str, spent: Mapping[str, float]) -> None:
         """Settle a call. It is written with the next fact, or before it, and retried if the disk cannot write now."""
 
         def work(connection: sqlite3.Connection) -> None:
-            _create(connection)
-            connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,))
+            _with_tables(connection, lambda: connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,)))
             connection.executemany(_ADD, list(spent.items()))
 
-        self._writer.submit(work, insisting=True)
+        self._writer.submit(work, insisting=True, joins=True)
 
     async def balances(self, starting: str = "") -> list[Balance]:
         def work(connection: sqlite3.Connection) -> list[Any]:
@@ -77,12 +84,20 @@ class SqliteLedger:
         return bool(dead)
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservations_by_holder'").fetchone() is None:
-        for statement in _TABLES.split(";")[:-1]:  # `executescript` would commit the transaction
-            connection.execute(statement)
+def _with_tables(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Do the work. If the tables are missing, create them first."""
+    try:
+        return work()
+    except sqlite3.OperationalError as problem:
+        if not str(problem).startswith("no such table"):
+            raise
+    for statement in _TABLES.split(";")[:-1]:  # `executescript` would commit the transaction
+        connection.execute(statement)
+    return work()
 
 
 def _balances(connection: sqlite3.Connection, names: Sequence[str]) -> list[Balance]:
-    _create(connection)
-    return [Balance(name, *connection.execute(_BALANCE, (name,)).fetchone()) for name in names]
+    if not names:
+        return []
+    query = _BALANCES.format(", ".join(["(?)"] * len(names)))
+    return [Balance(*row) for row in _with_tables(connection, lambda: connection.execute(query, names).fetchall())]

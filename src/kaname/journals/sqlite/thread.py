@@ -37,10 +37,10 @@ class _Job:
     """A piece of work for the connection.
 
     `insisting`: it is retried until it succeeds, and its failures are not reported. `failed` is called at once with a failure,
-    even if no caller waits any more.
+    even if no caller waits any more. `joins`: nobody waits for it, so that it is done together with the next job.
     """
 
-    __slots__ = ("failed", "future", "insisting", "loop", "outcome", "work")
+    __slots__ = ("failed", "future", "insisting", "joins", "loop", "outcome", "work")
 
     def __init__(
         self,
@@ -48,8 +48,9 @@ class _Job:
         loop: asyncio.AbstractEventLoop | None = None,
         insisting: bool = False,
         failed: Callable[[JournalError], None] | None = None,
+        joins: bool = False,
     ) -> None:
-        self.work, self.insisting, self.failed = work, insisting, failed
+        self.work, self.insisting, self.failed, self.joins = work, insisting, failed, joins
         self.outcome: Any = None
         if loop is not None:
             self.loop, self.future = loop, loop.create_future()
@@ -113,20 +114,33 @@ class SqliteThread:
         return await self.submit(work, failed=failed)
 
     def submit(
-        self, work: Work, *, insisting: bool = False, failed: Callable[[JournalError], None] | None = None
+        self,
+        work: Work,
+        *,
+        insisting: bool = False,
+        failed: Callable[[JournalError], None] | None = None,
+        joins: bool = False,
     ) -> asyncio.Future[Any]:
         """Queue the work for the thread, and return its future.
 
-        `insisting`: if the disk or a lock prevents it, it is retried until it is done or the journal is closed.
+        `insisting`: if the disk or a lock prevents it, it is retried until it is done or the journal is closed. `joins`: it is
+        done in the same transaction as the next work, if that comes before the event loop turns.
         """
         if self._closed:
             raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._path))
         if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
-        job = _Job(work, asyncio.get_running_loop(), insisting, failed)
+        job = _Job(work, loop := asyncio.get_running_loop(), insisting, failed, joins)
         self._jobs.append(job)
-        self._signals.put(True)
+        if joins:
+            loop.call_soon(self._signal_if_queued)
+        else:
+            self._signals.put(True)
         return job.future
+
+    def _signal_if_queued(self) -> None:
+        if self._jobs:
+            self._signals.put(True)
 
     def _start(self) -> None:
         with self._starting:  # the first work of two event loops may come at once
@@ -154,19 +168,30 @@ class SqliteThread:
         if self._usual > _QUICK or self._process != os.getpid() or not self._using.acquire(blocking=False):
             return None
         try:
-            if self._connection is None or self._jobs:
-                return None
+            joining: list[_Job] = []
+            while self._connection is not None and self._jobs and self._jobs[0].joins:
+                joining.append(self._jobs.popleft())
             job = _Job(work)
-            with Border() as border:
-                self._check()
-                self._commit(self._connection, [job], patience=0.0)
-            if border.failure is not None:
-                if _is_locked(border.failure.error):
-                    return None
-                job.outcome = self._explain(border.failure.error)
+            if self._connection is None or self._jobs or not self._commit_here(self._connection, [*joining, job]):
+                self._jobs.extendleft(reversed(joining))
+                return None
+            if joining:
+                _deliver(joining)
             return job
         finally:
             self._using.release()
+
+    def _commit_here(self, connection: sqlite3.Connection, jobs: list[_Job]) -> bool:
+        """Commit the jobs, the last of which is the caller's. Return False if the thread has to try it."""
+        with Border() as border:
+            self._check()
+            self._commit(connection, jobs, patience=0.0)
+        if border.failure is None:
+            return True
+        if len(jobs) > 1 or _is_locked(border.failure.error):
+            return False
+        jobs[0].outcome = self._explain(border.failure.error)
+        return True
 
     def _serve(self, queue: deque[_Job], signals: Signals) -> None:
         unfinished: list[_Job] = []
@@ -279,7 +304,11 @@ def _deliver(jobs: list[_Job]) -> None:
         by_loop = {}
         for job in jobs:
             by_loop.setdefault(job.loop, []).append(job)
+    here = asyncio._get_running_loop()
     for loop, mine in by_loop.items():
+        if loop is here:
+            _deliver_all(mine)
+            continue
         with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
             loop.call_soon_threadsafe(_deliver_all, mine)
 

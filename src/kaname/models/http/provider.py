@@ -132,7 +132,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
             return await self._exchange_whole(self._send, request, emit), True
         pause, patience = self._http.timeouts.between, self._http.timeouts.first_byte
         headers, who = self._headers_with_trace(), self.who
-        if _ASIDE & request.settings.keys():
+        if request.settings and _ASIDE & request.settings.keys():
             request, headers, who = self._set_aside(request, headers)
         async with self._http.post(self._url, headers, self.body(request), who) as response:
             self.rates.learn(response.status, response.headers)
@@ -261,6 +261,8 @@ def parse_arguments(text: str) -> Any:
 
 def as_count(value: Any) -> int:
     """Return a number of tokens, 0 for anything else that a server sends."""
+    if type(value) is int:  # nearly always
+        return value if 0 <= value < 1 << 53 else 0
     if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else 0

@@ -20,12 +20,13 @@ _KINDS = {
         ("anthropic-ratelimit-input-tokens-{}", True),
     ),
 }
-_HEADERS = {
-    kind: [(form.format("limit"), form.format("remaining"), form.format("reset"), dated) for form, dated in forms]
+_HEADERS = [
+    (kind, [(form.format("limit"), form.format("remaining"), form.format("reset"), dated) for form, dated in forms])
     for kind, forms in _KINDS.items()
-}
+]
 _A_MINUTE = 60.0  # the period of a limit whose reset is not reported
 _BUSY = (429, 503, 529)
+_RECOVERY = 2.0  # seconds after which a provider that was busy may get twice as many calls at once
 _MANY = 64  # calls at once after which a provider that was busy counts as recovered
 _MOST_KNOWN = 1000
 Sent = tuple[int, float]
@@ -89,6 +90,7 @@ class ProviderRates:
         self.requests, self.tokens = Quota(), Quota()
         self._held_until = 0.0
         self._at_once = 0  # after a refusal; 0: no limit
+        self._refused_at = 0.0
         self._skew: float | None = None  # seconds by which the provider's clock differs from this one
 
     def __repr__(self) -> str:
@@ -102,12 +104,22 @@ class ProviderRates:
         """Return why a call must wait, or "", and for how many seconds; 0 seconds if that is unknown."""
         if now < self._held_until:
             return "retry_after", self._held_until - now
-        if self._at_once and self._count - self._ended >= self._at_once:
-            return "busy", 0.0
+        if self._at_once and (late := self._recovers_in(now)):
+            return "busy", late
         if late := self.requests.wait(1.0, now):
             return "provider_requests", late
         late = self.tokens.wait(tokens, now)
         return ("provider_tokens", late) if late else ("", 0.0)
+
+    def _recovers_in(self, now: float) -> float:
+        """Return the seconds until a busy provider may get another call; 0 if it may get one now.
+
+        The number of calls at once doubles with each that succeeds, and with time: the call that finds out may hang.
+        """
+        periods = max(0, int((now - self._refused_at) / _RECOVERY))
+        if self._count - self._ended < self._at_once << min(periods, 6):
+            return 0.0
+        return max(0.001, self._refused_at + (periods + 1) * _RECOVERY - now)
 
     def begin(self, tokens: float) -> Sent:
         """Count a call that is about to be made. `end` must be called when it is over."""
@@ -136,7 +148,7 @@ class ProviderRates:
             self._refused(status, headers, monotonic() if now is None else now)
         elif self._at_once and status == 200:
             self._at_once = 0 if self._at_once >= _MANY else self._at_once * 2
-        for kind, forms in _HEADERS.items():
+        for kind, forms in _HEADERS:
             for limit, left, reset, dated in forms:
                 if limit in headers:
                     most, rest = _number(headers[limit]), _number(headers.get(left, ""))
@@ -161,8 +173,10 @@ class ProviderRates:
         after = retry_after(headers)
         if after is not None:
             self._held_until = max(self._held_until, now + after)
-        if after is not None or status == 429:
             self._at_once, self.bounded = 1, True
+        elif status == 429:  # it may be a single refusal; a provider that is busy refuses the other calls as well
+            self._at_once, self.bounded = max(1, (self._at_once or self._count - self._ended) // 2), True
+        self._refused_at = max(now, self._held_until)
 
     def _until(self, headers: Mapping[str, str], reset: str, dated: bool) -> float:
         """Return the seconds until a reset: "6m0s", "20ms", a number of seconds, or a time."""

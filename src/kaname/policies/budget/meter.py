@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
 from itertools import count
+from time import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -36,15 +37,22 @@ class RunLimits:
     """The limits of one run: the accounts of its budgets, and its rules on money with the purse of each."""
 
     def __init__(self, view: RunView) -> None:
-        self.stops, self.policies = view.stops, view.policies()
-        self.budgets = [policy for policy in self.policies if isinstance(policy, Budget) and any(policy.limits.values())]
-        rules = [rule for rule in self.stops if _limits_money(rule)]
+        self.agent = view.agent
+        self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
+        rules = [rule for rule in view.stops if _limits_money(rule)]
         self.rules: list[tuple[Any, Purse]] = [
             (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
         ]
+        self._accounts: tuple[int, list[Account]] = (-1, [])
 
     def accounts(self, view: RunView) -> list[Account]:
         """Return the accounts, each once: a child run may have the same budget as its parent."""
+        minute = int(time()) // 60  # no period begins within one
+        if self._accounts[0] != minute:
+            self._accounts = minute, self._find_accounts(view)
+        return self._accounts[1]
+
+    def _find_accounts(self, view: RunView) -> list[Account]:
         found: dict[str, Account] = {}
         for account in [one for budget in self.budgets for one in budget.accounts(view)]:
             known = found.get(account.name)
@@ -82,7 +90,9 @@ class Meter(Policy):
         return True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        limits = self._limits(view)
+        limits: RunLimits | None = view.scratch.get(Meter)
+        if limits is None or limits.agent is not view.agent:
+            limits = view.scratch[Meter] = RunLimits(view)
         if not limits.budgets and not limits.rules:
             answered = False
             try:
@@ -93,12 +103,6 @@ class Meter(Policy):
                 if not answered:
                     view.charge(_cost_of_failure(request, view, None))
         return await _Call(request, limits, view).run(next)
-
-    def _limits(self, view: RunView) -> RunLimits:
-        known: RunLimits | None = view.scratch.get(Meter)
-        if known is None or known.stops is not view.stops or known.policies is not view.policies():
-            known = view.scratch[Meter] = RunLimits(view)
-        return known
 
 
 class _Call:
@@ -129,7 +133,8 @@ class _Call:
                 _calling.reset(outer)
             if not isinstance(said, ModelReply) or not isinstance(said.usage, Usage):
                 return said  # the kernel says what is wrong with it
-            reply = replace(said, usage=self._with_bound(said.usage, output))
+            usage = self._with_bound(said.usage, output)
+            reply = said if usage is said.usage else replace(said, usage=usage)
             return reply
         finally:
             usage = NOTHING

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from operator import is_
 from typing import Any, NamedTuple
 
 from ...core.codec import dump
-from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, Usage
+from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from ...core.values import plain_text
 
 _A_PICTURE = 50_000  # tokens; some models count a large one so
@@ -19,7 +21,9 @@ class Measured(NamedTuple):
     messages: tuple[Message, ...]
     rest: int
     tokens: int
-    model: Any = None  # others count otherwise
+    tools: tuple[ToolSpec, ...]
+    schema: Mapping[str, Any] | None
+    model: Any  # others count otherwise
 
 
 def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tuple[int | None, Measured]:
@@ -28,8 +32,8 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
     A tokenizer never makes more tokens of a text than it has bytes. What the provider has counted before need not be counted
     again: if this request continues the last one, only what was added is.
     """
-    rest = len(dump([[tool.name, tool.description, tool.parameters] for tool in request.tools]).encode())
-    rest += len(dump(request.schema).encode()) if request.schema is not None else 0
+    tools, schema = request.tools, request.schema
+    rest = last.rest if last is not None and last.tools is tools and last.schema is schema else _rest(request)
     known = 0
     if last is not None and last.model is model and last.rest == rest and _continues(request.messages, last.messages):
         known, counted = len(last.messages), last.tokens + _SLACK
@@ -37,9 +41,15 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
         counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
         if (size := _bytes(message)) is None:
-            return None, Measured(request.messages, rest, 0, model)
+            return None, Measured(request.messages, rest, 0, tools, schema, model)
         counted += size + _OVERHEAD
-    return counted, Measured(request.messages, rest, 0, model)
+    return counted, Measured(request.messages, rest, 0, tools, schema, model)
+
+
+def _rest(request: ModelRequest) -> int:
+    """Return the bytes of what is not in the messages."""
+    count = len(dump([[tool.name, tool.description, tool.parameters] for tool in request.tools]).encode())
+    return count + (len(dump(request.schema).encode()) if request.schema is not None else 0)
 
 
 def remember(measured: Measured, usage: Usage) -> Measured | None:
@@ -48,7 +58,7 @@ def remember(measured: Measured, usage: Usage) -> Measured | None:
 
 
 def _continues(messages: tuple[Message, ...], before: tuple[Message, ...]) -> bool:
-    return len(messages) >= len(before) and all(map(lambda one, other: one is other, messages, before))
+    return len(messages) >= len(before) and all(map(is_, messages, before))
 
 
 def _bytes(message: Message) -> int | None:

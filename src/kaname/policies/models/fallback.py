@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _AT_LEAST = 1.0  # seconds until a list of which no model can be called is tried again
+_TURN = 5.0  # seconds to wait for a model whose rate limit holds the call back, when no other has answered
 
 
 class ModelFallback(Policy):
@@ -142,46 +143,66 @@ class _Round:
         self._policy, self._request, self._next, self._view = policy, request, next, view
         self._emit = request.emit or view.emit
         self._shown = False
+        self._reply: Any = None
+        self._tried: list[Instance] = []
         self._failures: list[ModelError] = []
         self._too_dear: Halt | None = None
+        self._held: dict[Instance, float] = {}  # models whose rate limit held the call back, and for how long it still does
 
     async def answer(self) -> ModelReply:
-        tried: list[Instance] = []
         key = self._view.state.session or self._view.run_id
-        while (chosen := self._policy.choose(tried, key)) is not None:
-            instance, ticket = chosen
-            outcome: ModelError | bool | None = None
-            try:
-                await self._announce(instance)
-                reply = await self._ask(instance)
-                outcome = True
-                return signed(reply, instance.name) if isinstance(reply, ModelReply) else reply
-            except ModelError as error:
-                outcome = error
-                if type(error) is not ModelError and not isinstance(error, self._policy.on):
-                    raise
-                self._failures.append(error)
-            except Halt as dear:  # a limit on money does not allow this model; another may be cheaper
-                if dear.stop.kind != "budget" or len(tried) + 1 == len(self._policy.all_models):
-                    raise
-                self._too_dear = dear
-                await self._view.warn("fallback", dear.stop.detail)
-            except ConfigError as problem:  # such as a picture that this model does not take
-                if not self._failures:
-                    raise
-                await self._view.warn("fallback", problem.public)
-            finally:
-                instance.breaker.leave(ticket, outcome)
-            tried.append(instance)
+        while (chosen := self._policy.choose(self._tried, key)) is not None:
+            self._tried.append(chosen[0])
+            if await self._try(*chosen):
+                return self._reply  # type: ignore[no-any-return]
+        if (held := self._choose_held_back()) is not None and await self._try(*held, waits=True):
+            return self._reply  # type: ignore[no-any-return]
         if self._too_dear is not None and not self._failures:
             raise self._too_dear
-        raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in tried])
+        raise await self._give_up([one for tier in self._policy.tiers for one in tier if one not in self._tried])
 
-    async def _announce(self, instance: Instance) -> None:
+    def _choose_held_back(self) -> tuple[Instance, int] | None:
+        """Begin a call to the model whose rate limit holds the call back for the shortest time, if that is short."""
+        soonest = min(self._held, key=lambda one: self._held[one], default=None)
+        if soonest is None or self._held[soonest] >= _TURN or (ticket := soonest.breaker.enter()) is None:
+            return None
+        return soonest, ticket
+
+    async def _try(self, instance: Instance, ticket: int, *, waits: bool = False) -> bool:
+        """Ask a model. Return True if it has answered. `waits`: if its rate limit holds the call back, wait for a while."""
+        outcome: ModelError | bool | None = None
+        try:
+            await self._announce(instance, waits)
+            reply = await self._ask(instance, _TURN if waits else None)
+            outcome = True
+            self._reply = signed(reply, instance.name) if isinstance(reply, ModelReply) else reply
+        except ModelError as error:
+            outcome = error if error.was_sent else None
+            if type(error) is not ModelError and not isinstance(error, self._policy.on):
+                raise
+            self._failures.append(error)
+            if not error.was_sent:
+                self._held[instance] = error.retry_after or 0.0
+        except Halt as dear:  # a limit on money does not allow this model; another may be cheaper
+            if dear.stop.kind != "budget" or len(self._tried) == len(self._policy.all_models):
+                raise
+            self._too_dear = dear
+            await self._view.warn("fallback", dear.stop.detail)
+        except ConfigError as problem:  # such as a picture that this model does not take
+            if not self._failures:
+                raise
+            await self._view.warn("fallback", problem.public)
+        finally:
+            instance.breaker.leave(ticket, outcome)
+        return outcome is True
+
+    async def _announce(self, instance: Instance, waits: bool) -> None:
         """Say why another model than the first is asked, and withdraw the words of the one before."""
         if self._shown:
             await self._show("", "restarted")
-        if self._failures:
+        if waits:
+            told = notice("model.fallback_waits", "no other model can answer now; waiting for {model}", model=instance.name)
+        elif self._failures:
             problem = self._failures[-1].public
             told = notice("model.fallback", "{problem}; asking {model} instead", problem=problem, model=instance.name)
         elif instance in self._policy.tiers[0] or self._answered_last() == instance.name:
@@ -204,11 +225,13 @@ class _Round:
         replies = self._view.state.replies
         return replies[-1].reply.model if replies else ""
 
-    async def _ask(self, instance: Instance) -> ModelReply:
+    async def _ask(self, instance: Instance, longest_wait: float | None) -> ModelReply:
         request, first = self._request, self._policy.tiers[0][0].model
         messages = without_seals(request.messages, instance.name)
         settings = settings_for(instance.model, first, request.settings)
-        request = replace(request, messages=messages, settings=settings, model=instance.model, emit=self._show)
+        request = replace(
+            request, messages=messages, settings=settings, model=instance.model, emit=self._show, longest_wait=longest_wait
+        )
         try:
             return await self._next(request)
         except RequestRefused:

@@ -42,7 +42,12 @@ def without_seals(messages: tuple[Message, ...], name: str | None) -> tuple[Mess
     kept as it is, unless `name` is None.
     """
     said = [message for message in messages if message.role == "assistant"]
-    foreign = said if name is None else [message for message in said if author_of(message) not in ("", name)]
+    if name is None:
+        foreign = said
+    else:
+        mark = {"model": name}  # at every step for every message: most need no call
+        others = [one for one in said if one.parts and type(one.parts[0]) is Provided and one.parts[0].data != mark]
+        foreign = [message for message in others if author_of(message) not in ("", name)]
     opened = {id(message): made for message in foreign if (made := _open(message)) is not message}
     return tuple([opened.get(id(message), message) for message in messages]) if opened else messages
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,9 @@ class Pace(Policy):
         return not why, explain_wait(why, late) if why else ""
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        lane = self._lane(request.model or view.agent.model)
+        model = request.model or view.agent.model
+        known = self._lanes.get(id(model))
+        lane = self._lane(model) if known is None else known[1]
         if lane is None:
             return await next(request)
         rates, gate = lane.rates, lane.gate
@@ -111,17 +114,24 @@ class Pace(Policy):
         with lane.gate.lock:
             why, late = lane.reason(tokens, lane.gate.clock())
             late = 0.0 if lane.queue else late  # the time of the first in the queue, not of this call
-        if request.model is not None and why and why not in _OWN:  # another model can answer at once
-            raise _refusal(request.model, late)
+        patience = request.longest_wait
+        if patience is None and request.model is not None:  # another model can answer at once
+            patience = 0.0
+        if why in _OWN or not why:
+            patience = None
+        elif patience is not None and patience <= late:
+            raise _refusal(request.model or view.agent.model, late)
         waiter = Waiter(view.state.user, view.state.session or view.run_id, tokens)
         lane.join(waiter)
         if waiter.ticket is not None:
             return waiter.ticket
         view.tell({"status": "throttled", "reason": why, "seconds": late or None, "content": explain_wait(why, late)})
         try:
-            ticket = await waiter.future
-        except TooLong as problem:
-            raise _refusal(request.model or view.agent.model, problem.seconds) from None
+            async with asyncio.timeout(patience):
+                ticket = await waiter.future
+        except (TooLong, TimeoutError) as problem:
+            lane.leave(waiter)
+            raise _refusal(request.model or view.agent.model, getattr(problem, "seconds", 0.0)) from None
         except BaseException:
             lane.leave(waiter)
             raise
@@ -148,10 +158,15 @@ def explain_wait(reason: str, late: float) -> Notice:
 
 def _refusal(model: Any, late: float) -> RateLimited:
     name = str(getattr(model, "name", type(model).__name__))
-    told = notice(
-        "pace.too_long", "{model}: the provider's rate limit allows no request for {late:.0f} s", model=name, late=late
-    )
-    return RateLimited(told, provider=name.partition("/")[0], model=name.partition("/")[2], retry_after=late)
+    if late:
+        told = notice(
+            "pace.too_long", "{model}: the provider's rate limit allows no request for {late:.1f} s", model=name, late=late
+        )
+    else:
+        told = notice("pace.busy", "{model}: the provider was busy, and another call finds out whether it still is", model=name)
+    held = RateLimited(told, provider=name.partition("/")[0], model=name.partition("/")[2], retry_after=late or None)
+    held.was_sent = False
+    return held
 
 
 def estimate_tokens(request: ModelRequest, view: RunView) -> int:
