@@ -421,8 +421,11 @@ async def test_whoever_is_cancelled_while_claiming_a_run_leaves_it_free(tmp_path
         for _ in range(number % 4):
             await asyncio.sleep(0)
         claiming.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await claiming
+        try:
+            lease = await claiming
+        except asyncio.CancelledError:
+            continue
+        await journal.release(run.run_id, lease.epoch)  # it was quicker than the cancellation
     down = False
     assert (await agent.resume(run.run_id)).output == "up again"
     await journal.close()

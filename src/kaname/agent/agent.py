@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
+from weakref import ref
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
@@ -375,7 +376,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             check_deps(self.tools, request.deps)
             async with opener.open(turn, channel) as scope:
                 scope.deps = request.deps
-                current_view.set(scope.view)
+                current_view.set(ref(scope.view))
                 if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
                     await scope.view.warn("mcp", missing)
                 self._conversation.begin(scope)

@@ -47,7 +47,7 @@ class Judge:
         async def reply_to(request: ModelRequest) -> ModelReply:
             return await self._model.reply(request, silent)
 
-        view = current_view.get()
+        view = current_view.get()()
         if view is None:  # outside of a run
             return await reply_to(request)
         return await around_model([policy for policy in view.policies() if policy.depth >= _ONE_CALL], reply_to, view)(request)

@@ -28,14 +28,14 @@ Summarise = Callable[[Sequence[Message]], Awaitable[tuple[str, Usage]]]
 COMPACTED = "compacted"  # a summary, among what a replay finds recorded
 
 
-current_view: ContextVar[RunView | None] = ContextVar("current_view", default=None)
-"""The run that this task executes."""
+current_view: ContextVar[Callable[[], RunView | None]] = ContextVar("current_view", default=lambda: None)
+"""Returns the run that this task executes. It holds a weak reference: timers keep the context in which they were set."""
 
 
 class RunView:
     """A limited view of one run. Read the state; do not change it."""
 
-    __slots__ = ("_scope",)
+    __slots__ = ("__weakref__", "_scope")
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
