@@ -495,3 +495,23 @@ async def test_resumed_run_tells_that_it_has_another_model():
     run = agent.resume(waiting.run_id, dict.fromkeys(waiting.questions, "no"))
     told = [chunk.data async for chunk in run if "was started with special" in str(chunk.data)]
     assert told
+
+
+async def test_settlement_is_written_with_the_next_work_or_alone_if_none_follows(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db")
+    ledger = journal.ledger
+    await ledger.reserve("first", ["a"], lambda _: [1.0])
+    ledger.settle("first", {"a": 0.25})
+    (balance,), _ = await ledger.reserve("second", ["a"], lambda _: [1.0])  # at once: it sees what was settled
+    assert (balance.spent, balance.reserved) == (0.25, 0.0)
+    await ledger._writer.submit(lambda _: None)
+    ledger._writer._usual = 0.0  # commits are quick: the next work is done by the event loop
+    ledger.settle("second", {"a": 0.25})
+    (balance,), _ = await ledger.reserve("third", ["a"], lambda _: [1.0])
+    assert (balance.spent, balance.reserved) == (0.5, 0.0)
+    ledger.settle("third", {"a": 0.5})
+    await journal.close()  # nothing follows
+    journal = SqliteJournal(tmp_path / "j.db")
+    (balance,) = await journal.ledger.balances()
+    assert (balance.spent, balance.reserved) == (1.0, 0.0)
+    await journal.close()
