@@ -39,6 +39,7 @@ class AgentConfig:
     cache: Mapping[str, Any] | bool = False
     equals: tuple[list[str], ...] = ()
     limits: Mapping[str, Any] = field(factory=dict)
+    permissions: Mapping[str, Any] | None = None
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -221,6 +222,9 @@ def load_config(*files: str | Path) -> Config:
     folder = str(Path(files[-1]).resolve().parent) if files else "."
     if not reading.mistakes or reading.value:
         _read_server_files(reading, Path(folder))
+        named = mapping(reading.value).get("permissions")
+        if isinstance(named, str):
+            reading.include("permissions", Path(folder) / Path(named).expanduser())
         check_all(reading)
     if reading.mistakes:
         _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
@@ -268,7 +272,7 @@ def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
-    shared["limits"] = value.get("limits") or {}
+    shared["limits"], shared["permissions"] = value.get("limits") or {}, value.get("permissions")
     shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}

@@ -36,6 +36,8 @@ class PolicySettings(Protocol):
     @property
     def limits(self) -> Mapping[str, Any]: ...
     @property
+    def permissions(self) -> Mapping[str, Any] | None: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -43,9 +45,13 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 
 def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
-    """Outermost first: one's own, guardrails, approval, equal tools, fallback. The cache finds its place by itself."""
+    """Outermost first: one's own, guardrails, approval, equal tools, fallback. Cache and permissions find their places by
+    themselves."""
     folder = Path(agent.folder)
     made: list[Policy] = _cache(agent, wrong)
+    if agent.permissions is not None:
+        permit = _try(lambda: _permit(folder, **(agent.permissions or {})), ("permissions",), wrong)
+        made += [permit] if permit is not None else []
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
         policy = _try(found, ("policies", str(number)), wrong) if isclass(found) else found
@@ -83,6 +89,15 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         budget = _try(lambda: _budget(**spending), ("limits", "budget"), wrong)
         made += [budget] if budget is not None else []
     return (*made, *pacing_of(agent.limits, wrong))
+
+
+def _permit(folder: Path, **given: Any) -> Policy:
+    from ..policies.permit.policy import Permit
+
+    files = {key: folder / Path(given[key]).expanduser() for key in ("cedar", "entities") if given.get(key)}
+    permit = Permit(given.get("rules"), roles=given.get("roles"), resources=given.get("resources"), **files)
+    permit.checks_names = False  # the rules are those of all agents of the file
+    return permit
 
 
 def _budget(zone: str = "UTC", **given: Any) -> Policy:

@@ -32,9 +32,7 @@ class CedarRules:
         try:
             import cedarpy
         except ImportError as missing:
-            told = notice(
-                "permit.no_cedar", "cedarpy is not installed. Install it with: {how}", how=install_command("cedar")
-            )
+            told = notice("permit.no_cedar", "cedarpy is not installed. Install it with: {how}", how=install_command("cedar"))
             raise ConfigError(told) from missing
         self._cedar = cedarpy
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core.errors import ConfigError
 from ...core.messages import DELEGATE, TRANSFER, ToolCall, ToolResult
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 Roles = Mapping[str, Any] | Callable[[str], Iterable[str]]
 _ANCESTORS = "permit_path"  # the custom fact with the agents of the runs above
 _ARGUMENT = re.compile(r"\{(\w+)\}")
+
+
+class _Judge(Protocol):
+    """Rules, or Cedar policies."""
+
+    uses_path: bool
+
+    def judge(self, request: PermitRequest) -> Verdict: ...
+    def denied_tools(self) -> set[str]: ...
 
 
 class Caller(NamedTuple):
@@ -68,7 +77,7 @@ class Permit(Policy):
     ) -> None:
         if (rules is None) == (cedar is None):
             raise ConfigError(notice("permit.what", "a Permit needs either rules or a file with Cedar policies (cedar=…)"))
-        self._judge: Any
+        self._judge: _Judge
         if cedar is not None:
             from .cedar import CedarRules
 
@@ -93,19 +102,15 @@ class Permit(Policy):
             arguments: The arguments of the tool. Without them, a rule with conditions allows nothing.
         """
         known = user_identity if isinstance(user_identity, Mapping) else {"user": user_identity}
-        user, path = str(known.get("user") or ""), known.get("path")
-        roles = frozenset(known["roles"]) if known.get("roles") is not None else self._roles_of(user)
-        verdict: Verdict = self._judge.judge(
-            PermitRequest(
-                user,
-                roles,
-                str(known.get("agent") or ""),
-                None if path is None else tuple(path),
-                action,
-                resource_id,
-                arguments,
-            )
-        )
+        user, agent, path, roles = (known.get(key) for key in ("user", "agent", "path", "roles"))
+        path = path.split("/") if isinstance(path, str) else path
+        had = self._roles_of(str(user or "")) if roles is None else frozenset([roles] if isinstance(roles, str) else roles)
+        verdict = Verdict(False)
+        for one, resource in self._asks(resource_id, arguments or {}) if action == USE else [(action, resource_id)]:
+            way = None if path is None else tuple(path)
+            verdict = self._judge.judge(PermitRequest(str(user or ""), had, str(agent or ""), way, one, resource, arguments))
+            if not verdict:
+                break
         return verdict
 
     def check(self, tools: Mapping[str, Action]) -> None:
@@ -131,40 +136,35 @@ class Permit(Policy):
     def verdict(self, call: ToolCall, view: RunView) -> Verdict:
         """Decide over a call of a run, for its caller and for the callers of the runs above."""
         verdict = Verdict(False)
-        own = self._caller(_caller_name(call, view), view)
-        for caller in (*self._above, own):
-            roles = self._roles_of(caller.user)
-            for action, resource in self._asks(call):
-                request = PermitRequest(caller.user, roles, caller.agent, caller.path, action, resource, call.args)  # type: ignore[arg-type]
-                verdict = self._judge.judge(request)
+        args = call.args if isinstance(call.args, Mapping) else {}
+        for user, agent, path in (*self._above, self._caller(_caller_name(call, view), view)):
+            roles = self._roles_of(user)
+            for action, resource in self._asks(call.name, args):
+                verdict = self._judge.judge(PermitRequest(user, roles, agent, path, action, resource, args))
                 if not verdict:
                     return verdict
         return verdict
 
-    def _asks(self, call: ToolCall) -> list[tuple[str, str | None]]:
+    def _asks(self, tool: str, args: Mapping[str, Any]) -> list[tuple[str, str | None]]:
         """Return the actions of a call, each with its resource. None: it is not known which."""
-        args = call.args if isinstance(call.args, Mapping) else {}
-        if call.name in (TRANSFER, DELEGATE):
+        if tool in (TRANSFER, DELEGATE):
             agent = args.get("agent")
             return [(HAND_OVER, agent if isinstance(agent, str) and agent else None)]
-        if call.name not in self._resources:
-            return [(USE, call.name)]
-        return [(USE, call.name), (READ, _filled(self._resources[call.name], args))]
+        if tool not in self._resources:
+            return [(USE, tool)]
+        return [(USE, tool), (READ, _filled(self._resources[tool], args))]
 
     def _caller(self, agent: str, view: RunView) -> Caller:
-        above: tuple[str, ...] | None = ()
-        if self._above:
-            above = self._above[-1].path
-        elif view.state.parent is not None:
-            above = view.scratch.get(_ANCESTORS)
-        path = None if above is None else (*above, *agents_of_turn(view.state))
-        return Caller(view.state.user, agent, path)
+        state, above = view.state, self._above[-1].path if self._above else ()
+        if state.parent is not None and not self._above:
+            known = state.custom.get(_ANCESTORS)
+            above = tuple(known["value"]) if known and known.get("turn") == state.turns else None
+        return Caller(state.user, agent, None if above is None else (*above, *agents_of_turn(state)))
 
     async def _learn_path(self, view: RunView) -> None:
-        """Read which agents had the work in the runs above. It is recorded for a replay, which has no other runs."""
-        if self._judge.uses_path and not self._above and view.state.parent is not None and _ANCESTORS not in view.scratch:
-            found = await view.recall(_ANCESTORS, lambda: ancestors(view.journal, view.state), turn=True)
-            view.scratch[_ANCESTORS] = tuple(found)
+        """Record which agents had the work in the runs above: a replay, or a check of answers, cannot read other runs."""
+        if self._judge.uses_path and not self._above and view.state.parent is not None:
+            await view.recall(_ANCESTORS, lambda: ancestors(view.journal, view.state), turn=True)
 
     def _roles_of(self, user: str) -> frozenset[str] | None:
         """Return the user's roles, or None if they are unknown."""

@@ -97,7 +97,7 @@ def read_rule(given: Any, number: int) -> PermitRule:
                 label=label,
             )
         )
-    made = PermitRule(name=name, effect=effect, **parts)
+    made = PermitRule(name=name, effect=effect, **parts)  # type: ignore[arg-type]
     if not (made.tool or made.handoff or made.data) or (where and (made.handoff or made.data or not made.tool)):
         raise ConfigError(
             notice(
