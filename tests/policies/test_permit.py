@@ -18,10 +18,11 @@ from kaname import (
     Permit,
     PermitRule,
     Policy,
+    Role,
     ScriptedModel,
     SqliteJournal,
+    Team,
     ToolContext,
-    ToolResult,
     call,
     load_config,
     replace,
@@ -250,7 +251,7 @@ _RULES = st.lists(
         {},
         optional={
             "effect": st.sampled_from(["allow", "allow", "deny"]),
-            **{key: _PATTERNS for key in ("user", "role", "agent", "path", "tool", "handoff", "data")},
+            **dict.fromkeys(("user", "role", "agent", "path", "tool", "handoff", "data"), _PATTERNS),
         },
     ).filter(lambda rule: {"tool", "handoff", "data"} & {*rule}),
     min_size=1,
@@ -283,8 +284,10 @@ def test_permit_never_allows_what_no_rule_names(rules, user, roles, agent, path,
 # In a run
 
 
-async def test_refused_call_is_not_run_and_the_model_reads_why():
-    agent = agent_that(call("pay", yen=500), Permit([CLERK], roles=ROLES), Approve("pay"))
+@pytest.mark.parametrize("permit_first", [True, False])
+async def test_refused_call_is_not_run_and_the_model_reads_why(permit_first):
+    policies = [Permit([CLERK], roles=ROLES), Approve("pay")]
+    agent = agent_that(call("pay", yen=500), *(policies if permit_first else policies[::-1]))
     result = await agent.run("go", user_id="ann")
     (refusal,) = await finished(agent, result)
     assert result.completed, "nobody is asked about a call that is refused anyway"
@@ -478,6 +481,15 @@ async def test_handoff_needs_a_rule(way, handoff, handed):
     (answer,) = await finished(desk, result)
     assert (not answer.not_run) is handed
     assert ("no rule allows hand_over 'billing'" in (answer.error or "")) is not handed
+
+
+@pytest.mark.parametrize(("handoff", "handed"), [("*", True), ("billing", False)])
+async def test_delegation_without_a_named_agent_needs_a_rule_for_all(handoff, handed):
+    billing = agent_that("hello from billing", name="billing")
+    team = Team((billing,), roles={"billing": Role("bills")})
+    desk = agent_that(call("delegate_to_agent", task="bills"), Permit([{"handoff": handoff}]), team=team)
+    (answer,) = await finished(desk, await desk.run("go"))
+    assert (not answer.not_run) is handed
 
 
 @pytest.mark.parametrize(("agent", "paid"), [("billing", True), ("desk", False)])

@@ -16,7 +16,7 @@ from ...kernel.ports import Action, Policy, ToolHandler
 from ...kernel.threads import runs_on_loop
 from ..budget.budget import Verdict
 from ..names import known_tools
-from .rules import HAND_OVER, READ, USE, PermitRequest, Rules
+from .rules import HAND_OVER, READ, USE, PermitRequest, PermitRules
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -27,7 +27,7 @@ _ARGUMENT = re.compile(r"\{(\w+)\}")
 
 
 class _Judge(Protocol):
-    """Rules, or Cedar policies."""
+    """Decides over requests: rules, or Cedar policies."""
 
     uses_path: bool
 
@@ -35,7 +35,7 @@ class _Judge(Protocol):
     def denied_tools(self) -> set[str]: ...
 
 
-class Caller(NamedTuple):
+class RunCaller(NamedTuple):
     """The caller of a tool: the user of the run, the agent at work, and the agents that had the work before it."""
 
     user: str
@@ -83,10 +83,10 @@ class Permit(Policy):
 
             self._judge = CedarRules(Path(cedar), entities)
         else:
-            self._judge = Rules(rules)  # type: ignore[arg-type]
+            self._judge = PermitRules(rules)  # type: ignore[arg-type]
         self._roles = _check_roles(roles)
         self._resources = _check_resources(resources)
-        self._above: tuple[Caller, ...] = ()  # in a child run: the callers of the runs above
+        self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
         self.inner = PermitGate(self)
 
@@ -154,12 +154,12 @@ class Permit(Policy):
             return [(USE, tool)]
         return [(USE, tool), (READ, _filled(self._resources[tool], args))]
 
-    def _caller(self, agent: str, view: RunView) -> Caller:
+    def _caller(self, agent: str, view: RunView) -> RunCaller:
         state, above = view.state, self._above[-1].path if self._above else ()
         if state.parent is not None and not self._above:
             known = state.custom.get(_ANCESTORS)
             above = tuple(known["value"]) if known and known.get("turn") == state.turns else None
-        return Caller(state.user, agent, None if above is None else (*above, *agents_of_turn(state)))
+        return RunCaller(state.user, agent, None if above is None else (*above, *agents_of_turn(state)))
 
     async def _learn_path(self, view: RunView) -> None:
         """Record which agents had the work in the runs above: a replay, or a check of answers, cannot read other runs."""

@@ -118,7 +118,7 @@ def _read_patterns(given: Any, where: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
-class Rules:
+class PermitRules:
     """Rules in their order. The order makes no difference: a rule that denies wins."""
 
     def __init__(self, given: Iterable[Any]) -> None:
