@@ -520,6 +520,19 @@ async def test_permissions_of_a_file(tmp_path):
             assert (answer.output == 8, answer.not_run) == (allowed, not allowed)
 
 
+async def test_permissions_of_a_file_deny_a_tool_by_a_wrong_name(tmp_path):
+    (tmp_path / "s.json").write_text('["done"]')
+    desk, denying = (
+        "desk: {model: scripted/s.json, tools: [calculator]}",
+        "permissions: {rules: [{tool: calculater, effect: deny}]}",
+    )
+    (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}}}\njournal: memory\n{denying}\n")
+    with pytest.raises(ConfigError, match="did you mean 'calculator'"):
+        await Agent(load_config(tmp_path / "kaname.yaml")).run("go")
+    (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}, other: {{model: local}}}}\njournal: memory\n{denying}\n")
+    assert (await Agent(load_config(tmp_path / "kaname.yaml")).run("go")).completed, "it can be a tool of the other agent"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -38,6 +38,8 @@ class PolicySettings(Protocol):
     @property
     def permissions(self) -> Mapping[str, Any] | None: ...
     @property
+    def alone(self) -> bool: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -50,7 +52,7 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
     folder = Path(agent.folder)
     made: list[Policy] = _cache(agent, wrong)
     if agent.permissions is not None:
-        permit = _try(lambda: _permit(folder, **(agent.permissions or {})), ("permissions",), wrong)
+        permit = _try(lambda: _permit(folder, agent.alone, **(agent.permissions or {})), ("permissions",), wrong)
         made += [permit] if permit is not None else []
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
@@ -91,12 +93,12 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
     return (*made, *pacing_of(agent.limits, wrong))
 
 
-def _permit(folder: Path, **given: Any) -> Policy:
+def _permit(folder: Path, alone: bool, **given: Any) -> Policy:
     from ..policies.permit.policy import Permit
 
     files = {key: folder / Path(given[key]).expanduser() for key in ("cedar", "entities") if given.get(key)}
     permit = Permit(given.get("rules"), roles=given.get("roles"), resources=given.get("resources"), **files)
-    permit.checks_names = False  # the rules are those of all agents of the file
+    permit.checks_names = alone  # else a rule can be about a tool of another agent
     return permit
 
 
