@@ -26,9 +26,13 @@ class Condition(NamedTuple):
 
 
 def all_of(answers: Iterable[Answer]) -> Answer:
-    """Return False if one answer is False, None if one is undecided, else True."""
-    found = list(answers)
-    return False if False in found else None if None in found else True
+    """Return False if one answer is False, None if one is undecided, else True. Answers after a False are not asked for."""
+    together: Answer = True
+    for answer in answers:
+        if answer is False:
+            return False
+        together = None if answer is None else together
+    return together
 
 
 def any_of(answers: Iterable[Answer]) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import ConfigError, nearest
@@ -139,13 +139,17 @@ class PermitRules:
         allowing: PermitRule | None = None
         refused = ""
         for rule in self.rules:
-            answer = all_of([_concerns(rule, request), _conditions(rule, request)])
+            concerns = all_of(_concerns(rule, request))
+            if concerns is False:
+                continue
+            unmet = [] if not rule.where else [one for one in _answers(rule, request) if one[1] is not True]
+            answer = all_of([concerns, *[answer for _, answer in unmet]])
             if rule.effect == "deny" and answer is not False:
                 return Verdict(False, _denial(rule, clear=answer is True))
             if rule.effect == "allow" and answer is True:
                 allowing = allowing or rule
-            elif rule.effect == "allow" and not refused and _concerns(rule, request) is True:
-                refused = _unmet(rule, request)
+            elif rule.effect == "allow" and not refused and concerns is True:
+                refused = _unmet(rule, unmet[0][0])
         if allowing is not None:
             return Verdict(True, notice("permit.allowed", "the rule {rule!r} allows it", rule=allowing.name))
         return Verdict(False, refused or no_rule(request))
@@ -162,33 +166,26 @@ def no_rule(request: PermitRequest) -> str:
     )
 
 
-def _concerns(rule: PermitRule, request: PermitRequest) -> Answer:
-    """Return True if the rule is about the caller and the resource of the request."""
-    kind = {USE: rule.tool, HAND_OVER: rule.handoff}.get(request.action, rule.data)
-    path = None if request.path is None or any("/" in name for name in request.path) else "/".join(request.path)
-    return all_of(
-        [
-            any_fits(request.resource, kind) if kind else False,
-            request.action in (USE, HAND_OVER) or any_fits(request.action, rule.action),
-            not rule.user or _is_named(request.user, rule.user),
-            not rule.role or _has_role(request, rule.role),
-            not rule.agent or _is_named(request.agent, rule.agent),
-            not rule.path or _is_named(path, rule.path),
-        ]
-    )
+def _concerns(rule: PermitRule, request: PermitRequest) -> Iterator[Answer]:
+    """Answer whether the rule is about the resource and the caller of the request, part by part."""
+    patterns = rule.tool if request.action == USE else rule.handoff if request.action == HAND_OVER else rule.data
+    yield any_fits(request.resource, patterns) if patterns else False
+    if request.action not in (USE, HAND_OVER):
+        yield any_fits(request.action, rule.action)
+    if rule.user:
+        yield _is_named(request.user, rule.user)
+    if rule.role:
+        yield None if request.roles is None else any_of([any_fits(role, rule.role) for role in request.roles])
+    if rule.agent:
+        yield _is_named(request.agent, rule.agent)
+    if rule.path:
+        clear = request.path is not None and not any("/" in name for name in request.path)
+        yield _is_named("/".join(request.path or ()) if clear else None, rule.path)
 
 
 def _is_named(name: str | None, patterns: Patterns) -> Answer:
     """Return True if a known name fits. An unknown name fits no pattern, not even `*`."""
     return any_fits(name, patterns) if name else None
-
-
-def _has_role(request: PermitRequest, patterns: Patterns) -> Answer:
-    return None if request.roles is None else any_of([any_fits(role, patterns) for role in request.roles])
-
-
-def _conditions(rule: PermitRule, request: PermitRequest) -> Answer:
-    return all_of([answer for _, answer in _answers(rule, request)])
 
 
 def _answers(rule: PermitRule, request: PermitRequest) -> list[tuple[str, Answer]]:
@@ -201,13 +198,12 @@ def _answers(rule: PermitRule, request: PermitRequest) -> list[tuple[str, Answer
     ]
 
 
-def _unmet(rule: PermitRule, request: PermitRequest) -> str:
-    name = next(name for name, answer in _answers(rule, request) if answer is not True)
+def _unmet(rule: PermitRule, argument: str) -> str:
     return notice(
         "permit.condition_unmet",
         "not permitted: the condition of the rule {rule!r} on {argument} is not met",
         rule=rule.name,
-        argument=name,
+        argument=argument,
     )
 
 
