@@ -30,6 +30,7 @@ from kaname import (
 )
 from kaname.cli.messages import translate
 from kaname.core.events import ToolFinished, ToolStarted
+from kaname.workflows.configured import configured_workflows
 from tests.parts import facts
 from tests.properties import tries
 
@@ -518,6 +519,21 @@ async def test_permissions_of_a_file(tmp_path):
             agent = Agent(load_config(path))
             (answer,) = await finished(agent, await agent.run("go", user_id=user))
             assert (answer.output == 8, answer.not_run) == (allowed, not allowed)
+
+
+@pytest.mark.parametrize(("agent", "allowed"), [("flow", True), ("desk", False)])
+async def test_permissions_of_a_file_hold_for_its_workflows(tmp_path, agent, allowed):
+    (tmp_path / "some_tools.py").write_text('def double(n: int) -> int:\n    "Double."\n    return 2 * n\n')
+    steps = "steps:\n    - {name: twice, tool: double, args: {n: 4}}\n"
+    (tmp_path / "flow.yaml").write_text(f"workflow:\n  name: flow\n  {steps}")
+    (tmp_path / "kaname.yaml").write_text(
+        "agents: {desk: {model: local, tools: ['some_tools:double']}}\njournal: memory\nworkflows: [flow.yaml]\n"
+        f"permissions: {{rules: [{{tool: double, agent: {agent}}}]}}\n"
+    )
+    config = load_config(tmp_path / "kaname.yaml")
+    (flow,) = configured_workflows(config, {"desk": Agent(config)}, "memory")
+    result = await flow.run()
+    assert (result.completed, "no rule allows" in result.stop.detail) == (allowed, not allowed)
 
 
 async def test_permissions_of_a_file_deny_a_tool_by_a_wrong_name(tmp_path):

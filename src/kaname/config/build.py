@@ -13,6 +13,7 @@ from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
 from ..core.record import field, record
+from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
@@ -193,6 +194,13 @@ class Config:
         """The workflow files that are served with the agents."""
         folder = Path(self.files[-1]).resolve().parent if self.files else Path()
         return [folder / Path(name).expanduser() for name in self.value.get("workflows") or ()]
+
+    def permits(self) -> tuple[Policy, ...]:
+        """Return the permissions of the files as a policy, for workflows. Agents have them among their parts."""
+        from .policies import permit_of
+
+        given = self.value.get("permissions")
+        return () if given is None else (permit_of(Path(self.agent().folder), False, **given),)
 
     @property
     def keep(self) -> Keep | None:

@@ -52,7 +52,7 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
     folder = Path(agent.folder)
     made: list[Policy] = _cache(agent, wrong)
     if agent.permissions is not None:
-        permit = _try(lambda: _permit(folder, agent.alone, **(agent.permissions or {})), ("permissions",), wrong)
+        permit = _try(lambda: permit_of(folder, agent.alone, **(agent.permissions or {})), ("permissions",), wrong)
         made += [permit] if permit is not None else []
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
@@ -93,7 +93,8 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
     return (*made, *pacing_of(agent.limits, wrong))
 
 
-def _permit(folder: Path, alone: bool, **given: Any) -> Policy:
+def permit_of(folder: Path, alone: bool, **given: Any) -> Policy:
+    """Return the policy that keeps the permissions of a file. `alone`: only one agent has them."""
     from ..policies.permit.policy import Permit
 
     files = {key: folder / Path(given[key]).expanduser() for key in ("cedar", "entities") if given.get(key)}
