@@ -149,6 +149,7 @@ def test_permit_conditions_on_an_argument(condition, fitting, others):
         ({"role": "clerk"}, "ann", True),
         ({"role": "clerk"}, "eve", False),
         ({"role": "*"}, "eve", False),
+        ({"role": "*"}, {"user": "ann", "roles": ""}, False),
         ({"role": "boss"}, {"user": "ann", "roles": "boss"}, True),
         ({"agent": "desk"}, {"user": "ann", "agent": "desk"}, True),
         ({"agent": "*"}, "ann", False),
@@ -223,6 +224,10 @@ async def _async_roles(user):
         (lambda: Permit([{"user": "ann"}]), "must name a tool"),
         (lambda: Permit([{"tool": 5}]), "rule 1: tool must be a text"),
         (lambda: Permit([{"tool": ""}]), "rule 1: tool must be a text"),
+        (lambda: Permit([{"tool": "t", "user": []}]), "rule 1: user must be a text"),  # it is not for everybody
+        (lambda: Permit([{"tool": "t", "user": None}]), "rule 1: user must be a text"),
+        (lambda: Permit([PermitRule(tool="t", role=())]), "rule 1: role must be a text"),
+        (lambda: Permit([{"tool": "t", "where": None}]), "where a mapping"),
         (lambda: Permit([{"tool": "t", "effect": "no"}]), "effect must be"),
         (lambda: Permit([{"data": "t", "where": {"x": 1}}]), "conditions"),
         (lambda: Permit([{"tool": "t", "where": {"x": {"at_mots": 1}}}]), "did you mean 'at_most'"),

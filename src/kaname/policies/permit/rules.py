@@ -35,14 +35,14 @@ class PermitRule:
 
     name: str = ""
     effect: str = "allow"
-    user: Patterns = ()
-    role: Patterns = ()
-    agent: Patterns = ()
-    path: Patterns = ()
-    tool: Patterns = ()
-    handoff: Patterns = ()
-    data: Patterns = ()
-    action: Patterns = (READ,)
+    user: Patterns | None = None
+    role: Patterns | None = None
+    agent: Patterns | None = None
+    path: Patterns | None = None
+    tool: Patterns | None = None
+    handoff: Patterns | None = None
+    data: Patterns | None = None
+    action: Patterns = READ
     where: Mapping[str, Any] = field(factory=dict)
 
 
@@ -78,7 +78,7 @@ def read_rule(given: Any, number: int) -> PermitRule:
     """Check a rule and return it with tuples of patterns and conditions. Raises `ConfigError`."""
     label = f"rule {number}"
     if isinstance(given, PermitRule):
-        given = {key: getattr(given, key) for key in _KEYS}
+        given = {key: value for key in _KEYS if (value := getattr(given, key)) is not None}
     if not isinstance(given, Mapping):
         raise ConfigError(
             notice("permit.rule", "{label} must be a PermitRule or a mapping, not {given!r:.100}", label=label, given=given)
@@ -88,7 +88,7 @@ def read_rule(given: Any, number: int) -> PermitRule:
             told = notice("permit.no_key", "{label} has an unknown key {key!r}", label=label, key=key)
             raise ConfigError(told + nearest(str(key), _KEYS))
     parts = {key: _read_patterns(given[key], f"{label}: {key}") for key in _PARTS if key in given}
-    where, effect, name = given.get("where") or {}, given.get("effect", "allow"), given.get("name") or f"#{number}"
+    where, effect, name = given.get("where", {}), given.get("effect", "allow"), given.get("name") or f"#{number}"
     if effect not in ("allow", "deny") or not isinstance(name, str) or not isinstance(where, Mapping):
         raise ConfigError(
             notice(
@@ -97,6 +97,7 @@ def read_rule(given: Any, number: int) -> PermitRule:
                 label=label,
             )
         )
+    parts.setdefault("action", (READ,))
     made = PermitRule(name=name, effect=effect, **parts)  # type: ignore[arg-type]
     if not (made.tool or made.handoff or made.data) or (where and (made.handoff or made.data or not made.tool)):
         raise ConfigError(
@@ -110,8 +111,9 @@ def read_rule(given: Any, number: int) -> PermitRule:
 
 
 def _read_patterns(given: Any, where: str) -> tuple[str, ...]:
+    """Return the patterns. None at all would not restrict the rule, so an empty list is refused."""
     listed = (given,) if isinstance(given, str) else given
-    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) and one for one in listed):
+    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) and one for one in listed):
         raise ConfigError(
             notice("permit.patterns", "{where} must be a text or a list of texts, not {given!r:.100}", where=where, given=given)
         )
@@ -132,7 +134,7 @@ class PermitRules:
     def denied_tools(self) -> set[str]:
         """Return the tools that rules deny by their names. A wrong name in such a rule would deny nothing."""
         denying = [rule for rule in self.rules if rule.effect == "deny"]
-        return {name for rule in denying for name in rule.tool if "*" not in name}
+        return {name for rule in denying for name in rule.tool or () if "*" not in name}
 
     def judge(self, request: PermitRequest) -> Verdict:
         """Decide over a request, with the reason."""
@@ -175,7 +177,7 @@ def _concerns(rule: PermitRule, request: PermitRequest) -> Iterator[Answer]:
     if rule.user:
         yield _is_named(request.user, rule.user)
     if rule.role:
-        yield None if request.roles is None else any_of([any_fits(role, rule.role) for role in request.roles])
+        yield None if request.roles is None else any_of([any_fits(role, rule.role) for role in request.roles if role])
     if rule.agent:
         yield _is_named(request.agent, rule.agent)
     if rule.path:
