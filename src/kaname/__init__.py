@@ -92,6 +92,8 @@ _HOMES = {
     "policies.models.fallback": ("ModelFallback",),
     "policies.pace.machine": ("Machine",),
     "policies.pace.policy": ("Pace",),
+    "policies.permit.policy": ("Permit",),
+    "policies.permit.rules": ("PermitRule",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -246,6 +248,8 @@ if TYPE_CHECKING:
     from .policies.models.fallback import ModelFallback as ModelFallback
     from .policies.pace.machine import Machine as Machine
     from .policies.pace.policy import Pace as Pace
+    from .policies.permit.policy import Permit as Permit
+    from .policies.permit.rules import PermitRule as PermitRule
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult

@@ -108,7 +108,8 @@ def _recipe_within(scope: Scope, child_id: str, recipe: Recipe) -> Recipe:
     """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo."""
     limits = (*_shared_limits(scope, child_id), *recipe.stops)
     inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
-    return replace(recipe, stops=limits, policies=(*inherited, *recipe.policies))
+    around = sorted((*inherited, *recipe.policies), key=lambda policy: policy.depth)
+    return replace(recipe, stops=limits, policies=tuple(around))
 
 
 def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:

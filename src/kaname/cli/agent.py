@@ -131,7 +131,8 @@ def workflow_from(given: argparse.Namespace) -> Workflow:
         return own
     config, folder = config_for(given), Path(getattr(given, "folder", None) or Path.cwd())
     agents = {name: Agent.from_config(config, agent=name) for name in config.agents} if config is not None else {}
-    made = with_agents(given.workflow, agents, all_tools(getattr(given, "tool", []), folder), journal_for(given))
+    tools, permits = all_tools(getattr(given, "tool", []), folder), () if config is None else config.permits()
+    made = with_agents(given.workflow, agents, tools, journal_for(given), permits)
     made.origin = {**_origin(given, config), **made.origin}
     return made
 

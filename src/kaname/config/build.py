@@ -13,6 +13,7 @@ from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
 from ..core.record import field, record
+from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
@@ -39,6 +40,8 @@ class AgentConfig:
     cache: Mapping[str, Any] | bool = False
     equals: tuple[list[str], ...] = ()
     limits: Mapping[str, Any] = field(factory=dict)
+    permissions: Mapping[str, Any] | None = None
+    alone: bool = False  # the only agent of the file
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
@@ -192,6 +195,13 @@ class Config:
         folder = Path(self.files[-1]).resolve().parent if self.files else Path()
         return [folder / Path(name).expanduser() for name in self.value.get("workflows") or ()]
 
+    def permits(self) -> tuple[Policy, ...]:
+        """Return the permissions of the files as a policy, for workflows. Agents have them among their parts."""
+        from .policies import permit_of
+
+        given = self.value.get("permissions")
+        return () if given is None else (permit_of(Path(self.agent().folder), False, **given),)
+
     @property
     def keep(self) -> Keep | None:
         """Return how long runs are kept, or None if the files do not say."""
@@ -221,6 +231,9 @@ def load_config(*files: str | Path) -> Config:
     folder = str(Path(files[-1]).resolve().parent) if files else "."
     if not reading.mistakes or reading.value:
         _read_server_files(reading, Path(folder))
+        named = mapping(reading.value).get("permissions")
+        if isinstance(named, str):
+            reading.include("permissions", Path(folder) / Path(named).expanduser())
         check_all(reading)
     if reading.mistakes:
         _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
@@ -268,8 +281,9 @@ def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
-    shared["limits"] = value.get("limits") or {}
+    shared["limits"], shared["permissions"] = value.get("limits") or {}, value.get("permissions")
     shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
+    shared["alone"] = len(value.get("agents") or {}) + bool(value.get("llm")) == 1
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}
     made = {}

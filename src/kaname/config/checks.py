@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..core.durations import seconds
-from ..core.errors import AgentError, nearest
+from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..memory.retention import Keep, keep_seconds
 from ..models.compatible import SERVERS
@@ -61,6 +61,28 @@ def check_all(reading: Reading) -> None:
     _check_llm(mapping(value.get("llm")), reading)
     _check_limits(mapping(value.get("limits")), ("limits",), reading)
     _check_keep(value.get("keep"), (), reading)
+    if "permissions" in value and not isinstance(value["permissions"], str):
+        _check_permissions(mapping(value["permissions"]), reading)
+
+
+def _check_permissions(given: Mapping[str, Any], reading: Reading) -> None:
+    """Check each rule at its place, and then the whole. Cedar policies are checked when the agent is made."""
+    from ..policies.permit.policy import Permit
+    from ..policies.permit.rules import read_rule
+
+    unfit: list[Any] = []
+    check(given, SCHEMA["properties"]["permissions"], (), lambda *mistake: unfit.append(mistake))
+    known, rules = len(reading.mistakes), given.get("rules")
+    for number, rule in enumerate([] if unfit else rules or []):
+        try:
+            read_rule(rule, number + 1)
+        except ConfigError as problem:
+            reading.wrong(("permissions", "rules", str(number)), str(problem))
+    if not unfit and len(reading.mistakes) == known and "cedar" not in given:
+        try:
+            Permit(rules, roles=given.get("roles"), resources=given.get("resources"))
+        except ConfigError as problem:
+            reading.wrong(("permissions",), str(problem))
 
 
 def _check_agent(agent: Mapping[str, Any], where: tuple[str, ...], shared: Mapping[str, Any], reading: Reading) -> None:

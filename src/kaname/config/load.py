@@ -65,6 +65,17 @@ class Reading:
         self._places.setdefault((), (str(path), 1))
         self.value = _merge(self.value, {} if node is None else self._build(node, str(path), (), ()))
 
+    def include(self, key: str, path: Path) -> None:
+        """Replace the value of a key by the content of a file. Its mistakes are reported with the lines of that file."""
+        other = Reading(variables=self._variables)
+        other.read(path)
+        self.mistakes += other.mistakes
+        self._places |= {(key, *where): place for where, place in other._places.items()}
+        if other.mistakes:
+            del self.value[key]
+        else:
+            self.value[key] = other.value
+
     def _build(self, node: Any, file: str, where: Where, above: tuple[Any, ...]) -> Any:
         import yaml
 

@@ -36,6 +36,10 @@ class PolicySettings(Protocol):
     @property
     def limits(self) -> Mapping[str, Any]: ...
     @property
+    def permissions(self) -> Mapping[str, Any] | None: ...
+    @property
+    def alone(self) -> bool: ...
+    @property
     def mcp_servers(self) -> Mapping[str, Any]: ...
 
 
@@ -43,9 +47,13 @@ Wrong = Callable[[tuple[str, ...], str], None]
 
 
 def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> tuple[Policy, ...]:
-    """Outermost first: one's own, guardrails, approval, equal tools, fallback. The cache finds its place by itself."""
+    """Outermost first: one's own, guardrails, approval, equal tools, fallback. Cache and permissions find their places by
+    themselves."""
     folder = Path(agent.folder)
     made: list[Policy] = _cache(agent, wrong)
+    if agent.permissions is not None:
+        permit = _try(lambda: permit_of(folder, agent.alone, **(agent.permissions or {})), ("permissions",), wrong)
+        made += [permit] if permit is not None else []
     for number, place in enumerate(agent.policies):
         found = _try(lambda place=place: object_from(place, folder), ("policies", str(number)), wrong)  # type: ignore[misc]
         policy = _try(found, ("policies", str(number)), wrong) if isclass(found) else found
@@ -83,6 +91,16 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         budget = _try(lambda: _budget(**spending), ("limits", "budget"), wrong)
         made += [budget] if budget is not None else []
     return (*made, *pacing_of(agent.limits, wrong))
+
+
+def permit_of(folder: Path, alone: bool, **given: Any) -> Policy:
+    """Return the policy that keeps the permissions of a file. `alone`: only one agent has them."""
+    from ..policies.permit.policy import Permit
+
+    files = {key: folder / Path(given[key]).expanduser() for key in ("cedar", "entities") if given.get(key)}
+    permit = Permit(given.get("rules"), roles=given.get("roles"), resources=given.get("resources"), **files)
+    permit.checks_names = alone  # else a rule can be about a tool of another agent
+    return permit
 
 
 def _budget(**given: Any) -> Policy:

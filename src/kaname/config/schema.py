@@ -191,6 +191,43 @@ _LIMITS = _mapping(
         ),
     },
 )
+_PATTERNS = {"type": ["string", "array"], "items": {"type": "string"}}
+_PERMISSION = _mapping(
+    "A rule: who is allowed what. Patterns with *, or lists of them.",
+    {
+        "name": _a("string", "for refusals"),
+        "effect": _a("string", "deny wins over allow (allow)", enum=["allow", "deny"]),
+        "user": {**_PATTERNS, "description": "users"},
+        "role": {**_PATTERNS, "description": "roles of the user"},
+        "agent": {**_PATTERNS, "description": "agents that make the call"},
+        "path": {**_PATTERNS, "description": "agents that had the work one after the other, such as desk/billing"},
+        "tool": {**_PATTERNS, "description": "tools that can be used"},
+        "handoff": {**_PATTERNS, "description": "agents to which work can be transferred or delegated"},
+        "data": {**_PATTERNS, "description": "ids of data"},
+        "action": {**_PATTERNS, "description": "actions on the data (read)"},
+        "where": _a(
+            "object",
+            "conditions on arguments: a pattern, a list of values, or a mapping with equals, one_of, starts_with, less_than, "
+            "at_most, greater_than, at_least",
+        ),
+    },
+)
+_PERMISSIONS = {
+    "description": "What users and agents are allowed to do; everything else is refused. A mapping, or a file with one.",
+    "anyOf": [
+        _a("string", "a file, from this file's folder"),
+        _mapping(
+            "",
+            {
+                "rules": _a("array", "what is allowed and denied", items=_PERMISSION),
+                "roles": _map_of("Roles by user.", _PATTERNS),
+                "resources": _map_of("The data that calls read, by tool, such as order:{order_id}.", _a("string")),
+                "cedar": _a("string", "a file with Cedar policies instead of rules, from this file's folder"),
+                "entities": _a("string", "a JSON file with entities for Cedar, from this file's folder"),
+            },
+        ),
+    ],
+}
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
@@ -314,6 +351,7 @@ SCHEMA: dict[str, Any] = {
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
         "limits": {**_LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
+        "permissions": _PERMISSIONS,
         "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,

@@ -120,6 +120,9 @@ class ToolCall:
     args: Mapping[str, Any] | str = field(factory=dict)
 
 
+TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"  # the tools with which an agent hands work to another
+
+
 @record
 class ToolResult:
     """The result of a tool call. All of it is JSON.

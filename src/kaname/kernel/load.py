@@ -54,6 +54,22 @@ async def load(journal: Journal, run_id: str, upto: int | None = None) -> State:
     return state
 
 
+def agents_of_turn(state: State) -> list[str]:
+    """Return the agents that had this turn of the conversation, the current one last."""
+    handed = [(call_id, result.transfer) for call_id, result in state.results.items() if result.transfer]
+    first = state.callers.get(handed[0][0], state.agent) if handed else state.agent
+    return [first, *[to for _, to in handed]]
+
+
+async def ancestors(journal: Journal, state: State) -> list[str]:
+    """Return the agents that had the work in the runs above this one."""
+    path = list[str]()
+    while state.parent is not None:
+        state = await load(journal, state.parent[0])
+        path = [*agents_of_turn(state), *path]
+    return path
+
+
 async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool = True) -> None:
     """Add a fact to a run that is over, such as a rating. `later`: it changes the time of the run's last change.
 

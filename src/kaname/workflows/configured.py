@@ -11,18 +11,22 @@ from ..config.build import Config
 from ..config.load import mistakes_error
 from ..core.errors import ConfigError
 from ..core.notices import notice
-from ..kernel.ports import Journal
+from ..kernel.ports import Journal, Policy
 from .file import name_in
 from .workflow import Workflow
 
 
 def with_agents(
-    path: str | Path, agents: Mapping[str, Agent[Any]], tools: Iterable[Any] = (), journal: Journal | str | None = None
+    path: str | Path,
+    agents: Mapping[str, Agent[Any]],
+    tools: Iterable[Any] = (),
+    journal: Journal | str | None = None,
+    policies: Iterable[Policy] = (),
 ) -> Workflow:
     """Read a workflow file. Its steps can use these agents, the agents' tools, and `tools`."""
     named = [*[tool for agent in agents.values() for tool in agent.tools.values()], *tools]
     known = {getattr(tool, "name", str(number)): tool for number, tool in enumerate(named)}
-    return Workflow.from_file(path, known.values(), agents=agents, journal=journal)
+    return Workflow.from_file(path, known.values(), agents=agents, journal=journal, policies=policies)
 
 
 def configured_workflows(
@@ -32,7 +36,7 @@ def configured_workflows(
     made, wrong = list[Workflow](), list[str]()
     for path in config.workflow_files:
         try:
-            flow = with_agents(path, agents, journal=journal)
+            flow = with_agents(path, agents, journal=journal, policies=config.permits())
         except ConfigError as problem:
             wrong += problem.mistakes or [str(problem)]
             continue

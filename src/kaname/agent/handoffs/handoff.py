@@ -15,14 +15,14 @@ from logging import getLogger
 from typing import Any, Protocol
 
 from ...core.errors import ConfigError, ModelError
-from ...core.messages import ToolResult
+from ...core.messages import DELEGATE, TRANSFER, ToolResult
 from ...core.notices import notice
 from ...core.record import field, record
 from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.bases import StrategyBase, optional
 from ...kernel.boundary import Failure, attempt
-from ...kernel.load import load
+from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Recipe, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
@@ -30,7 +30,6 @@ from .roles import Role, check_roles, choose
 
 MAX_HANDOFF_DEPTH = 5
 REFUSED = "HandoffRefused"  # the `type` of the `error` chunk
-TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"
 _LONGEST = 200  # characters of what an agent is for
 
 
@@ -244,7 +243,7 @@ class Transfer(_Handing):
     _wanted, _about = "reason", "why this agent, in a few words"
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        to, path = prepared["agent"], _transfers(context.state)
+        to, path = prepared["agent"], agents_of_turn(context.state)
         if (refused := await self._refusal(to, path, context)) is not None:
             return refused
         if (servers := self.team.by_name[to].servers) is not None:
@@ -285,7 +284,7 @@ class Delegate(_Handing):
         to, reason = await self._choose(prepared, context)
         if not to:
             return ToolResult(error=notice("team.not_delegated", "not delegated: {reason}", reason=reason), not_run=True)
-        path = [*await _ancestors(context), *_transfers(context.state)]
+        path = [*await ancestors(context.journal, context.state), *agents_of_turn(context.state)]
         if (refused := await self._refusal(to, path, context)) is not None:
             return refused
         try:
@@ -323,7 +322,7 @@ class HandingBack:
         state, reachable = self._scope.state, self._team
         if reachable is None or state.stop is None or isinstance(error, asyncio.CancelledError):
             return
-        path = _transfers(state)
+        path = agents_of_turn(state)
         for giver, taker in reversed([*pairwise(path)]):
             team = reachable.team(giver)
             if team is not None and team.on_handoff_return is not None:
@@ -337,19 +336,3 @@ def _purpose(agent: Any) -> str:
     """The first line of its instructions."""
     told = agent.recipe.instructions.strip().split("\n")[0]
     return told[:_LONGEST] or "(it does not say what it is for)"
-
-
-def _transfers(state: State) -> list[str]:
-    """Return the agents that had this turn of the conversation, the current one last."""
-    handed = [(call_id, result.transfer) for call_id, result in state.results.items() if result.transfer]
-    first = state.callers.get(handed[0][0], state.agent) if handed else state.agent
-    return [first, *[to for _, to in handed]]
-
-
-async def _ancestors(context: ToolContext) -> list[str]:
-    """Return the agents that had the work in the runs above this one."""
-    path, state = list[str](), context.state
-    while state.parent is not None:
-        state = await load(context.journal, state.parent[0])
-        path = [*_transfers(state), *path]
-    return path
