@@ -1,0 +1,209 @@
+"""The kinds of personal data that kaname finds by itself: a pattern for each form, and a check where the number has one.
+
+Patterns look at folded text (full-width digits are ASCII). They end at a look-around for digits or letters, and not at `\\b`,
+which fails between a digit and kana. A group named `value` is the part that is replaced; the rest is the word that says so.
+Every pattern has a bounded length, so that a stream is never held back for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+import regex
+
+Checked = Callable[[str], bool]
+
+
+class Form(NamedTuple):
+    """One form in which a kind of data is written.
+
+    `check` decides on a match. `firsts` are the characters with which a match can begin, and `words` those of which it has one:
+    a text without them is not searched.
+    """
+
+    kind: str
+    pattern: Any
+    check: Checked | None = None
+    firsts: frozenset[str] = frozenset()
+    words: tuple[str, ...] = ()
+
+
+_DASH = r"[-‐‑‒–—―−ー]"
+_SEP = rf"(?: |{_DASH})"
+_START, _END = rf"(?<![0-9A-Za-z_])(?<![0-9]{_DASH}|[0-9]\.)", rf"(?![0-9A-Za-z_]|{_DASH}[0-9]|\.[0-9])"
+_GAP = r"[^0-9A-Za-z\n]"
+_DAY = (
+    r"(?:(?:19|20)[0-9]{2}(?:年|[-/. ]|, ?) ?[0-9]{1,2}(?:月|[-/. ]) ?[0-9]{1,2}日?"
+    r"|(?:明治|大正|昭和|平成|令和|[MTSHR]\.?) ?(?:[0-9]{1,2}|元)[年./-] ?[0-9]{1,2}[月./-] ?[0-9]{1,2}日?"
+    r"|[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ](?:19|20)?[0-9]{2}|(?:19|20)[0-9]{6})(?![0-9])"
+)
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
+_ENGLISH_DAY = rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?|[0-9]{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}),? (?:19|20)[0-9]{{2}}(?![0-9])"
+_KEYS = {  # by the characters with which they begin
+    "A": r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,45}|AC[0-9a-f]{32}",
+    "s": r"sk-[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",  # OpenAI, Anthropic and others; Stripe
+    "g": r"gh[pousr]_[A-Za-z0-9]{30,250}|github_pat_[A-Za-z0-9_]{20,250}|glpat-[A-Za-z0-9_-]{20,100}|gsk_[A-Za-z0-9]{40,60}",
+    "x": r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-[A-Za-z0-9-]{10,250}|xai-[A-Za-z0-9]{40,100}",
+    "y": r"ya29\.[A-Za-z0-9_-]{20,250}",
+    "h": r"https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,100}|hf_[A-Za-z0-9]{30,60}",
+    "GS": r"GOCSPX-[A-Za-z0-9_-]{20,60}|SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,60}|SK[0-9a-f]{32}",
+    "rpwnd": r"[rp]k_(?:live|test)_[A-Za-z0-9]{16,250}|whsec_[A-Za-z0-9+/=]{20,100}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{40,250}|dop_v1_[0-9a-f]{64}",
+    "e": r"eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{5,2000}\.[A-Za-z0-9_-]{10,1000}",
+}
+_PRIVATE = r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{20,8000}-----END (?:[A-Z]{2,9} )?PRIVATE KEY-----"
+
+
+def is_card(text: str) -> bool:
+    """Return True if the last digit is right for a card number (Luhn), and the first ones belong to an issuer."""
+    digits = _digits(text)
+    total = sum([d if n % 2 == 0 else sum(divmod(2 * d, 10)) for n, d in enumerate(reversed(digits))])
+    return 13 <= len(digits) <= 19 and digits[0] in (2, 3, 4, 5, 6) and len(set(digits)) > 1 and total % 10 == 0
+
+
+def is_my_number(text: str) -> bool:
+    """Return True if the last of the twelve digits is the check digit of an Individual Number."""
+    digits = _digits(text)
+    if len(digits) != 12 or len(set(digits)) == 1:
+        return False
+    total = sum([d * (n + 1 if n <= 6 else n - 5) for n, d in enumerate(reversed(digits[:11]), 1)])
+    rest = total % 11
+    return digits[11] == (0 if rest <= 1 else 11 - rest)
+
+
+def is_iban(text: str) -> bool:
+    """Return True if the check digits of an IBAN are right (mod 97)."""
+    plain = "".join([char for char in text.upper() if char.isalnum()])
+    moved = plain[4:] + plain[:4]
+    return 15 <= len(plain) <= 34 and int("".join([str(int(char, 36)) for char in moved])) % 97 == 1
+
+
+def is_phone(text: str) -> bool:
+    """Return True if a number with a leading 0 has the ten or eleven digits of a telephone number."""
+    digits = _digits(text)
+    return len(digits) == (11 if digits[:2] in ([0, 5], [0, 7], [0, 8], [0, 9]) and digits[2] == 0 else 10) or (
+        len(digits) == 11 and digits[:2] in ([0, 1], [0, 2], [0, 7], [0, 8])
+    )
+
+
+def is_international(text: str) -> bool:
+    return 8 <= len(_digits(text)) <= 15
+
+
+def is_ip(text: str) -> bool:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    return not address.is_unspecified and (address.version == 4 or any(char.isdigit() for char in text))
+
+
+def _digits(text: str) -> list[int]:
+    return [int(char) for char in text if char in "0123456789"]
+
+
+def _form(kind: str, pattern: str, check: Checked | None = None, firsts: str = "", words: str = "") -> Form:
+    return Form(kind, regex.compile(pattern), check, frozenset(firsts), tuple(words.split("|")) if words else ())
+
+
+def _numbers(kind: str, pattern: str, check: Checked | None = None) -> Form:
+    return _form(kind, pattern, check, "0123456789")
+
+
+def _named(kind: str, words: str, value: str, firsts: str = "0123456789") -> tuple[Form, Form]:
+    """Return the forms of a value with one of the words before it, or after it."""
+    filler = rf"(?:(?i:number|no|is|num|id|was|the|his|her|my|our){_GAP}{{1,6}}){{0,4}}"
+    return (
+        _form(kind, rf"(?i:{words}){_GAP}{{0,16}}{filler}(?P<value>{value})", words=words),
+        _form(kind, rf"(?P<value>{value}){_GAP}{{0,10}}(?i:{words})", None, firsts, words),
+    )
+
+
+@lru_cache(maxsize=1)
+def built_in() -> tuple[Form, ...]:
+    """Return the forms of all kinds, the more certain ones first. They are compiled when the first text is looked at."""
+    return (*_secrets(), *_money(), *_documents(), *_contacts())
+
+
+def _secrets() -> list[Form]:
+    keys = [_form("api_key", rf"(?<![A-Za-z0-9_])(?:{one})(?![A-Za-z0-9])", None, firsts) for firsts, one in _KEYS.items()]
+    return [_form("api_key", _PRIVATE, None, "-"), *keys]
+
+
+def _money() -> list[Form]:
+    iban = rf"{_START}[A-Za-z]{{2}}[0-9]{{2}}(?: ?[A-Za-z0-9]{{4}}){{2,7}}(?: ?[A-Za-z0-9]{{1,3}})?(?![A-Za-z0-9])"
+    english = rf"(?i:account|acct|a/c){_GAP}{{0,6}}(?:(?i:number|no|is){_GAP}{{1,6}}){{0,3}}"
+    return [
+        _form("iban", iban, is_iban, words="0|1|2|3|4|5|6|7|8|9"),
+        _numbers("card", rf"{_START}[2-6][0-9]{{12,18}}{_END}", is_card),
+        _numbers("card", rf"{_START}[2-6][0-9]{{3}}(?:{_SEP}[0-9]{{4}}){{3}}(?:{_SEP}[0-9]{{1,3}})?{_END}", is_card),
+        _numbers("card", rf"{_START}3[0-9]{{3}}{_SEP}[0-9]{{6}}{_SEP}[0-9]{{4,5}}{_END}", is_card),
+        *_named("bank_account", "口座|普通|当座|貯蓄|account|acct", rf"{_START}[0-9]{{6,8}}{_END}"),
+        _form("bank_account", rf"{english}(?P<value>{_START}[0-9]{{8,17}}{_END})", words="account|acct|a/c"),
+        _form("bank_account", r"記号[^0-9\n]{0,4}(?P<value>1[0-9]{4}[^0-9\n]{0,8}[0-9]{6,8})(?![0-9])", words="記号"),
+    ]
+
+
+def _documents() -> list[Form]:
+    twelve = rf"{_START}[0-9]{{4}}{_SEP}?[0-9]{{4}}{_SEP}?[0-9]{{4}}{_END}"
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    born, after = "生年月日|誕生日|出生日|birthday|birth day|birthdate|birth date|date of birth|dob|d.o.b|born", "生まれ|うまれ|生"
+    return [
+        *_named("driving_licence", "免許証番号|免許番号|免許証|免許|driving licence|driving license|driver's license|driver license|license|licence", twelve),
+        *_named("passport", "旅券|パスポート|passport", r"(?<![A-Za-z0-9])[A-Za-z]{2} ?[0-9]{7}(?![0-9A-Za-z])", letters),
+        _numbers("my_number", twelve, is_my_number),
+        _form("date_of_birth", rf"(?i:{born})[^0-9\n]{{0,20}}?(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))", words=born),
+        _form(
+            "date_of_birth",
+            rf"(?P<value>(?<![0-9])(?i:{_DAY})){_GAP}{{0,2}}(?:生まれ|うまれ|生(?![0-9一-龥]))",
+            None,
+            "0123456789明大昭平令MTSHRmtshr",
+            after,
+        ),
+    ]
+
+
+def _contacts() -> list[Form]:
+    label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+    email = rf"(?<![A-Za-z0-9._%+'=-])[A-Za-z0-9_%+][A-Za-z0-9._%+'=-]{{0,63}}@(?:{label}\.){{1,8}}"
+    inner = rf"(?:{_SEP}|\.| ?\(|\) ?)?[0-9]"
+    octet, area = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])", r"(?:東京都|北海道|(?:京都|大阪)府|[一-龥]{2,3}県)"
+    version = r"(?<!(?i:version|ver\.?|バージョン|release|版) ?)"
+    named = rf"(?i:郵便番号|postal code|postcode|post code|zip code|zip){_GAP}{{0,8}}(?:(?i:is){_GAP}{{1,3}})?"
+    return [
+        _form("email", rf"{email}(?:[A-Za-z]{{2,24}}|xn--[a-z0-9]{{2,30}})(?![A-Za-z0-9-])", words="@"),
+        _form("phone", rf"{_START}\+[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{_END}", is_international, "+"),
+        _numbers("phone", rf"{_START}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{_END}", is_phone),
+        _form(
+            "phone",
+            rf"{_START}\(?0[0-9]{{1,4}} ?[()] ?[0-9]{{1,4}}(?:{_SEP}|\) ?)[0-9]{{3,4}}{_END}",
+            is_phone,
+            "(0",
+        ),
+        _numbers("phone", rf"{_START}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{8}}|[0-9]{{4}} [0-9]{{6}}){_END}"),
+        _form(
+            "phone",
+            rf"{_START}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_END}",
+            None,
+            "(23456789",
+        ),
+        _form("postal_code", rf"〒 ?(?P<value>[0-9]{{3}}{_DASH}?[0-9]{{4}})(?![0-9])", None, "〒"),
+        _form("postal_code", rf"{named}(?P<value>{_START}[0-9]{{3}}{_DASH}?[0-9]{{4}}{_END})", words="郵便番号|postal|post|zip"),
+        _numbers("postal_code", rf"(?P<value>{_START}[0-9]{{3}}{_DASH}[0-9]{{4}}{_END})[ 、,\n]{{0,3}}{area}"),
+        _numbers("ip", rf"(?<![0-9A-Za-z_.]){version}{octet}(?:\.{octet}){{3}}(?![0-9A-Za-z_]|\.[0-9])", is_ip),
+        _form(
+            "ip",
+            r"(?<![0-9A-Za-z_:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3})?(?![0-9A-Za-z_:])",
+            is_ip,
+            "0123456789abcdefABCDEF:",
+            ":",
+        ),
+    ]
+
+
+KINDS = (
+    "api_key", "email", "iban", "card", "driving_licence", "passport", "my_number", "bank_account", "date_of_birth", "phone",
+    "postal_code", "ip",
+)  # fmt: skip
