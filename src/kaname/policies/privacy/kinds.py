@@ -41,10 +41,12 @@ _DAY = (
     r"|[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ](?:19|20)?[0-9]{2}|(?:19|20)[0-9]{6})(?![0-9])"
 )
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
-_ENGLISH_DAY = rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?|[0-9]{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}),? (?:19|20)[0-9]{{2}}(?![0-9])"
+_ENGLISH_DAY = (
+    rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?|[0-9]{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}),? (?:19|20)[0-9]{{2}}(?![0-9])"
+)
 _KEYS = {  # by the characters with which they begin
     "A": r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,45}|AC[0-9a-f]{32}",
-    "s": r"sk-[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",  # OpenAI, Anthropic and others; Stripe
+    "s": r"sk-(?=[A-Za-z0-9_-]{0,60}[0-9])[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",  # OpenAI, Anthropic and others; Stripe
     "g": r"gh[pousr]_[A-Za-z0-9]{30,250}|github_pat_[A-Za-z0-9_]{20,250}|glpat-[A-Za-z0-9_-]{20,100}|gsk_[A-Za-z0-9]{40,60}",
     "x": r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-[A-Za-z0-9-]{10,250}|xai-[A-Za-z0-9]{40,100}",
     "y": r"ya29\.[A-Za-z0-9_-]{20,250}",
@@ -57,10 +59,19 @@ _PRIVATE = r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{20,80
 
 
 def is_card(text: str) -> bool:
-    """Return True if the last digit is right for a card number (Luhn), and the first ones belong to an issuer."""
+    """Return True if an issuer has card numbers that begin so and are so long, and the last digit is right (Luhn)."""
     digits = _digits(text)
+    two, size = 10 * digits[0] + digits[1], len(digits)
+    issued = (
+        (digits[0] == 4 and (size in (16, 19) or (size == 13 and two not in (45, 49))))  # 13 digits: 45 and 49 are barcodes
+        or ((51 <= two <= 55 or 22 <= two <= 27) and size == 16)
+        or (two in (34, 37) and size == 15)
+        or (two in (30, 36, 38, 39) and 14 <= size <= 19)
+        or (two in (35, 60, 62, 64, 65) and 16 <= size <= 19)
+        or (two in (50, 56, 57, 58, 63, 67) and 13 <= size <= 19)
+    )
     total = sum([d if n % 2 == 0 else sum(divmod(2 * d, 10)) for n, d in enumerate(reversed(digits))])
-    return 13 <= len(digits) <= 19 and digits[0] in (2, 3, 4, 5, 6) and len(set(digits)) > 1 and total % 10 == 0
+    return issued and total % 10 == 0
 
 
 def is_my_number(text: str) -> bool:
@@ -81,11 +92,10 @@ def is_iban(text: str) -> bool:
 
 
 def is_phone(text: str) -> bool:
-    """Return True if a number with a leading 0 has the ten or eleven digits of a telephone number."""
+    """Return True if a number with a leading 0 has as many digits as a telephone number: in Japan 10, mobile 11."""
     digits = _digits(text)
-    return len(digits) == (11 if digits[:2] in ([0, 5], [0, 7], [0, 8], [0, 9]) and digits[2] == 0 else 10) or (
-        len(digits) == 11 and digits[:2] in ([0, 1], [0, 2], [0, 7], [0, 8])
-    )
+    mobile = digits[1] in (5, 7, 8, 9) and digits[2] == 0
+    return digits[1] != 0 and (len(digits) == (11 if mobile else 10) or (len(digits) == 11 and " " in text))
 
 
 def is_international(text: str) -> bool:
@@ -112,13 +122,12 @@ def _numbers(kind: str, pattern: str, check: Checked | None = None) -> Form:
     return _form(kind, pattern, check, "0123456789")
 
 
-def _named(kind: str, words: str, value: str, firsts: str = "0123456789") -> tuple[Form, Form]:
-    """Return the forms of a value with one of the words before it, or after it."""
-    filler = rf"(?:(?i:number|no|is|num|id|was|the|his|her|my|our){_GAP}{{1,6}}){{0,4}}"
-    return (
-        _form(kind, rf"(?i:{words}){_GAP}{{0,16}}{filler}(?P<value>{value})", words=words),
-        _form(kind, rf"(?P<value>{value}){_GAP}{{0,10}}(?i:{words})", None, firsts, words),
-    )
+def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 24, after: int = 10) -> list[Form]:
+    """Return the forms of a value with one of the words before it, or after it, in the same sentence."""
+    return [
+        _form(kind, rf"(?i:{words})[^0-9。\n]{{0,{before}}}?(?P<value>{value})", words=words),
+        _form(kind, rf"(?P<value>{value}){_GAP}{{0,{after}}}(?i:{words})", None, firsts, words),
+    ]
 
 
 @lru_cache(maxsize=1)
@@ -129,18 +138,22 @@ def built_in() -> tuple[Form, ...]:
 
 def _secrets() -> list[Form]:
     keys = [_form("api_key", rf"(?<![A-Za-z0-9_])(?:{one})(?![A-Za-z0-9])", None, firsts) for firsts, one in _KEYS.items()]
-    return [_form("api_key", _PRIVATE, None, "-"), *keys]
+    aws = r"(?i:secret[ _]?access[ _]?key)[^A-Za-z0-9\n]{0,8}(?P<value>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
+    telegram = r"(?<![0-9A-Za-z])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"
+    return [_form("api_key", _PRIVATE, None, "-"), *keys, _form("api_key", aws, words="secret"), _numbers("api_key", telegram)]
 
 
 def _money() -> list[Form]:
     iban = rf"{_START}[A-Za-z]{{2}}[0-9]{{2}}(?: ?[A-Za-z0-9]{{4}}){{2,7}}(?: ?[A-Za-z0-9]{{1,3}})?(?![A-Za-z0-9])"
+    seven = rf"{_START}[0-9]{{6,8}}{_END}(?! ?(?:円|万|yen|JPY|件|人|名|個|ドル))"
     english = rf"(?i:account|acct|a/c){_GAP}{{0,6}}(?:(?i:number|no|is){_GAP}{{1,6}}){{0,3}}"
     return [
         _form("iban", iban, is_iban, words="0|1|2|3|4|5|6|7|8|9"),
         _numbers("card", rf"{_START}[2-6][0-9]{{12,18}}{_END}", is_card),
         _numbers("card", rf"{_START}[2-6][0-9]{{3}}(?:{_SEP}[0-9]{{4}}){{3}}(?:{_SEP}[0-9]{{1,3}})?{_END}", is_card),
         _numbers("card", rf"{_START}3[0-9]{{3}}{_SEP}[0-9]{{6}}{_SEP}[0-9]{{4,5}}{_END}", is_card),
-        *_named("bank_account", "口座|普通|当座|貯蓄|account|acct", rf"{_START}[0-9]{{6,8}}{_END}"),
+        *_named("bank_account", "口座|account|acct", seven),
+        *_named("bank_account", "普通|当座|貯蓄", seven, before=8, after=3),
         _form("bank_account", rf"{english}(?P<value>{_START}[0-9]{{8,17}}{_END})", words="account|acct|a/c"),
         _form("bank_account", r"記号[^0-9\n]{0,4}(?P<value>1[0-9]{4}[^0-9\n]{0,8}[0-9]{6,8})(?![0-9])", words="記号"),
     ]
@@ -149,50 +162,63 @@ def _money() -> list[Form]:
 def _documents() -> list[Form]:
     twelve = rf"{_START}[0-9]{{4}}{_SEP}?[0-9]{{4}}{_SEP}?[0-9]{{4}}{_END}"
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    born, after = "生年月日|誕生日|出生日|birthday|birth day|birthdate|birth date|date of birth|dob|d.o.b|born", "生まれ|うまれ|生"
+    born, after = (
+        "生年月日|誕生日|出生日|生まれ|birthday|birth day|birthdate|birth date|date of birth|dob|d.o.b|born",
+        "生まれ|うまれ|生",
+    )
+    birth = r"生年月日|誕生日|出生日|生まれ(?!変)|birth ?day|birth ?date|date of birth|(?<![a-z])(?:dob|d\.o\.b|born)(?![a-z])"
     return [
-        *_named("driving_licence", "免許証番号|免許番号|免許証|免許|driving licence|driving license|driver's license|driver license|license|licence", twelve),
+        *_named("driving_licence", "免許|licence|license", twelve),
         *_named("passport", "旅券|パスポート|passport", r"(?<![A-Za-z0-9])[A-Za-z]{2} ?[0-9]{7}(?![0-9A-Za-z])", letters),
         _numbers("my_number", twelve, is_my_number),
-        _form("date_of_birth", rf"(?i:{born})[^0-9\n]{{0,20}}?(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))", words=born),
+        _form("date_of_birth", rf"(?i:{birth})[^0-9。\n]{{0,24}}?(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))", words=born),
         _form(
             "date_of_birth",
-            rf"(?P<value>(?<![0-9])(?i:{_DAY})){_GAP}{{0,2}}(?:生まれ|うまれ|生(?![0-9一-龥]))",
+            rf"(?P<value>(?<![0-9])(?i:{_DAY}|[0-9]{{1,2}}月 ?[0-9]{{1,2}}日)){_GAP}{{0,2}}(?:生まれ(?!変)|うまれ|生(?![0-9一-龥]))",
             None,
             "0123456789明大昭平令MTSHRmtshr",
             after,
         ),
+        _form("date_of_birth", rf"(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))[^0-9。.\n]{{1,16}}(?i:{birth})", words=born),
     ]
 
 
 def _contacts() -> list[Form]:
+    tel = rf"(?:(?<=(?i:tel|fax|phone)\.?)|(?<![0-9A-Za-z_]))(?<![0-9]{_DASH}|[0-9]\.)"
     label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-    email = rf"(?<![A-Za-z0-9._%+'=-])[A-Za-z0-9_%+][A-Za-z0-9._%+'=-]{{0,63}}@(?:{label}\.){{1,8}}"
+    email = rf"(?<![A-Za-z0-9])[A-Za-z0-9_%+][A-Za-z0-9._%+'-]{{0,63}}@(?:{label}\.){{1,8}}"
     inner = rf"(?:{_SEP}|\.| ?\(|\) ?)?[0-9]"
-    octet, area = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])", r"(?:東京都|北海道|(?:京都|大阪)府|[一-龥]{2,3}県)"
-    version = r"(?<!(?i:version|ver\.?|バージョン|release|版) ?)"
+    octet, area = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])", r"(?:北海道|[一-龥]{1,5}[都府県市区郡]|(?i:japan|tokyo))"
+    version = r"(?<!(?i:version|ver\.?|バージョンは?|release|版) ?)"
     named = rf"(?i:郵便番号|postal code|postcode|post code|zip code|zip){_GAP}{{0,8}}(?:(?i:is){_GAP}{{1,3}})?"
     return [
         _form("email", rf"{email}(?:[A-Za-z]{{2,24}}|xn--[a-z0-9]{{2,30}})(?![A-Za-z0-9-])", words="@"),
-        _form("phone", rf"{_START}\+[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{_END}", is_international, "+"),
-        _numbers("phone", rf"{_START}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{_END}", is_phone),
+        _form("phone", rf"{tel}\+[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{_END}", is_international, "+"),
+        _numbers("phone", rf"{tel}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{_END}", is_phone),
         _form(
             "phone",
-            rf"{_START}\(?0[0-9]{{1,4}} ?[()] ?[0-9]{{1,4}}(?:{_SEP}|\) ?)[0-9]{{3,4}}{_END}",
+            rf"{tel}\(?0[0-9]{{1,4}} ?[()] ?[0-9]{{1,4}}(?:{_SEP}|\) ?)[0-9]{{3,4}}{_END}",
             is_phone,
             "(0",
         ),
-        _numbers("phone", rf"{_START}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{8}}|[0-9]{{4}} [0-9]{{6}}){_END}"),
+        _numbers("phone", rf"{tel}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{3}} [0-9]{{6}}){_END}"),
+        *_named("phone", "電話|携帯|連絡先|tel|fax|phone|call|dial|mobile", rf"{tel}0[1-9][0-9]{{8}}{_END}"),
         _form(
             "phone",
-            rf"{_START}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_END}",
+            rf"{tel}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_END}",
             None,
             "(23456789",
         ),
         _form("postal_code", rf"〒 ?(?P<value>[0-9]{{3}}{_DASH}?[0-9]{{4}})(?![0-9])", None, "〒"),
-        _form("postal_code", rf"{named}(?P<value>{_START}[0-9]{{3}}{_DASH}?[0-9]{{4}}{_END})", words="郵便番号|postal|post|zip"),
+        _form(
+            "postal_code", rf"{named}(?P<value>{_START}[0-9]{{3}}{_DASH}?[0-9]{{4}}{_END})", words="郵便番号|postal|post|zip"
+        ),
         _numbers("postal_code", rf"(?P<value>{_START}[0-9]{{3}}{_DASH}[0-9]{{4}}{_END})[ 、,\n]{{0,3}}{area}"),
-        _numbers("ip", rf"(?<![0-9A-Za-z_.]){version}{octet}(?:\.{octet}){{3}}(?![0-9A-Za-z_]|\.[0-9])", is_ip),
+        _form(
+            "postal_code",
+            rf"(?i:tokyo|osaka|kyoto|hokkaido|japan|prefecture)[ ,]{{1,3}}(?P<value>{_START}[0-9]{{3}}-[0-9]{{4}}{_END})",
+        ),
+        _numbers("ip", rf"(?<![0-9A-Za-z_.]){version}{octet}(?:\.{octet}){{3}}(?![0-9A-Za-z_]|\.[0-9]| ?[節章項])", is_ip),
         _form(
             "ip",
             r"(?<![0-9A-Za-z_:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?:[0-9]{1,3}(?:\.[0-9]{1,3}){3})?(?![0-9A-Za-z_:])",

@@ -206,7 +206,11 @@ class Privacy(Policy):
         if before is not None and before[0] is message and before[1] == names.size:
             return before[2]
         parts = tuple([self._sent_part(part, message.role, names) for part in message.parts])
-        made = message if all([one is other for one, other in zip(parts, message.parts, strict=True)]) else Message(message.role, parts)
+        made = (
+            message
+            if all([one is other for one, other in zip(parts, message.parts, strict=True)])
+            else Message(message.role, parts)
+        )
         if before is not None and before[2] == made:
             made = before[2]  # the same object: its encoded form is kept
         kept[id(message)] = (message, names.size, made)
@@ -227,7 +231,11 @@ class Privacy(Policy):
             case ToolResult():
                 held = {name: getattr(part, name) for name in ("output", "error", "shown")}
                 made = {name: self._rewrite(value, to_model, known) for name, value in held.items()}
-                return part if all(made[name] is held[name] or made[name] == held[name] for name in held) else replace(part, **made)
+                return (
+                    part
+                    if all(made[name] is held[name] or made[name] == held[name] for name in held)
+                    else replace(part, **made)
+                )
         return part
 
     def _to_model(self, direction: Direction, its_own: bool, names: Pseudonyms, kind: str, data: str) -> str:
@@ -338,7 +346,9 @@ def _blocked(direction: Direction, seen: _Seen) -> str:
 async def _warn(direction: Direction, seen: _Seen, view: RunView) -> None:
     if seen.warned:
         kinds = ", ".join(seen.warned)
-        await view.warn("privacy", notice("privacy.found", "personal data was found ({side}): {kinds}", side=direction, kinds=kinds))
+        await view.warn(
+            "privacy", notice("privacy.found", "personal data was found ({side}): {kinds}", side=direction, kinds=kinds)
+        )
 
 
 def _withheld(reason: str, reply: ModelReply) -> Halt:

@@ -49,7 +49,9 @@ class Pseudonyms:
         digest = hashlib.sha256(f"{self._salt}\n{kind}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
         if digest not in self._labels:
             name = "".join([char if char.isascii() and char.isalnum() else "_" for char in kind.upper()]).strip("_") or "DATA"
-            number = 1 + sum([one.startswith(f"<{name}_") and one[len(name) + 2 : -1].isdigit() for one in self._labels.values()])
+            number = 1 + sum(
+                [one.startswith(f"<{name}_") and one[len(name) + 2 : -1].isdigit() for one in self._labels.values()]
+            )
             self._labels[digest] = f"<{name}_{number}>"
         label = self._by_value[said] = self._labels[digest]
         self._values.setdefault(label, (kind, value))

@@ -23,7 +23,10 @@ def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, key: str = "") ->
     if isinstance(value, str):
         return rewrite_text(value, find_in, rewrite, key)
     if isinstance(value, Mapping):
-        made = {rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, str(name)) for name, held in value.items()}
+        made = {
+            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, str(name))
+            for name, held in value.items()
+        }
         same = all(name in value and made[name] is value[name] for name in made) and len(made) == len(value)
         return value if same else made
     if isinstance(value, list | tuple):
