@@ -20,8 +20,8 @@ Checked = Callable[[str], bool]
 class Form(NamedTuple):
     """One form in which a kind of data is written.
 
-    `check` decides on a match. `firsts` are the characters with which a match can begin, and `words` those of which it has one:
-    a text without them is not searched.
+    `check` decides on a match, and `near` has to match the text just before it. `firsts` are the characters with which a match
+    can begin, and `words` those of which one is in a text that has a match: a text without them is not searched.
     """
 
     kind: str
@@ -29,11 +29,12 @@ class Form(NamedTuple):
     check: Checked | None = None
     firsts: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
+    near: Any = None
 
 
 _DASH = r"[-‐‑‒–—―−ー]"
 _SEP = rf"(?: |{_DASH})"
-_START, _END = rf"(?<![0-9A-Za-z_])(?<![0-9]{_DASH}|[0-9]\.)", rf"(?![0-9A-Za-z_]|{_DASH}[0-9]|\.[0-9])"
+_START, _END = rf"(?<![0-9A-Za-z_])(?<![0-9]{_DASH}|[0-9]\.)", rf"(?![0-9A-Za-z_]|{_DASH}[0-9A-Za-z]|\.[0-9])"
 _GAP = r"[^0-9A-Za-z\n]"
 _DAY = (
     r"(?:(?:19|20)[0-9]{2}(?:年|[-/. ]|, ?) ?[0-9]{1,2}(?:月|[-/. ]) ?[0-9]{1,2}日?"
@@ -41,9 +42,7 @@ _DAY = (
     r"|[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ](?:19|20)?[0-9]{2}|(?:19|20)[0-9]{6})(?![0-9])"
 )
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
-_ENGLISH_DAY = (
-    rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?|[0-9]{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}),? (?:19|20)[0-9]{{2}}(?![0-9])"
-)
+_ENGLISH_DAY = rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?,?|[0-9]{{1,2}}(?:st|nd|rd|th)?[ -](?:of )?{_MONTH},?)[ -](?:19|20)[0-9]{{2}}(?![0-9])"
 _KEYS = {  # by the characters with which they begin
     "A": r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,45}|AC[0-9a-f]{32}",
     "s": r"sk-(?=[A-Za-z0-9_-]{0,60}[0-9])[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",  # OpenAI, Anthropic and others; Stripe
@@ -107,7 +106,9 @@ def is_ip(text: str) -> bool:
         address = ip_address(text)
     except ValueError:
         return False
-    return not address.is_unspecified and (address.version == 4 or any(char.isdigit() for char in text))
+    if address.version == 4:
+        return not address.is_unspecified and not text.startswith("255.")  # a mask of a network is nobody's address
+    return not address.is_unspecified and any(char.isdigit() for char in text)
 
 
 def _digits(text: str) -> list[int]:
@@ -122,10 +123,15 @@ def _numbers(kind: str, pattern: str, check: Checked | None = None) -> Form:
     return _form(kind, pattern, check, "0123456789")
 
 
-def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 24, after: int = 10) -> list[Form]:
-    """Return the forms of a value with one of the words before it, or after it, in the same sentence."""
+def _near(kind: str, value: str, near: str, words: str, firsts: str = "0123456789") -> Form:
+    """Return the form of a value with a word before it: `near` says which, and how far away."""
+    return _form(kind, value, None, firsts, words)._replace(near=regex.compile(rf"(?i:{near})\Z"))
+
+
+def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 100, after: int = 10) -> list[Form]:
+    """Return the forms of a value with one of the words up to so many characters before it, or after it."""
     return [
-        _form(kind, rf"(?i:{words})[^0-9。\n]{{0,{before}}}?(?P<value>{value})", words=words),
+        _near(kind, value, rf"(?:{words})[\s\S]{{0,{before}}}", words, firsts),
         _form(kind, rf"(?P<value>{value}){_GAP}{{0,{after}}}(?i:{words})", None, firsts, words),
     ]
 
@@ -144,15 +150,17 @@ def _secrets() -> list[Form]:
 
 
 def _money() -> list[Form]:
-    iban = rf"{_START}[A-Za-z]{{2}}[0-9]{{2}}(?: ?[A-Za-z0-9]{{4}}){{2,7}}(?: ?[A-Za-z0-9]{{1,3}})?(?![A-Za-z0-9])"
-    seven = rf"{_START}[0-9]{{6,8}}{_END}(?! ?(?:円|万|yen|JPY|件|人|名|個|ドル))"
+    iban, digits = rf"{_START}(?i:[A-Z]{{2}}[0-9]{{2}}", "0|1|2|3|4|5|6|7|8|9"
+    seven = rf"{_START}[0-9]{{6,8}}{_END}(?! ?(?:円|万|yen|JPY|件|人|名(?!義)|個|ドル))"
     english = rf"(?i:account|acct|a/c){_GAP}{{0,6}}(?:(?i:number|no|is){_GAP}{{1,6}}){{0,3}}"
     return [
-        _form("iban", iban, is_iban, words="0|1|2|3|4|5|6|7|8|9"),
+        _form("iban", rf"{iban}[A-Z0-9]{{11,30}})(?![A-Za-z0-9])", is_iban, words=digits),
+        _form("iban", rf"{iban}(?: [A-Z0-9]{{4}}){{2,7}})(?![A-Za-z0-9])", is_iban, words=digits),
+        _form("iban", rf"{iban}(?: [A-Z0-9]{{4}}){{2,7}} [A-Z0-9]{{1,3}})(?![A-Za-z0-9])", is_iban, words=digits),
         _numbers("card", rf"{_START}[2-6][0-9]{{12,18}}{_END}", is_card),
         _numbers("card", rf"{_START}[2-6][0-9]{{3}}(?:{_SEP}[0-9]{{4}}){{3}}(?:{_SEP}[0-9]{{1,3}})?{_END}", is_card),
         _numbers("card", rf"{_START}3[0-9]{{3}}{_SEP}[0-9]{{6}}{_SEP}[0-9]{{4,5}}{_END}", is_card),
-        *_named("bank_account", "口座|account|acct", seven),
+        *_named("bank_account", "口座|account|acct", seven, before=60),
         *_named("bank_account", "普通|当座|貯蓄", seven, before=8, after=3),
         _form("bank_account", rf"{english}(?P<value>{_START}[0-9]{{8,17}}{_END})", words="account|acct|a/c"),
         _form("bank_account", r"記号[^0-9\n]{0,4}(?P<value>1[0-9]{4}[^0-9\n]{0,8}[0-9]{6,8})(?![0-9])", words="記号"),
@@ -162,37 +170,38 @@ def _money() -> list[Form]:
 def _documents() -> list[Form]:
     twelve = rf"{_START}[0-9]{{4}}{_SEP}?[0-9]{{4}}{_SEP}?[0-9]{{4}}{_END}"
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    born, after = (
-        "生年月日|誕生日|出生日|生まれ|birthday|birth day|birthdate|birth date|date of birth|dob|d.o.b|born",
-        "生まれ|うまれ|生",
-    )
-    birth = r"生年月日|誕生日|出生日|生まれ(?!変)|birth ?day|birth ?date|date of birth|(?<![a-z])(?:dob|d\.o\.b|born)(?![a-z])"
+    day = rf"(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY})"
+    field = r"生年月日|出生|date of birth|birth ?date|(?<![a-z])(?:dob|d\.o\.b)(?![a-z])"  # a form or a table
+    said = r"誕生日|生まれ(?!変)|birthday|(?<![a-z])born(?![a-z])"
+    begins = "0123456789明大昭平令MTSHRmtshr"
+    words = "生年月日|出生|誕生日|生まれ|birth|dob|d.o.b|born"
     return [
         *_named("driving_licence", "免許|licence|license", twelve),
         *_named("passport", "旅券|パスポート|passport", r"(?<![A-Za-z0-9])[A-Za-z]{2} ?[0-9]{7}(?![0-9A-Za-z])", letters),
-        _numbers("my_number", twelve, is_my_number),
-        _form("date_of_birth", rf"(?i:{birth})[^0-9。\n]{{0,24}}?(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))", words=born),
+        _numbers("my_number", rf"(?<!(?i:追跡|注文|伝票|order|tracking|invoice)[^0-9\n]{{0,12}}){twelve}", is_my_number),
+        _near("date_of_birth", day, rf"(?:{field})[\s\S]{{0,180}}", words, ""),
+        _near("date_of_birth", day, rf"(?:{said})[^0-9。\n]{{0,24}}|(?<![a-z])b\. ?", f"{words}|b.", ""),
+        _form("date_of_birth", rf"(?P<value>{day})[^0-9。.\n]{{1,16}}(?i:{field}|{said})", words=words),
         _form(
             "date_of_birth",
             rf"(?P<value>(?<![0-9])(?i:{_DAY}|[0-9]{{1,2}}月 ?[0-9]{{1,2}}日)){_GAP}{{0,2}}(?:生まれ(?!変)|うまれ|生(?![0-9一-龥]))",
             None,
-            "0123456789明大昭平令MTSHRmtshr",
-            after,
+            begins,
+            "生|うまれ",
         ),
-        _form("date_of_birth", rf"(?P<value>(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY}))[^0-9。.\n]{{1,16}}(?i:{birth})", words=born),
     ]
 
 
 def _contacts() -> list[Form]:
     tel = rf"(?:(?<=(?i:tel|fax|phone)\.?)|(?<![0-9A-Za-z_]))(?<![0-9]{_DASH}|[0-9]\.)"
     label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-    email = rf"(?<![A-Za-z0-9])[A-Za-z0-9_%+][A-Za-z0-9._%+'-]{{0,63}}@(?:{label}\.){{1,8}}"
+    email = rf"(?<![A-Za-z0-9])[A-Za-z0-9_%+][A-Za-z0-9._%+'-]{{0,63}}(?:@|%40)(?:{label}\.){{1,8}}"
     inner = rf"(?:{_SEP}|\.| ?\(|\) ?)?[0-9]"
     octet, area = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])", r"(?:北海道|[一-龥]{1,5}[都府県市区郡]|(?i:japan|tokyo))"
-    version = r"(?<!(?i:version|ver\.?|バージョンは?|release|版) ?)"
-    named = rf"(?i:郵便番号|postal code|postcode|post code|zip code|zip){_GAP}{{0,8}}(?:(?i:is){_GAP}{{1,3}})?"
+    version = r"(?<!(?i:version|ver\.?|バージョンは?|release|build|section|ファームウェア|firmware|版) ?)"
+    seven = rf"[0-9]{{3}}{_DASH}[0-9]{{4}}"
     return [
-        _form("email", rf"{email}(?:[A-Za-z]{{2,24}}|xn--[a-z0-9]{{2,30}})(?![A-Za-z0-9-])", words="@"),
+        _form("email", rf"{email}(?:[A-Za-z]{{2,24}}|xn--[a-z0-9]{{2,30}})(?![A-Za-z0-9-])", words="@|%40"),
         _form("phone", rf"{tel}\+[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{_END}", is_international, "+"),
         _numbers("phone", rf"{tel}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{_END}", is_phone),
         _form(
@@ -209,14 +218,14 @@ def _contacts() -> list[Form]:
             None,
             "(23456789",
         ),
-        _form("postal_code", rf"〒 ?(?P<value>[0-9]{{3}}{_DASH}?[0-9]{{4}})(?![0-9])", None, "〒"),
-        _form(
-            "postal_code", rf"{named}(?P<value>{_START}[0-9]{{3}}{_DASH}?[0-9]{{4}}{_END})", words="郵便番号|postal|post|zip"
-        ),
+        *_named("postal_code", "〒|郵便番号|postal|postcode|post code|zip|jp-", rf"{_START}{seven}{_END}", before=100, after=3),
+        _near("postal_code", rf"{_START}[0-9]{{7}}{_END}", "(?:〒|郵便番号|zip|postal)[^0-9\\n]{0,8}", "〒|郵便番号|zip|postal"),
         _numbers("postal_code", rf"(?P<value>{_START}[0-9]{{3}}{_DASH}[0-9]{{4}}{_END})[ 、,\n]{{0,3}}{area}"),
-        _form(
+        _near(
             "postal_code",
-            rf"(?i:tokyo|osaka|kyoto|hokkaido|japan|prefecture)[ ,]{{1,3}}(?P<value>{_START}[0-9]{{3}}-[0-9]{{4}}{_END})",
+            rf"{_START}{seven}{_END}",
+            r"(?:tokyo|osaka|kyoto|hokkaido|japan|prefecture)[ ,]{1,3}",
+            "tokyo|osaka|kyoto|hokkaido|japan|prefecture",
         ),
         _numbers("ip", rf"(?<![0-9A-Za-z_.]){version}{octet}(?:\.{octet}){{3}}(?![0-9A-Za-z_]|\.[0-9]| ?[節章項])", is_ip),
         _form(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..guardrails.folded import Folded, is_plain
 from .kinds import Form
 
-_CONTEXT = 64  # characters before a match that a look-behind may see
+_CONTEXT = 200  # characters before a match that a form may look at
 _SECONDS = 1.0  # for one search; a search that takes longer counts as a match of the whole text
 
 
@@ -56,7 +56,7 @@ def _matches(said: str, forms: Sequence[Form], start: int, upto: int) -> list[tu
     """Return the matches that begin from `start` on and before `upto`, each with the number of its form."""
     held = []
     chars, lowered = set(said[start:]), said.lower()
-    for rank, (kind, pattern, check, firsts, words) in enumerate(forms):
+    for rank, (kind, pattern, check, firsts, words, near) in enumerate(forms):
         if (firsts and firsts.isdisjoint(chars)) or (words and not any([word in lowered for word in words])):
             continue
         try:
@@ -64,6 +64,8 @@ def _matches(said: str, forms: Sequence[Form], start: int, upto: int) -> list[tu
                 if match.start() >= upto:
                     break
                 first, last = match.span("value") if "value" in pattern.groupindex else match.span()
+                if near is not None and near.search(said, max(0, first - _CONTEXT), first, timeout=_SECONDS) is None:
+                    continue
                 if check is None or check(said[first:last]):
                     held.append((Found(first, last, kind), rank))
         except TimeoutError:
