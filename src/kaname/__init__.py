@@ -92,6 +92,8 @@ _HOMES = {
     "policies.models.fallback": ("ModelFallback",),
     "policies.pace.machine": ("Machine",),
     "policies.pace.policy": ("Pace",),
+    "policies.privacy.policy": ("Privacy",),
+    "policies.privacy.values": ("sanitize_data",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -246,6 +248,8 @@ if TYPE_CHECKING:
     from .policies.models.fallback import ModelFallback as ModelFallback
     from .policies.pace.machine import Machine as Machine
     from .policies.pace.policy import Pace as Pace
+    from .policies.privacy.policy import Privacy as Privacy
+    from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
