@@ -1,4 +1,4 @@
-"""Build the policies that a file names: cache, approval, guardrails, privacy, equal tools, fallback, and policies of one's own."""
+"""Build the policies that a file names: cache, guardrails, privacy, approval, equal tools, fallback, and those of one's own."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import regex
 Checked = Callable[[str], bool]
 
 
-class Form(NamedTuple):
+class DataForm(NamedTuple):
     """One form in which a kind of data is written.
 
     `check` decides on a match, and `near` has to match the text just before it. `firsts` are the characters with which a match
@@ -42,16 +42,20 @@ _DAY = (
     r"|[0-9]{1,2}[-/. ][0-9]{1,2}[-/. ](?:19|20)?[0-9]{2}|(?:19|20)[0-9]{6})(?![0-9])"
 )
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
-_ENGLISH_DAY = rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?,?|[0-9]{{1,2}}(?:st|nd|rd|th)?[ -](?:of )?{_MONTH},?)[ -](?:19|20)[0-9]{{2}}(?![0-9])"
+_ENGLISH_DAY = (
+    rf"(?:{_MONTH} [0-9]{{1,2}}(?:st|nd|rd|th)?,?|[0-9]{{1,2}}(?:st|nd|rd|th)?[ -](?:of )?{_MONTH},?)"
+    r"[ -](?:19|20)[0-9]{2}(?![0-9])"
+)
 _KEYS = {  # by the characters with which they begin
     "A": r"(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,45}|AC[0-9a-f]{32}",
-    "s": r"sk-(?=[A-Za-z0-9_-]{0,60}[0-9])[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",  # OpenAI, Anthropic and others; Stripe
+    "s": r"sk-(?=[A-Za-z0-9_-]{0,60}[0-9])[A-Za-z0-9_-]{20,250}|sk_(?:live|test)_[A-Za-z0-9]{16,250}",
     "g": r"gh[pousr]_[A-Za-z0-9]{30,250}|github_pat_[A-Za-z0-9_]{20,250}|glpat-[A-Za-z0-9_-]{20,100}|gsk_[A-Za-z0-9]{40,60}",
     "x": r"xox[abeoprs]-[A-Za-z0-9-]{10,250}|xapp-[A-Za-z0-9-]{10,250}|xai-[A-Za-z0-9]{40,100}",
     "y": r"ya29\.[A-Za-z0-9_-]{20,250}",
     "h": r"https://hooks\.slack\.com/services/[A-Za-z0-9/]{20,100}|hf_[A-Za-z0-9]{30,60}",
     "GS": r"GOCSPX-[A-Za-z0-9_-]{20,60}|SG\.[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{30,60}|SK[0-9a-f]{32}",
-    "rpwnd": r"[rp]k_(?:live|test)_[A-Za-z0-9]{16,250}|whsec_[A-Za-z0-9+/=]{20,100}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{40,250}|dop_v1_[0-9a-f]{64}",
+    "rpw": r"[rp]k_(?:live|test)_[A-Za-z0-9]{16,250}|whsec_[A-Za-z0-9+/=]{20,100}|pypi-[A-Za-z0-9_-]{40,250}",
+    "nd": r"npm_[A-Za-z0-9]{36}|dop_v1_[0-9a-f]{64}",
     "e": r"eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{5,2000}\.[A-Za-z0-9_-]{10,1000}",
 }
 _PRIVATE = r"-----BEGIN (?:[A-Z]{2,9} )?PRIVATE KEY-----[A-Za-z0-9+/=\s\\]{20,8000}-----END (?:[A-Z]{2,9} )?PRIVATE KEY-----"
@@ -115,20 +119,20 @@ def _digits(text: str) -> list[int]:
     return [int(char) for char in text if char in "0123456789"]
 
 
-def _form(kind: str, pattern: str, check: Checked | None = None, firsts: str = "", words: str = "") -> Form:
-    return Form(kind, regex.compile(pattern), check, frozenset(firsts), tuple(words.split("|")) if words else ())
+def _form(kind: str, pattern: str, check: Checked | None = None, firsts: str = "", words: str = "") -> DataForm:
+    return DataForm(kind, regex.compile(pattern), check, frozenset(firsts), tuple(words.split("|")) if words else ())
 
 
-def _numbers(kind: str, pattern: str, check: Checked | None = None) -> Form:
+def _numbers(kind: str, pattern: str, check: Checked | None = None) -> DataForm:
     return _form(kind, pattern, check, "0123456789")
 
 
-def _near(kind: str, value: str, near: str, words: str, firsts: str = "0123456789") -> Form:
+def _near(kind: str, value: str, near: str, words: str, firsts: str = "0123456789") -> DataForm:
     """Return the form of a value with a word before it: `near` says which, and how far away."""
     return _form(kind, value, None, firsts, words)._replace(near=regex.compile(rf"(?i:{near})\Z"))
 
 
-def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 100, after: int = 10) -> list[Form]:
+def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 100, after: int = 10) -> list[DataForm]:
     """Return the forms of a value with one of the words up to so many characters before it, or after it."""
     return [
         _near(kind, value, rf"(?:{words})[\s\S]{{0,{before}}}", words, firsts),
@@ -137,19 +141,19 @@ def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before
 
 
 @lru_cache(maxsize=1)
-def built_in() -> tuple[Form, ...]:
+def built_in() -> tuple[DataForm, ...]:
     """Return the forms of all kinds, the more certain ones first. They are compiled when the first text is looked at."""
     return (*_secrets(), *_money(), *_documents(), *_contacts())
 
 
-def _secrets() -> list[Form]:
+def _secrets() -> list[DataForm]:
     keys = [_form("api_key", rf"(?<![A-Za-z0-9_])(?:{one})(?![A-Za-z0-9])", None, firsts) for firsts, one in _KEYS.items()]
     aws = r"(?i:secret[ _]?access[ _]?key)[^A-Za-z0-9\n]{0,8}(?P<value>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])"
     telegram = r"(?<![0-9A-Za-z])[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"
     return [_form("api_key", _PRIVATE, None, "-"), *keys, _form("api_key", aws, words="secret"), _numbers("api_key", telegram)]
 
 
-def _money() -> list[Form]:
+def _money() -> list[DataForm]:
     iban, digits = rf"{_START}(?i:[A-Z]{{2}}[0-9]{{2}}", "0|1|2|3|4|5|6|7|8|9"
     seven = rf"{_START}[0-9]{{6,8}}{_END}(?! ?(?:円|万|yen|JPY|件|人|名(?!義)|個|ドル))"
     english = rf"(?i:account|acct|a/c){_GAP}{{0,6}}(?:(?i:number|no|is){_GAP}{{1,6}}){{0,3}}"
@@ -167,8 +171,8 @@ def _money() -> list[Form]:
     ]
 
 
-def _documents() -> list[Form]:
-    twelve = rf"{_START}[0-9]{{4}}{_SEP}?[0-9]{{4}}{_SEP}?[0-9]{{4}}{_END}"
+def _documents() -> list[DataForm]:
+    twelve = rf"{_START}(?<![0-9]{{4}} )[0-9]{{4}}{_SEP}?[0-9]{{4}}{_SEP}?[0-9]{{4}}{_END}(?! [0-9]{{4}})"
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     day = rf"(?<![0-9])(?i:{_DAY}|{_ENGLISH_DAY})"
     field = r"生年月日|出生|date of birth|birth ?date|(?<![a-z])(?:dob|d\.o\.b)(?![a-z])"  # a form or a table
@@ -184,7 +188,8 @@ def _documents() -> list[Form]:
         _form("date_of_birth", rf"(?P<value>{day})[^0-9。.\n]{{1,16}}(?i:{field}|{said})", words=words),
         _form(
             "date_of_birth",
-            rf"(?P<value>(?<![0-9])(?i:{_DAY}|[0-9]{{1,2}}月 ?[0-9]{{1,2}}日)){_GAP}{{0,2}}(?:生まれ(?!変)|うまれ|生(?![0-9一-龥]))",
+            rf"(?P<value>(?<![0-9])(?i:{_DAY}|[0-9]{{1,2}}月 ?[0-9]{{1,2}}日)){_GAP}{{0,2}}"
+            r"(?:生まれ(?!変)|うまれ|生(?![0-9一-龥]))",
             None,
             begins,
             "生|うまれ",
@@ -192,7 +197,7 @@ def _documents() -> list[Form]:
     ]
 
 
-def _contacts() -> list[Form]:
+def _contacts() -> list[DataForm]:
     tel = rf"(?:(?<=(?i:tel|fax|phone)\.?)|(?<![0-9A-Za-z_]))(?<![0-9]{_DASH}|[0-9]\.)"
     label = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     email = rf"(?<![A-Za-z0-9])[A-Za-z0-9_%+][A-Za-z0-9._%+'-]{{0,63}}(?:@|%40)(?:{label}\.){{1,8}}"
@@ -219,7 +224,9 @@ def _contacts() -> list[Form]:
             "(23456789",
         ),
         *_named("postal_code", "〒|郵便番号|postal|postcode|post code|zip|jp-", rf"{_START}{seven}{_END}", before=100, after=3),
-        _near("postal_code", rf"{_START}[0-9]{{7}}{_END}", "(?:〒|郵便番号|zip|postal)[^0-9\\n]{0,8}", "〒|郵便番号|zip|postal"),
+        _near(
+            "postal_code", rf"{_START}[0-9]{{7}}{_END}", "(?:〒|郵便番号|zip|postal)[^0-9\\n]{0,8}", "〒|郵便番号|zip|postal"
+        ),
         _numbers("postal_code", rf"(?P<value>{_START}[0-9]{{3}}{_DASH}[0-9]{{4}}{_END})[ 、,\n]{{0,3}}{area}"),
         _near(
             "postal_code",

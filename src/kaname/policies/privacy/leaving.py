@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..guardrails.verdicts import AT_ONCE
-from .kinds import Form
+from .kinds import DataForm
 from .pseudonyms import LABELS
-from .scan import Stream
+from .scan import DataStream
 
 if TYPE_CHECKING:
     from ...kernel.ports import Emit
@@ -35,7 +35,7 @@ class Leaving:
 
     def __init__(
         self,
-        forms: Sequence[Form],
+        forms: Sequence[DataForm],
         treat: By,
         restore: By | None,
         *,
@@ -46,7 +46,7 @@ class Leaving:
     ) -> None:
         self._forms, self._treat, self._restore, self._whole = forms, treat, restore, whole
         self._is_blocked, self._record, self._emit = is_blocked, record, emit
-        self._streams: dict[str, list[Stream]] = {}
+        self._streams: dict[str, list[DataStream]] = {}
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
         if kind in ("progress", "restarted"):
@@ -80,8 +80,8 @@ class Leaving:
             await self._record()  # type: ignore[misc]
             await self._emit(text, kind, call_id)
 
-    def _stages(self, kind: str) -> list[Stream]:
+    def _stages(self, kind: str) -> list[DataStream]:
         if kind not in self._streams:
-            back = [] if self._restore is None or kind != "text" else [Stream(LABELS, self._restore)]
-            self._streams[kind] = [*back, *([Stream(self._forms, self._treat)] if self._forms else [])]
+            back = [] if self._restore is None or kind != "text" else [DataStream(LABELS, self._restore)]
+            self._streams[kind] = [*back, *([DataStream(self._forms, self._treat)] if self._forms else [])]
         return self._streams[kind]

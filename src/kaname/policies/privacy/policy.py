@@ -26,14 +26,15 @@ from ...core.messages import (
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
+from ...kernel.boundary import Border
 from ...kernel.ports import Admission, ModelHandler, Policy, ToolHandler
 from ...kernel.view import RunView
-from .kinds import Form, built_in
+from .kinds import DataForm, built_in
 from .leaving import By, Leaving
 from .pseudonyms import Pseudonyms, labels_in, pseudonyms_of
-from .rules import DEFAULT, Direction, Rules, Treatment
-from .scan import Detector, Found, find, joined
-from .values import forms_of, mask, replaced, rewrite_value
+from .rules import DEFAULT, Direction, PrivacyRules, Treatment
+from .scan import Detector, Found, find, join_overlaps
+from .values import forms_of, mask, replace_found, rewrite_value
 
 _REMEMBERED = 2_000  # texts whose data is known
 
@@ -87,26 +88,26 @@ class Privacy(Policy):
             if not callable(detector):
                 raise ConfigError(notice("privacy.detector", "detectors takes functions, not {given!r}", given=detector))
         further = tuple([form.kind for form in self._own])
-        self._rules = Rules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
+        self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
         self._known: dict[str, list[Found]] = {}
 
     @cached_property
-    def _forms(self) -> tuple[Form, ...]:
+    def _forms(self) -> tuple[DataForm, ...]:
         return tuple([form for form in (*self._own, *built_in()) if self._rules.concerns(form.kind)])
 
     @cached_property
-    def _output_forms(self) -> tuple[Form, ...]:
+    def _output_forms(self) -> tuple[DataForm, ...]:
         return tuple([form for form in self._forms if self._rules.concerns(form.kind, "output")])
 
     def _find(self, text: str) -> list[Found]:
         """Return the data in a text. A text is looked at once."""
         if (found := self._known.get(text)) is None:
-            try:
+            with Border() as border:
                 found = find(text, self._forms, self._detectors)
-            except Exception as problem:  # not its message: it may hold the very text
-                getLogger("kaname").warning("a detector of personal data failed: %s", type(problem).__name__)
-                told = notice("privacy.failed", "a detector of personal data failed: {kind}", kind=type(problem).__name__)
-                raise _Unjudged(told) from problem
+            if (failure := border.failure) is not None or found is None:  # not its message: it may hold the very text
+                kind = "" if failure is None else type(failure.error).__name__
+                getLogger("kaname").warning("a detector of personal data failed: %s", failure and failure.kind)
+                raise _Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[text] = found
@@ -129,7 +130,7 @@ class Privacy(Policy):
         return data
 
     def _rewrite(self, value: Any, by: By, find_in: Callable[[str], Sequence[Found]] | None = None) -> Any:
-        return rewrite_value(value, find_in or self._find, lambda text, found: replaced(text, found, by))  # type: ignore[arg-type]
+        return rewrite_value(value, find_in or self._find, lambda text, found: replace_found(text, found, by))  # type: ignore[arg-type]
 
     # What the user says
 
@@ -144,7 +145,7 @@ class Privacy(Policy):
         except _Unjudged as problem:
             return placeholder(str(problem), message.role)
         if seen.blocked:
-            return placeholder(_blocked("input", seen), message.role)
+            return placeholder(_reason("input", seen), message.role)
         return message if tuple(parts) == message.parts else Message(message.role, tuple(parts))
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
@@ -164,11 +165,14 @@ class Privacy(Policy):
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         names, seen = pseudonyms_of(view), _Seen()
         try:
-            messages = self._sent(request.messages, names, view)
+            messages = self._messages_for_model(request.messages, names, view)
         except _Unjudged as problem:
             raise Halt(Stop("blocked", str(problem), withheld="nothing")) from None
         await names.record(view)
-        treat, restore = partial(self._treat, "output", seen, names), self._restoring(names, seen, request.schema is not None)
+        treat, restore = (
+            partial(self._treat, "output", seen, names),
+            self._make_restore(names, seen, request.schema is not None),
+        )
         leaving = Leaving(
             self._output_forms,
             treat,
@@ -180,35 +184,35 @@ class Privacy(Policy):
         )
         reply = await next(replace(request, messages=messages, emit=leaving.take))
         try:
-            made = self._shown(reply, treat, restore, names)
+            made = self._reply_for_user(reply, treat, restore, names)
         except _Unjudged as problem:
-            raise _withheld(str(problem), reply) from None
+            raise _withhold(str(problem), reply) from None
         if seen.blocked:
-            raise _withheld(_blocked("output", seen), reply)
+            raise _withhold(_reason("output", seen), reply)
         await names.record(view)
         await leaving.finish(made.message.thinking, made.message.text)
         await _warn("output", seen, view)
         return made
 
-    def _sent(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
-        """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
+    def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
+        """Return the messages as the model sees them. A value that is found late is replace_found in the earlier ones, too."""
         kept: dict[int, tuple[Message, int, Message]] = view.scratch.setdefault(self, {})
         while True:
             size = names.size
-            made = [self._sent_one(message, names, kept) for message in messages]
+            made = [self._message_for_model(message, names, kept) for message in messages]
             if names.size == size:
                 return tuple(made)
 
-    def _sent_one(self, message: Message, names: Pseudonyms, kept: dict[int, tuple[Message, int, Message]]) -> Message:
+    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, tuple[Message, int, Message]]) -> Message:
         if message.role == "system":  # the developer's own words
             return message
         before = kept.get(id(message))
         if before is not None and before[0] is message and before[1] == names.size:
             return before[2]
-        parts = tuple([self._sent_part(part, message.role, names) for part in message.parts])
+        parts = tuple([self._part_for_model(part, message.role, names) for part in message.parts])
         made = (
             message
-            if all([one is other for one, other in zip(parts, message.parts, strict=True)])
+            if all(one is other for one, other in zip(parts, message.parts, strict=True))
             else Message(message.role, parts)
         )
         if before is not None and before[2] == made:
@@ -216,21 +220,21 @@ class Privacy(Policy):
         kept[id(message)] = (message, names.size, made)
         return made
 
-    def _sent_part(self, part: Part, role: str, names: Pseudonyms) -> Part:
-        def known(text: str) -> list[Found]:
-            return joined([*[(one, 0) for one in self._find(text)], *[(one, 1) for one in names.known(text)]])
+    def _part_for_model(self, part: Part, role: str, names: Pseudonyms) -> Part:
+        def find_known(text: str) -> list[Found]:
+            return join_overlaps([*[(one, 0) for one in self._find(text)], *[(one, 1) for one in names.find_values(text)]])
 
         to_model = partial(self._to_model, "results" if isinstance(part, ToolResult) else "input", role == "assistant", names)
         match part:
             case Text(text):
-                changed = self._rewrite(text, to_model, known)
+                changed = self._rewrite(text, to_model, find_known)
                 return part if changed == text else Text(changed)
             case ToolCall():
-                args = self._rewrite(part.args, to_model, known)
+                args = self._rewrite(part.args, to_model, find_known)
                 return part if args is part.args else replace(part, args=args)
             case ToolResult():
                 held = {name: getattr(part, name) for name in ("output", "error", "shown")}
-                made = {name: self._rewrite(value, to_model, known) for name, value in held.items()}
+                made = {name: self._rewrite(value, to_model, find_known) for name, value in held.items()}
                 return (
                     part
                     if all(made[name] is held[name] or made[name] == held[name] for name in held)
@@ -245,7 +249,7 @@ class Privacy(Policy):
             return names.label(kind, data)
         return data if its_own or treatment in ("warn", "allow") else "" if treatment == "remove" else mask(kind)
 
-    def _restoring(self, names: Pseudonyms, seen: _Seen, as_json: bool) -> By:
+    def _make_restore(self, names: Pseudonyms, seen: _Seen, as_json: bool) -> By:
         def restore(_: str, label: str) -> str:
             kind, value = names.value(label)
             if not kind or self._rules.treatment("output", kind) == "pseudonymise":
@@ -255,7 +259,7 @@ class Privacy(Policy):
 
         return restore
 
-    def _shown(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
+    def _reply_for_user(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
         """Return the reply as the user sees it and as it is recorded, with the arguments as the tools get them."""
         find_output = self._find if self._rules.has("output") else _nothing
 
@@ -307,7 +311,7 @@ class Privacy(Policy):
         except _Unjudged as problem:
             return call.args, str(problem), seen
         self._rewrite(args, refuse, labels_in)
-        return args, _blocked("arguments", seen) if seen.blocked else "", seen
+        return args, _reason("arguments", seen) if seen.blocked else "", seen
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         names = pseudonyms_of(view)
@@ -326,9 +330,9 @@ class Privacy(Policy):
         except _Unjudged as problem:
             return ToolResult(error=str(problem), usage=result.usage, retryable=False)
         if seen.blocked:
-            return ToolResult(error=_blocked("results", seen), usage=result.usage, retryable=False)
+            return ToolResult(error=_reason("results", seen), usage=result.usage, retryable=False)
         await _warn("results", seen, view)
-        return result if all([made[name] is held[name] for name in held]) else replace(result, **made)
+        return result if all(made[name] is held[name] for name in held) else replace(result, **made)
 
     def for_child(self, view: RunView) -> Policy:
         return self
@@ -338,7 +342,7 @@ def _nothing(text: str) -> list[Found]:
     return []
 
 
-def _blocked(direction: Direction, seen: _Seen) -> str:
+def _reason(direction: Direction, seen: _Seen) -> str:
     kinds = ", ".join(seen.blocked)
     return notice("privacy.blocked", "personal data is blocked here ({side}): {kinds}", side=direction, kinds=kinds)
 
@@ -351,6 +355,6 @@ async def _warn(direction: Direction, seen: _Seen, view: RunView) -> None:
         )
 
 
-def _withheld(reason: str, reply: ModelReply) -> Halt:
+def _withhold(reason: str, reply: ModelReply) -> Halt:
     masked = ModelReply(placeholder(role="assistant"), "end_turn", reply.usage)
     return Halt(Stop("blocked", reason, withheld="output"), masked)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from ..guardrails.folded import fold_text
-from .kinds import Form
+from .kinds import DataForm
 from .scan import Found, find
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FACT = "pseudonyms"
 _SHORTEST = 4  # characters of a value that is looked for wherever it stands
-LABELS = (Form("pseudonym", regex.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9]{1,6}>"), None, frozenset("<")),)
+LABELS = (DataForm("pseudonym", regex.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9]{1,6}>"), None, frozenset("<")),)
 
 
 class Pseudonyms:
@@ -35,7 +35,7 @@ class Pseudonyms:
         self._values: dict[str, tuple[str, str]] = {}  # kind and value, by label
         self._by_value: dict[str, str] = {}
         self._recorded = len(self._labels)
-        self._forms: tuple[Form, ...] = ()
+        self._forms: tuple[DataForm, ...] = ()
 
     @property
     def size(self) -> int:
@@ -57,10 +57,10 @@ class Pseudonyms:
         self._values.setdefault(label, (kind, value))
         if len(said) >= _SHORTEST:
             pattern = rf"(?<![A-Za-z0-9]){regex.escape(said)}(?![A-Za-z0-9])"
-            self._forms = (*self._forms, Form(kind, regex.compile(pattern), None, frozenset(said[0]), (said.lower(),)))
+            self._forms = (*self._forms, DataForm(kind, regex.compile(pattern), None, frozenset(said[0]), (said.lower(),)))
         return label
 
-    def known(self, text: str) -> list[Found]:
+    def find_values(self, text: str) -> list[Found]:
         """Return where values that have a pseudonym stand in a text, also without a word that says what they are."""
         return find(text, self._forms) if self._forms else []
 

@@ -16,7 +16,7 @@ DIRECTIONS: tuple[Direction, ...] = ("input", "results", "output", "arguments")
 DEFAULT: Mapping[str, Treatment] = {"*": "pseudonymise", "api_key": "mask"}
 
 
-class Rules:
+class PrivacyRules:
     """What is done with data of a kind in a direction. `*` stands for the kinds that are not named."""
 
     def __init__(self, given: Mapping[str, Any], *, further: tuple[str, ...], any_kind: bool) -> None:
@@ -43,7 +43,7 @@ class Rules:
         return "pseudonymise" in (self.treatment("input", kind), self.treatment("results", kind))
 
     def concerns(self, kind: str, *directions: Direction) -> bool:
-        return any([self.treatment(direction, kind) != "allow" for direction in directions or DIRECTIONS])
+        return any(self.treatment(direction, kind) != "allow" for direction in directions or DIRECTIONS)
 
 
 def _by_direction(kind: str, rule: Any) -> dict[Direction, Treatment]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..guardrails.folded import Folded, is_plain
-from .kinds import Form
+from .kinds import DataForm
 
 _CONTEXT = 200  # characters before a match that a form may look at
 _SECONDS = 1.0  # for one search; a search that takes longer counts as a match of the whole text
@@ -24,7 +24,7 @@ Detector = Callable[[str], Iterable[tuple[int, int, str]]]
 """Takes a text and returns the places of personal data in it: start, end, kind. It is called once for each text."""
 
 
-def find(text: str, forms: Sequence[Form], detectors: Sequence[Detector] = ()) -> list[Found]:
+def find(text: str, forms: Sequence[DataForm], detectors: Sequence[Detector] = ()) -> list[Found]:
     """Return the personal data in a text, in order. Data that overlaps is one: its kind is that of the form listed first."""
     seen, said = None, text
     if not is_plain(text):
@@ -36,10 +36,10 @@ def find(text: str, forms: Sequence[Form], detectors: Sequence[Detector] = ()) -
     for detect in detectors:
         spans = [Found(int(start), int(end), str(kind)) for start, end, kind in detect(text)]
         held += [(span, len(forms)) for span in spans if 0 <= span.start < span.end <= len(text)]
-    return joined(held)
+    return join_overlaps(held)
 
 
-def joined(held: Iterable[tuple[Found, int]]) -> list[Found]:
+def join_overlaps(held: Iterable[tuple[Found, int]]) -> list[Found]:
     """Join data that overlaps. Each comes with its rank: the lowest one gives the kind."""
     made: list[tuple[Found, int]] = []
     for one, rank in sorted(held):
@@ -52,12 +52,12 @@ def joined(held: Iterable[tuple[Found, int]]) -> list[Found]:
     return [one for one, _ in made]
 
 
-def _matches(said: str, forms: Sequence[Form], start: int, upto: int) -> list[tuple[Found, int]]:
+def _matches(said: str, forms: Sequence[DataForm], start: int, upto: int) -> list[tuple[Found, int]]:
     """Return the matches that begin from `start` on and before `upto`, each with the number of its form."""
     held = []
     chars, lowered = set(said[start:]), said.lower()
     for rank, (kind, pattern, check, firsts, words, near) in enumerate(forms):
-        if (firsts and firsts.isdisjoint(chars)) or (words and not any([word in lowered for word in words])):
+        if (firsts and firsts.isdisjoint(chars)) or (words and not any(word in lowered for word in words)):
             continue
         try:
             for match in pattern.finditer(said, start, overlapped=True, timeout=_SECONDS):
@@ -73,14 +73,14 @@ def _matches(said: str, forms: Sequence[Form], start: int, upto: int) -> list[tu
     return held
 
 
-class Stream:
+class DataStream:
     """A text that arrives in pieces: `feed` returns the part that is certain, `end` the rest, with the data replaced.
 
     A part is certain when no form can match from there to the end of what has come. The text that was returned in all is the
     same as for the whole text at once, wherever it was cut.
     """
 
-    def __init__(self, forms: Sequence[Form], replace: Callable[[str, str], str]) -> None:
+    def __init__(self, forms: Sequence[DataForm], replace: Callable[[str, str], str]) -> None:
         self._forms, self._replace = forms, replace
         self._folded = Folded()
         self._raw, self._raw_begins = "", 0
@@ -111,7 +111,7 @@ class Stream:
         try:
             while start < upto and (found := pattern.search(self._said, start, partial=True, timeout=_SECONDS)) is not None:
                 if found.partial:
-                    return min(upto, found.start())
+                    return min(upto, int(found.start()))
                 for place in range(start, min(found.start() + 1, upto)):
                     if pattern.fullmatch(self._said, place, partial=True, timeout=_SECONDS) is not None:
                         return place
@@ -126,7 +126,7 @@ class Stream:
         for one, rank in _matches(self._said, self._forms, self._open - begins, place):
             self._held.append((Found(begins + one.start, begins + one.end, one.kind), rank))
         self._open = begins + place
-        found = joined(self._held)
+        found = join_overlaps(self._held)
         cut = min([self._open, *[one.start for one in found if one.end > self._open]])
         self._held = [(one, rank) for one, rank in self._held if one.start >= cut]
         made, last = [], self._done

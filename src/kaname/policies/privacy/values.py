@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
 from ..guardrails.patterns import Pattern
-from .kinds import KINDS, Form, built_in
+from .kinds import KINDS, DataForm, built_in
 from .scan import Found, find
 
 Rewrite = Callable[[str, list[Found]], str]
@@ -47,8 +47,8 @@ def rewrite_text(text: str, find_in: Find, rewrite: Rewrite, key: str = "") -> s
     return rewrite(text, ours) if ours else text
 
 
-def replaced(text: str, found: Iterable[Found], by: Callable[[str, str], str]) -> str:
-    """Return a text with the data that was found in it replaced by `by(kind, data)`."""
+def replace_found(text: str, found: Iterable[Found], by: Callable[[str, str], str]) -> str:
+    """Return a text with the data that was found in it replace_found by `by(kind, data)`."""
     made, last = [], 0
     for one in found:
         made += [text[last : one.start], by(one.kind, text[one.start : one.end])]
@@ -61,7 +61,7 @@ def mask(kind: str, data: str = "") -> str:
 
 
 def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None) -> Any:
-    """Return data with the personal data in it replaced: `"a@b.example"` becomes `"[email]"`.
+    """Return data with the personal data in it replace_found: `"a@b.example"` becomes `"[email]"`.
 
     Args:
         data: A text, or any JSON value. It is not changed.
@@ -72,13 +72,13 @@ def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | N
         ConfigError: A name or a pattern cannot be used.
     """
     forms = built_in() if pii_patterns is None else forms_of(pii_patterns)
-    return rewrite_value(data, lambda text: find(text, forms), lambda text, found: replaced(text, found, mask))
+    return rewrite_value(data, lambda text: find(text, forms), lambda text, found: replace_found(text, found, mask))
 
 
-def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[Form, ...]:
+def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[DataForm, ...]:
     """Return the forms of the kinds that are named, or of patterns by their name."""
     if isinstance(given, Mapping):
-        return tuple([Form(str(name), Pattern(pattern).compiled) for name, pattern in given.items()])
+        return tuple([DataForm(str(name), Pattern(pattern).compiled) for name, pattern in given.items()])
     for name in given:
         if name not in KINDS:
             told = notice("privacy.kind", "there is no kind of personal data {name!r}", name=name)
