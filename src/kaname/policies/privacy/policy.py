@@ -37,6 +37,7 @@ from .scan import Detector, Found, find, join_overlaps
 from .values import forms_of, mask, replace_found, rewrite_value
 
 _REMEMBERED = 2_000  # texts whose data is known
+_LONG = 10_000  # characters of a text that is not remembered
 
 
 class _Unjudged(Exception):
@@ -110,7 +111,8 @@ class Privacy(Policy):
                 raise _Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            self._known[text] = found
+            if len(text) <= _LONG:
+                self._known[text] = found
         return found
 
     def _treat(self, direction: Direction, seen: _Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
@@ -195,7 +197,7 @@ class Privacy(Policy):
         return made
 
     def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
-        """Return the messages as the model sees them. A value that is found late is replace_found in the earlier ones, too."""
+        """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
         kept: dict[int, tuple[Message, int, Message]] = view.scratch.setdefault(self, {})
         while True:
             size = names.size

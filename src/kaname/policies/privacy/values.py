@@ -48,7 +48,7 @@ def rewrite_text(text: str, find_in: Find, rewrite: Rewrite, key: str = "") -> s
 
 
 def replace_found(text: str, found: Iterable[Found], by: Callable[[str, str], str]) -> str:
-    """Return a text with the data that was found in it replace_found by `by(kind, data)`."""
+    """Return a text with the data that was found in it replaced by `by(kind, data)`."""
     made, last = [], 0
     for one in found:
         made += [text[last : one.start], by(one.kind, text[one.start : one.end])]
@@ -61,7 +61,7 @@ def mask(kind: str, data: str = "") -> str:
 
 
 def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None) -> Any:
-    """Return data with the personal data in it replace_found: `"a@b.example"` becomes `"[email]"`.
+    """Return data with the personal data in it replaced: `"a@b.example"` becomes `"[email]"`.
 
     Args:
         data: A text, or any JSON value. It is not changed.
