@@ -130,6 +130,24 @@ async def test_privacy_hides_a_value_from_the_model_also_where_no_word_says_what
     assert "1985年4月1日" not in model.sent[1]
 
 
+async def test_privacy_hides_a_value_of_the_user_from_the_model_also_in_a_result_that_is_allowed(mail):
+    model = Watched(called("send", to="<EMAIL_1>"), "ok")
+    await agent_of(model, mail, kinds={"email": {"input": "pseudonymise"}}).run(f"I am {ADDRESS}")
+    assert f"sent to <EMAIL_1>, copy to {BOSS}" in model.sent[1]
+
+
+async def test_privacy_records_a_new_pseudonym_before_the_user_sees_it():
+    events = []
+    policies = [Privacy({"email": {"output": "pseudonymise"}})]
+    agent = Agent(model=Watched(f"Ask {BOSS} soon"), policies=policies, journal=MemoryJournal(), sinks=[events.append])
+    text, _ = await shown(agent, "Whom?")
+    seen = [repr(event) for event in events]
+    shows = [place for place, event in enumerate(seen) if "Delta" in event and "EMAIL" in event]
+    records = [place for place, event in enumerate(seen) if FACT in event]
+    assert text == "Ask <EMAIL_1> soon"
+    assert records[0] < shows[0]
+
+
 @pytest.mark.parametrize(("treatment", "left"), [("mask", "I am [email]."), ("remove", "I am .")])
 async def test_privacy_masks_or_removes_before_anything_is_recorded(treatment, left):
     journal, model = MemoryJournal(), Watched("ok")

@@ -3,11 +3,12 @@
 from itertools import pairwise
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import ConfigError, sanitize_data
-from kaname.policies.privacy.kinds import KINDS, built_in
+from kaname.policies.privacy.kinds import KINDS, DataForm, built_in
 from kaname.policies.privacy.scan import DataStream, find
 from kaname.policies.privacy.values import mask, replace_found
 from tests.properties import tries
@@ -119,3 +120,10 @@ def test_sanitize_data_takes_kinds_or_patterns_and_refuses_what_it_does_not_know
         sanitize_data("x", ["emial"])
     with pytest.raises(ConfigError):
         sanitize_data("x", {"employee": "("})
+
+
+def test_stream_holds_back_a_match_that_is_open_before_one_that_is_complete():
+    forms = (DataForm("x", regex.compile("a[a-z]{0,5}z|b")),)
+    stream = DataStream(forms, mask)
+    assert stream.feed("ab") == ""
+    assert stream.feed("z.") + stream.end() == "[x]."
