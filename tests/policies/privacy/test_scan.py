@@ -116,6 +116,7 @@ def test_sanitize_data_masks_texts_numbers_and_values_whose_key_says_what_they_a
 def test_sanitize_data_takes_kinds_or_patterns_and_refuses_what_it_does_not_know():
     assert sanitize_data("a@b.example 192.0.2.1", ["ip"]) == "a@b.example [ip]"
     assert sanitize_data("E123456 a@b.example", {"employee": r"E[0-9]{6}"}) == "[employee] a@b.example"
+    assert sanitize_data("社員番号Ａ１２", {"employee": "番号Ａ[0-9]+"}) == "社員[employee]"
     with pytest.raises(ConfigError, match="email"):
         sanitize_data("x", ["emial"])
     with pytest.raises(ConfigError):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from logging import getLogger
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, Halt
 from ...core.messages import (
@@ -29,6 +29,8 @@ from ...core.steps import Stop
 from ...kernel.boundary import Border
 from ...kernel.ports import Admission, ModelHandler, Policy, ToolHandler
 from ...kernel.view import RunView
+from ..guardrails.folded import fold_text
+from ..guardrails.texts import texts
 from .kinds import DataForm, built_in
 from .leaving import By, Leaving
 from .pseudonyms import Pseudonyms, labels_in, pseudonyms_of
@@ -50,6 +52,15 @@ class _Seen:
     def __init__(self) -> None:
         self.blocked: dict[str, None] = {}
         self.warned: dict[str, None] = {}
+
+
+class _Sent(NamedTuple):
+    """A message and how the model sees it, given as many pseudonyms. `text` is all that it says."""
+
+    message: Message
+    text: str
+    size: int
+    made: Message
 
 
 class Privacy(Policy):
@@ -198,28 +209,26 @@ class Privacy(Policy):
 
     def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
         """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
-        kept: dict[int, tuple[Message, int, Message]] = view.scratch.setdefault(self, {})
+        kept: dict[int, _Sent] = view.scratch.setdefault(self, {})
         while True:
             size = names.size
-            made = [self._message_for_model(message, names, kept) for message in messages]
+            made = [
+                message if message.role == "system" else self._message_for_model(message, names, kept) for message in messages
+            ]
             if names.size == size:
                 return tuple(made)
 
-    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, tuple[Message, int, Message]]) -> Message:
-        if message.role == "system":  # the developer's own words
-            return message
+    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _Sent]) -> Message:
+        """Return a message as the model sees it; the same object each time, unless a value in it was found since."""
         before = kept.get(id(message))
-        if before is not None and before[0] is message and before[1] == names.size:
-            return before[2]
+        if before is not None and before.message is message and not any(one in before.text for one in names.since(before.size)):
+            kept[id(message)] = before._replace(size=names.size)
+            return before.made
         parts = tuple([self._part_for_model(part, message.role, names) for part in message.parts])
-        made = (
-            message
-            if all(one is other for one, other in zip(parts, message.parts, strict=True))
-            else Message(message.role, parts)
-        )
-        if before is not None and before[2] == made:
-            made = before[2]  # the same object: its encoded form is kept
-        kept[id(message)] = (message, names.size, made)
+        same = all(one is other for one, other in zip(parts, message.parts, strict=True))
+        made = message if same else Message(message.role, parts)
+        held = [(part.args if isinstance(part, ToolCall) else _texts_of(part)) for part in message.parts]
+        kept[id(message)] = _Sent(message, fold_text("\n".join(texts(held))), names.size, made)
         return made
 
     def _part_for_model(self, part: Part, role: str, names: Pseudonyms) -> Part:
@@ -275,10 +284,10 @@ class Privacy(Policy):
             return str(self._rewrite(text, treat, find_output))
 
         message = reply.message
-        texts = [shown(part.text) for part in message.parts if isinstance(part, Text)]
-        if (whole := shown(message.text)) != "".join(texts):  # data goes over the end of a part
-            texts = [whole, *[""] * (len(texts) - 1)]
-        left, parts = iter(texts), list[Part]()
+        said = [shown(part.text) for part in message.parts if isinstance(part, Text)]
+        if (whole := shown(message.text)) != "".join(said):  # data goes over the end of a part
+            said = [whole, *[""] * (len(said) - 1)]
+        left, parts = iter(said), list[Part]()
         for part in message.parts:
             match part:
                 case Text():
@@ -338,6 +347,10 @@ class Privacy(Policy):
 
     def for_child(self, view: RunView) -> Policy:
         return self
+
+
+def _texts_of(part: Part) -> list[Any]:
+    return [getattr(part, name, None) for name in ("text", "output", "error", "shown")]
 
 
 def _nothing(text: str) -> list[Found]:

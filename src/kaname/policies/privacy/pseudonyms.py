@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import regex
@@ -63,6 +64,10 @@ class Pseudonyms:
     def find_values(self, text: str) -> list[Found]:
         """Return where values that have a pseudonym stand in a text, also without a word that says what they are."""
         return find(text, self._forms) if self._forms else []
+
+    def since(self, size: int) -> list[str]:
+        """Return the values that were found since there were `size` of them, folded."""
+        return [fold_text(value) for _, value in islice(self._values.values(), size, None)]
 
     def has(self, value: str) -> bool:
         return fold_text(value) in self._by_value

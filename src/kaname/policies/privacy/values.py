@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
-from ..guardrails.patterns import Pattern
+from ..guardrails.patterns import in_both_forms
 from .kinds import KINDS, DataForm, built_in
 from .scan import Found, find
 
@@ -78,7 +78,7 @@ def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | N
 def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[DataForm, ...]:
     """Return the forms of the kinds that are named, or of patterns by their name."""
     if isinstance(given, Mapping):
-        return tuple([DataForm(str(name), Pattern(pattern).compiled) for name, pattern in given.items()])
+        return tuple([DataForm(str(name), form.compiled) for name, one in given.items() for form in in_both_forms(one)])
     for name in given:
         if name not in KINDS:
             told = notice("privacy.kind", "there is no kind of personal data {name!r}", name=name)
