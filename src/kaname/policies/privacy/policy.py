@@ -54,13 +54,13 @@ class _Seen:
         self.warned: dict[str, None] = {}
 
 
-class _Sent(NamedTuple):
-    """A message and how the model sees it, given as many pseudonyms. `text` is all that it says."""
+class _ForModel(NamedTuple):
+    """A message and how the model sees it, given `size` pseudonyms. `text`: all that it says, once that is needed."""
 
     message: Message
-    text: str
-    size: int
     made: Message
+    size: int
+    text: str = ""
 
 
 class Privacy(Policy):
@@ -209,7 +209,7 @@ class Privacy(Policy):
 
     def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
         """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
-        kept: dict[int, _Sent] = view.scratch.setdefault(self, {})
+        kept: dict[int, _ForModel] = view.scratch.setdefault(self, {})
         while True:
             size = names.size
             made = [
@@ -218,17 +218,20 @@ class Privacy(Policy):
             if names.size == size:
                 return tuple(made)
 
-    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _Sent]) -> Message:
+    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
         """Return a message as the model sees it; the same object each time, unless a value in it was found since."""
         before = kept.get(id(message))
-        if before is not None and before.message is message and not any(one in before.text for one in names.since(before.size)):
-            kept[id(message)] = before._replace(size=names.size)
-            return before.made
+        if before is not None and before.message is message:
+            if before.size == names.size:
+                return before.made
+            text = before.text or _all_text(message)
+            kept[id(message)] = before._replace(size=names.size, text=text)
+            if not any(one in text for one in names.since(before.size)):
+                return before.made
         parts = tuple([self._part_for_model(part, message.role, names) for part in message.parts])
         same = all(one is other for one, other in zip(parts, message.parts, strict=True))
         made = message if same else Message(message.role, parts)
-        held = [(part.args if isinstance(part, ToolCall) else _texts_of(part)) for part in message.parts]
-        kept[id(message)] = _Sent(message, fold_text("\n".join(texts(held))), names.size, made)
+        kept[id(message)] = _ForModel(message, made, names.size)
         return made
 
     def _part_for_model(self, part: Part, role: str, names: Pseudonyms) -> Part:
@@ -349,8 +352,9 @@ class Privacy(Policy):
         return self
 
 
-def _texts_of(part: Part) -> list[Any]:
-    return [getattr(part, name, None) for name in ("text", "output", "error", "shown")]
+def _all_text(message: Message) -> str:
+    names = ("text", "args", "output", "error", "shown")
+    return fold_text("\n".join(texts([getattr(part, name, None) for part in message.parts for name in names])))
 
 
 def _nothing(text: str) -> list[Found]:

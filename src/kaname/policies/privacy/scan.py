@@ -123,7 +123,8 @@ class DataStream:
     def _return_upto(self, place: int) -> str:
         """Return what is certain: all before `place`, without data that reaches beyond it."""
         begins = self._said_begins
-        for one, rank in _matches(self._said, self._forms, self._open - begins, place):
+        start = self._open - begins
+        for one, rank in _matches(self._said, self._forms, start, place) if start < place else ():
             self._held.append((Found(begins + one.start, begins + one.end, one.kind), rank))
         self._open = begins + place
         found = join_overlaps(self._held)
