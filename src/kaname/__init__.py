@@ -94,6 +94,8 @@ _HOMES = {
     "policies.pace.policy": ("Pace",),
     "policies.permit.policy": ("Permit",),
     "policies.permit.rules": ("PermitRule",),
+    "policies.privacy.policy": ("Privacy",),
+    "policies.privacy.values": ("sanitize_data",),
     "policies.retry": ("Retry",),
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
@@ -250,6 +252,8 @@ if TYPE_CHECKING:
     from .policies.pace.policy import Pace as Pace
     from .policies.permit.policy import Permit as Permit
     from .policies.permit.rules import PermitRule as PermitRule
+    from .policies.privacy.policy import Privacy as Privacy
+    from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
     from .strategies.graph.asking import EvaluationResult as EvaluationResult

@@ -1,4 +1,4 @@
-"""Build the policies that a file names: cache, approval, guardrails, equal tools, fallback, and policies of one's own."""
+"""Build the policies that a file names: cache, guardrails, privacy, approval, equal tools, fallback, and those of one's own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class PolicySettings(Protocol):
     def policies(self) -> tuple[str, ...]: ...
     @property
     def guardrails(self) -> Mapping[str, Any] | None: ...
+    @property
+    def privacy(self) -> Mapping[str, Any] | bool: ...
     @property
     def approve(self) -> tuple[str, ...]: ...
     @property
@@ -67,6 +69,8 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
             agent, tools, [name for name in agent.guardrails.get("tools") or {} if name != "*"], ("guardrails", "tools"), wrong
         )
         made += _guardrails(agent.guardrails, folder, wrong)
+    if agent.privacy is not False:
+        made += _privacy({} if agent.privacy is True else agent.privacy, folder, wrong)
     if agent.approve:
         from ..policies.approve import Approve
 
@@ -138,12 +142,7 @@ def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Po
 
     parts = dict(given)
     for side in ("input_checks", "output_checks", "result_checks"):
-        places = list(parts.get(side) or ())
-        found = [
-            _try(lambda place=place: object_from(place, folder), ("guardrails", side, str(number)), wrong)  # type: ignore[misc]
-            for number, place in enumerate(places)
-        ]
-        parts[side] = [check for check in found if check is not None]
+        parts[side] = _functions(parts.get(side), folder, ("guardrails", side), wrong)
     rules = parts.pop("tools", None) or {}
     made = _try(
         lambda: Guardrails(**parts, tools=[ToolRule(name, **(rule or {})) for name, rule in rules.items()]),
@@ -151,6 +150,23 @@ def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Po
         wrong,
     )
     return [made] if made is not None else []
+
+
+def _privacy(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:
+    from ..policies.privacy.policy import Privacy
+
+    parts = {**given, "detectors": _functions(given.get("detectors"), folder, ("privacy", "detectors"), wrong)}
+    made = _try(lambda: Privacy(**parts), ("privacy",), wrong)
+    return [made] if made is not None else []
+
+
+def _functions(places: Any, folder: Path, where: tuple[str, ...], wrong: Wrong) -> list[Any]:
+    """Return the functions that a file names. What cannot be found is reported."""
+    found = [
+        _try(lambda place=place: object_from(place, folder), (*where, str(number)), wrong)  # type: ignore[misc]
+        for number, place in enumerate(places or ())
+    ]
+    return [one for one in found if one is not None]
 
 
 def _try(make: Callable[[], Any], where: tuple[str, ...], wrong: Wrong) -> Any:

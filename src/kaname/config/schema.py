@@ -131,6 +131,29 @@ _GUARDRAILS = _mapping(
         ),
     },
 )
+_TREATMENT = _a("string", enum=["mask", "pseudonymise", "remove", "block", "warn", "allow"])
+_PRIVACY = {
+    "description": "true to hide personal data from the model, or a mapping (off unless it is set)",
+    "anyOf": [
+        _a("boolean"),
+        _mapping(
+            "",
+            {
+                "kinds": _map_of(
+                    "What is done with each kind of data; * for all others.",
+                    {
+                        "anyOf": [
+                            _TREATMENT,
+                            _mapping("", dict.fromkeys(("input", "results", "output", "arguments"), _TREATMENT)),
+                        ]
+                    },
+                ),
+                "patterns": _a("object", "regular expressions by the name of a kind", additionalProperties={"type": "string"}),
+                "detectors": {**_TEXTS, "description": "functions that find data in a text, as module:name"},
+            },
+        ),
+    ],
+}
 _FALLBACK = _mapping(
     "What to do when a tool fails.",
     {
@@ -251,6 +274,7 @@ _AGENT = _mapping(
         "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": _GUARDRAILS,
+        "privacy": _PRIVACY,
         "fallback": _FALLBACK,
         "cache": _CACHE,
         "equals": _a("array", "lists of tools that do the same; the one that did best in past runs is used", items=_TEXTS),

@@ -134,9 +134,9 @@ class RunView:
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))
 
-    async def note(self, name: str, data: Any) -> None:
-        """Record a custom fact: it is stored in `state.custom[name]` and shown as a chunk of that type."""
-        await self._scope.record(custom(name, data))
+    async def note(self, name: str, data: Any, *, shown: bool = True) -> None:
+        """Record a custom fact: it is stored in `state.custom[name]` and, if `shown`, shown as a chunk of that type."""
+        await self._scope.record(custom(name, data, shown=shown))
 
     async def report_error(self, about: Mapping[str, Any]) -> None:
         """Record an `error` chunk for the reader of the run, which continues."""

@@ -1,0 +1,379 @@
+"""`Privacy`: keep personal data from the model, the tools, the user or the record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from logging import getLogger
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError, Halt
+from ...core.messages import (
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+    is_withheld,
+    placeholder,
+    reason_of,
+)
+from ...core.notices import notice
+from ...core.record import replace
+from ...core.steps import Stop
+from ...kernel.boundary import Border
+from ...kernel.ports import Admission, ModelHandler, Policy, ToolHandler
+from ...kernel.view import RunView
+from ..guardrails.folded import fold_text
+from ..guardrails.texts import texts
+from .kinds import DataForm, built_in
+from .leaving import By, Leaving
+from .pseudonyms import Pseudonyms, labels_in, pseudonyms_of
+from .rules import DEFAULT, Direction, PrivacyRules, Treatment
+from .scan import Detector, Found, find, join_overlaps
+from .values import forms_of, mask, replace_found, rewrite_value
+
+_REMEMBERED = 2_000  # texts whose data is known
+_LONG = 10_000  # characters of a text that is not remembered
+
+
+class _Unjudged(Exception):
+    """A detector has failed: what it would have found is unknown, so the text goes nowhere."""
+
+
+class _Seen:
+    """The kinds that were found in one text, reply or call, and are blocked or reported."""
+
+    def __init__(self) -> None:
+        self.blocked: dict[str, None] = {}
+        self.warned: dict[str, None] = {}
+
+
+class _ForModel(NamedTuple):
+    """A message and how the model sees it, given `size` pseudonyms. `text`: all that it says, once that is needed."""
+
+    message: Message
+    made: Message
+    size: int
+    text: str = ""
+
+
+class Privacy(Policy):
+    """Finds personal data and keys in what goes in and comes out, and treats each kind by your rules.
+
+    Treatments: `mask` writes `[email]` instead, `remove` nothing. `pseudonymise` writes `<EMAIL_1>`, the same for the whole
+    session; where no rule says otherwise, kaname puts the value back for tools and for the user. `block` ends the run, refuses
+    the call or withholds the result. `warn` records a warning, and `allow` does nothing.
+
+    Args:
+        kinds: The treatment of each kind, or of each kind by direction (`input`, `results`, `output`, `arguments`); `*` stands
+            for all other kinds. A treatment without a direction holds for all directions, `pseudonymise` for what the model
+            sees (`input` and `results`). By default everything is pseudonymised, and keys of services are masked.
+        patterns: Regular expressions for kinds of your own, by their name.
+        detectors: Functions that take a text and return `(start, end, kind)` for what they find in it, such as names. Replies
+            are held back until they are complete if a rule for `output` exists.
+
+    Raises:
+        ConfigError: A kind, a direction, a treatment or a pattern cannot be used.
+
+    Example:
+        Agent("openai", policies=[Privacy({"email": "pseudonymise", "card": "block", "phone": {"output": "mask"}})])
+    """
+
+    depth = 4  # around every model call, also those of judges
+
+    def __init__(
+        self,
+        kinds: Mapping[str, Treatment | Mapping[Direction, Treatment]] | None = None,
+        *,
+        patterns: Mapping[str, str] | None = None,
+        detectors: Sequence[Detector] = (),
+    ) -> None:
+        self._own = forms_of(dict(patterns or {}))
+        self._detectors = (detectors,) if callable(detectors) else tuple(detectors)
+        for detector in self._detectors:
+            if not callable(detector):
+                raise ConfigError(notice("privacy.detector", "detectors takes functions, not {given!r}", given=detector))
+        further = tuple([form.kind for form in self._own])
+        self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
+        self._known: dict[str, list[Found]] = {}
+
+    @cached_property
+    def _forms(self) -> tuple[DataForm, ...]:
+        return tuple([form for form in (*self._own, *built_in()) if self._rules.concerns(form.kind)])
+
+    @cached_property
+    def _output_forms(self) -> tuple[DataForm, ...]:
+        return tuple([form for form in self._forms if self._rules.concerns(form.kind, "output")])
+
+    def _find(self, text: str) -> list[Found]:
+        """Return the data in a text. A text is looked at once."""
+        if (found := self._known.get(text)) is None:
+            with Border() as border:
+                found = find(text, self._forms, self._detectors)
+            if (failure := border.failure) is not None or found is None:  # not its message: it may hold the very text
+                kind = "" if failure is None else type(failure.error).__name__
+                getLogger("kaname").warning("a detector of personal data failed: %s", failure and failure.kind)
+                raise _Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            if len(text) <= _LONG:
+                self._known[text] = found
+        return found
+
+    def _treat(self, direction: Direction, seen: _Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
+        """Return what stands in place of the data. Without pseudonyms, the data stays for later."""
+        match self._rules.treatment(direction, kind):
+            case "mask":
+                return mask(kind)
+            case "remove":
+                return ""
+            case "block":
+                seen.blocked[kind] = None
+                return mask(kind)
+            case "warn":
+                seen.warned[kind] = None
+            case "pseudonymise" if names is not None:
+                return names.label(kind, data)
+        return data
+
+    def _rewrite(self, value: Any, by: By, find_in: Callable[[str], Sequence[Found]] | None = None) -> Any:
+        return rewrite_value(value, find_in or self._find, lambda text, found: replace_found(text, found, by))  # type: ignore[arg-type]
+
+    # What the user says
+
+    def received(self, message: Message) -> Message:
+        """Mask or remove data before the message is recorded. A message that is blocked is recorded as the reason."""
+        seen, by = _Seen(), self._treat
+        try:
+            parts = [
+                Text(self._rewrite(part.text, partial(by, "input", seen, None))) if isinstance(part, Text) else part
+                for part in message.parts
+            ]
+        except _Unjudged as problem:
+            return placeholder(str(problem), message.role)
+        if seen.blocked:
+            return placeholder(_reason("input", seen), message.role)
+        return message if tuple(parts) == message.parts else Message(message.role, tuple(parts))
+
+    async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
+        if is_withheld(question):
+            raise Halt(Stop("blocked", reason_of(question), withheld="input"))
+        if self._rules.has("input", "warn") and not view.state.replies:
+            seen = _Seen()
+            try:
+                self._rewrite(question.text, partial(self._treat, "input", seen, None))
+            except _Unjudged as problem:
+                raise Halt(Stop("blocked", str(problem), withheld="input")) from None
+            await _warn("input", seen, view)
+        return await next(question)
+
+    # What the model sees, and what it says
+
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        names, seen = pseudonyms_of(view), _Seen()
+        try:
+            messages = self._messages_for_model(request.messages, names, view)
+        except _Unjudged as problem:
+            raise Halt(Stop("blocked", str(problem), withheld="nothing")) from None
+        await names.record(view)
+        treat, restore = (
+            partial(self._treat, "output", seen, names),
+            self._make_restore(names, seen, request.schema is not None),
+        )
+        leaving = Leaving(
+            self._output_forms,
+            treat,
+            restore if names.size else None,
+            whole=bool(self._detectors) and self._rules.has("output"),
+            is_blocked=lambda: bool(seen.blocked),
+            record=partial(names.record, view),
+            emit=request.emit or view.emit,
+        )
+        reply = await next(replace(request, messages=messages, emit=leaving.take))
+        try:
+            made = self._reply_for_user(reply, treat, restore, names)
+        except _Unjudged as problem:
+            raise _withhold(str(problem), reply) from None
+        if seen.blocked:
+            raise _withhold(_reason("output", seen), reply)
+        await names.record(view)
+        await leaving.finish(made.message.thinking, made.message.text)
+        await _warn("output", seen, view)
+        return made
+
+    def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
+        """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
+        kept: dict[int, _ForModel] = view.scratch.setdefault(self, {})
+        while True:
+            size = names.size
+            made = [
+                message if message.role == "system" else self._message_for_model(message, names, kept) for message in messages
+            ]
+            if names.size == size:
+                return tuple(made)
+
+    def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
+        """Return a message as the model sees it; the same object each time, unless a value in it was found since."""
+        before = kept.get(id(message))
+        if before is not None and before.message is message:
+            if before.size == names.size:
+                return before.made
+            text = before.text or _all_text(message)
+            kept[id(message)] = before._replace(size=names.size, text=text)
+            if not any(one in text for one in names.since(before.size)):
+                return before.made
+        parts = tuple([self._part_for_model(part, message.role, names) for part in message.parts])
+        same = all(one is other for one, other in zip(parts, message.parts, strict=True))
+        made = message if same else Message(message.role, parts)
+        kept[id(message)] = _ForModel(message, made, names.size)
+        return made
+
+    def _part_for_model(self, part: Part, role: str, names: Pseudonyms) -> Part:
+        def find_known(text: str) -> list[Found]:
+            return join_overlaps([*[(one, 0) for one in self._find(text)], *[(one, 1) for one in names.find_values(text)]])
+
+        to_model = partial(self._to_model, "results" if isinstance(part, ToolResult) else "input", role == "assistant", names)
+        match part:
+            case Text(text):
+                changed = self._rewrite(text, to_model, find_known)
+                return part if changed == text else Text(changed)
+            case ToolCall():
+                args = self._rewrite(part.args, to_model, find_known)
+                return part if args is part.args else replace(part, args=args)
+            case ToolResult():
+                held = {name: getattr(part, name) for name in ("output", "error", "shown")}
+                made = {name: self._rewrite(value, to_model, find_known) for name, value in held.items()}
+                return (
+                    part
+                    if all(made[name] is held[name] or made[name] == held[name] for name in held)
+                    else replace(part, **made)
+                )
+        return part
+
+    def _to_model(self, direction: Direction, its_own: bool, names: Pseudonyms, kind: str, data: str) -> str:
+        """Return what the model sees of the data. Of what it has said itself, only pseudonyms are put back."""
+        treatment = self._rules.treatment(direction, kind)
+        if names.has(data) or treatment == "pseudonymise" or (its_own and self._rules.hides(kind)):
+            return names.label(kind, data)
+        return data if its_own or treatment in ("warn", "allow") else "" if treatment == "remove" else mask(kind)
+
+    def _make_restore(self, names: Pseudonyms, seen: _Seen, as_json: bool) -> By:
+        def restore(_: str, label: str) -> str:
+            kind, value = names.value(label)
+            if not kind or self._rules.treatment("output", kind) == "pseudonymise":
+                return label
+            said = self._treat("output", seen, names, kind, value)
+            return json.dumps(said, ensure_ascii=False)[1:-1] if as_json else said
+
+        return restore
+
+    def _reply_for_user(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
+        """Return the reply as the user sees it and as it is recorded, with the arguments as the tools get them."""
+        find_output = self._find if self._rules.has("output") else _nothing
+
+        def for_tool(_: str, label: str) -> str:
+            kind, value = names.value(label)
+            stays = not kind or self._rules.treatment("arguments", kind) in ("pseudonymise", "block")
+            return label if stays else self._treat("arguments", _Seen(), names, kind, value)
+
+        def shown(text: str) -> str:
+            text = self._rewrite(text, restore, labels_in)
+            return str(self._rewrite(text, treat, find_output))
+
+        message = reply.message
+        said = [shown(part.text) for part in message.parts if isinstance(part, Text)]
+        if (whole := shown(message.text)) != "".join(said):  # data goes over the end of a part
+            said = [whole, *[""] * (len(said) - 1)]
+        left, parts = iter(said), list[Part]()
+        for part in message.parts:
+            match part:
+                case Text():
+                    parts.append(Text(next(left)))
+                case Thinking(text, _):
+                    thought = self._rewrite(text, treat, find_output)
+                    parts.append(part if thought == text else Thinking(thought))  # the signature was for another text
+                case ToolCall():
+                    parts.append(replace(part, args=self._rewrite(part.args, for_tool, labels_in)))
+                case _:
+                    parts.append(part)
+        return reply if tuple(parts) == message.parts else replace(reply, message=Message(message.role, tuple(parts)))
+
+    # What tools get and return
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return not self._arguments(call, pseudonyms_of(view))[1]
+
+    def _arguments(self, call: ToolCall, names: Pseudonyms) -> tuple[Any, str, _Seen]:
+        """Return the arguments for the tool, and why it must not get them."""
+        if not self._rules.has("arguments"):
+            return call.args, "", _Seen()
+        seen = _Seen()
+
+        def refuse(_: str, label: str) -> str:
+            if (kind := names.value(label)[0]) and self._rules.treatment("arguments", kind) == "block":
+                seen.blocked[kind] = None
+            return label
+
+        try:
+            args = self._rewrite(call.args, partial(self._treat, "arguments", seen, names))
+        except _Unjudged as problem:
+            return call.args, str(problem), seen
+        self._rewrite(args, refuse, labels_in)
+        return args, _reason("arguments", seen) if seen.blocked else "", seen
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        names = pseudonyms_of(view)
+        args, refused, seen = self._arguments(call, names)
+        if refused:
+            return ToolResult(error=refused, retryable=False)
+        await names.record(view)
+        await _warn("arguments", seen, view)
+        result = await next(call if args is call.args else replace(call, args=args))
+        if not self._rules.has("results", "mask", "remove", "block", "warn"):
+            return result
+        seen, by = _Seen(), self._treat
+        held = {name: getattr(result, name) for name in ("output", "error", "shown")}
+        try:
+            made = {name: self._rewrite(value, partial(by, "results", seen, None)) for name, value in held.items()}
+        except _Unjudged as problem:
+            return ToolResult(error=str(problem), usage=result.usage, retryable=False)
+        if seen.blocked:
+            return ToolResult(error=_reason("results", seen), usage=result.usage, retryable=False)
+        await _warn("results", seen, view)
+        return result if all(made[name] is held[name] for name in held) else replace(result, **made)
+
+    def for_child(self, view: RunView) -> Policy:
+        return self
+
+
+def _all_text(message: Message) -> str:
+    names = ("text", "args", "output", "error", "shown")
+    return fold_text("\n".join(texts([getattr(part, name, None) for part in message.parts for name in names])))
+
+
+def _nothing(text: str) -> list[Found]:
+    return []
+
+
+def _reason(direction: Direction, seen: _Seen) -> str:
+    kinds = ", ".join(seen.blocked)
+    return notice("privacy.blocked", "personal data is blocked here ({side}): {kinds}", side=direction, kinds=kinds)
+
+
+async def _warn(direction: Direction, seen: _Seen, view: RunView) -> None:
+    if seen.warned:
+        kinds = ", ".join(seen.warned)
+        await view.warn(
+            "privacy", notice("privacy.found", "personal data was found ({side}): {kinds}", side=direction, kinds=kinds)
+        )
+
+
+def _withhold(reason: str, reply: ModelReply) -> Halt:
+    masked = ModelReply(placeholder(role="assistant"), "end_turn", reply.usage)
+    return Halt(Stop("blocked", reason, withheld="output"), masked)

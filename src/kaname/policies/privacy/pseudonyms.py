@@ -1,0 +1,96 @@
+"""Pseudonyms: `<EMAIL_1>` in place of an address, the same for the whole session.
+
+The record holds the number of each value under a digest of it, and no value: the values are found again in the conversation,
+where the user or a tool wrote them. So a run that is resumed uses the same pseudonyms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import regex
+
+from ..guardrails.folded import fold_text
+from .kinds import DataForm
+from .scan import Found, find
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+FACT = "pseudonyms"
+_SHORTEST = 4  # characters of a value that is looked for wherever it stands
+LABELS = (DataForm("pseudonym", regex.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9]{1,6}>"), None, frozenset("<")),)
+
+
+class Pseudonyms:
+    """The pseudonyms of a run, and the values that were found in it since it began or was resumed."""
+
+    def __init__(self, view: RunView) -> None:
+        known = view.state.custom.get(FACT)
+        known = known if isinstance(known, Mapping) else {}
+        self._salt = str(known.get("salt") or view.run_id)
+        self._labels: dict[str, str] = dict(known.get("labels") or {})
+        self._values: dict[str, tuple[str, str]] = {}  # kind and value, by label
+        self._by_value: dict[str, str] = {}
+        self._recorded = len(self._labels)
+        self._forms: tuple[DataForm, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return len(self._values)
+
+    def label(self, kind: str, value: str) -> str:
+        """Return the pseudonym of a value."""
+        said = fold_text(value)
+        if (label := self._by_value.get(said)) is not None:
+            return label
+        digest = hashlib.sha256(f"{self._salt}\n{kind}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        if digest not in self._labels:
+            name = "".join([char if char.isascii() and char.isalnum() else "_" for char in kind.upper()]).strip("_") or "DATA"
+            number = 1 + sum(
+                [one.startswith(f"<{name}_") and one[len(name) + 2 : -1].isdigit() for one in self._labels.values()]
+            )
+            self._labels[digest] = f"<{name}_{number}>"
+        label = self._by_value[said] = self._labels[digest]
+        self._values.setdefault(label, (kind, value))
+        if len(said) >= _SHORTEST:
+            pattern = rf"(?<![A-Za-z0-9]){regex.escape(said)}(?![A-Za-z0-9])"
+            self._forms = (*self._forms, DataForm(kind, regex.compile(pattern), None, frozenset(said[0]), (said.lower(),)))
+        return label
+
+    def find_values(self, text: str) -> list[Found]:
+        """Return where values that have a pseudonym stand in a text, also without a word that says what they are."""
+        return find(text, self._forms) if self._forms else []
+
+    def since(self, size: int) -> list[str]:
+        """Return the values that were found since there were `size` of them, folded."""
+        return [fold_text(value) for _, value in islice(self._values.values(), size, None)]
+
+    def has(self, value: str) -> bool:
+        return fold_text(value) in self._by_value
+
+    def value(self, label: str) -> tuple[str, str]:
+        """Return the kind and the value of a pseudonym; no kind, and the text itself, if it is none."""
+        return self._values.get(fold_text(label), ("", label))
+
+    async def record(self, view: RunView) -> None:
+        """Record new pseudonyms before a model, a tool or a user sees them."""
+        if len(self._labels) > self._recorded:
+            self._recorded = len(self._labels)
+            await view.note(FACT, {"salt": self._salt, "labels": dict(self._labels)}, shown=False)
+
+
+def pseudonyms_of(view: RunView) -> Pseudonyms:
+    """Return the pseudonyms of a run, which all its policies share."""
+    scratch: dict[Any, Any] = view.scratch
+    if FACT not in scratch:
+        scratch[FACT] = Pseudonyms(view)
+    held: Pseudonyms = scratch[FACT]
+    return held
+
+
+def labels_in(text: str) -> Sequence[Found]:
+    return find(text, LABELS) if "<" in fold_text(text) else ()
