@@ -31,6 +31,7 @@ PRAGMA user_version = {_FORM};
 _OVERHEAD = 200  # bytes that an entry takes in addition to its value
 _TOUCHES = 256  # reads that wait to be written
 _WRITE_SECONDS, _READ_SECONDS = 5.0, 0.05  # how long to wait for another process
+_creating = threading.Lock()
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -179,7 +180,8 @@ class CacheStore:
             self._check_process()
         make_folder(str(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds what was said
+        with _creating, suppress(FileExistsError):  # closing a file that SQLite has open would drop its locks
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # it holds what was said
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=_WRITE_SECONDS)
         try:
             if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:
