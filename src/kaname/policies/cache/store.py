@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.notices import notice
-from ...core.project import make_folder
+from ...core.project import create_private, make_folder, write_ahead
 
 _OURS = 0x6B6E6368  # the application_id of these files
 _FORM = 1
@@ -31,7 +31,6 @@ PRAGMA user_version = {_FORM};
 _OVERHEAD = 200  # bytes that an entry takes in addition to its value
 _TOUCHES = 256  # reads that wait to be written
 _WRITE_SECONDS, _READ_SECONDS = 5.0, 0.05  # how long to wait for another process
-_creating = threading.Lock()
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -179,9 +178,7 @@ class CacheStore:
         if self._process not in (0, os.getpid()):
             self._check_process()
         make_folder(str(self.path))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with _creating, suppress(FileExistsError):  # closing a file that SQLite has open would drop its locks
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))  # it holds what was said
+        create_private(self.path)
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=_WRITE_SECONDS)
         try:
             if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:
@@ -199,7 +196,7 @@ class CacheStore:
 
 def _create(db: sqlite3.Connection) -> None:
     """Create the tables in a new file. A file with tables of another program is left as it is."""
-    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    write_ahead(db, _WRITE_SECONDS)
     db.execute("BEGIN IMMEDIATE")
     try:
         if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:  # another process was not first
