@@ -1,10 +1,19 @@
-"""Locate a program's files: next to its `kaname.yaml`, else in the user's state folder, apart from other programs' files."""
+"""Locate a program's files: next to its `kaname.yaml`, else in the user's state folder, apart from other programs' files.
+
+And create SQLite files so that several processes can open them at once.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
 
 FILE, FOLDER = "kaname.yaml", ".kaname"
 
@@ -56,3 +65,41 @@ def make_folder(path: str) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
             file.write("*\n")
+
+
+_creating = threading.Lock()  # held until the first descriptor of a new file is closed
+
+
+def _after_fork() -> None:
+    global _creating
+    _creating = threading.Lock()  # the old one may be held by a thread that does not exist here
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def create_private(path: Path) -> None:
+    """Create the file so that only its user can read it, from the first byte.
+
+    Never open an existing file in addition to SQLite: closing any descriptor of it would drop every lock that this process
+    holds on it, and the next process to exit would delete the write-ahead log in use here.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def write_ahead(connection: sqlite3.Connection, patience: float) -> None:
+    """Switch the file to WAL. SQLite does not wait by itself when two connections switch a new file at once."""
+    import sqlite3  # slow to load
+    import time
+
+    until = time.monotonic() + patience
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as problem:
+            if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.005)

@@ -6,11 +6,12 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from ...core.errors import JournalError
 from ...core.notices import notice
+from ...core.project import create_private, write_ahead
 from ..refusals import removed_text
 from .errors import damage_error
 from .owners import Owner, is_alive
@@ -24,13 +25,12 @@ _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the 
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
 _open_before_fork: set[Path] = set()
 _counting = threading.Lock()
-_creating = threading.Lock()  # held until the first descriptor of a new file is closed
 
 
 def _after_fork() -> None:
     """Refuse to open inherited files in a forked child, because SQLite's record of locks is wrong there."""
-    global _counting, _creating
-    _counting, _creating = threading.Lock(), threading.Lock()  # the old ones may be held by threads that do not exist here
+    global _counting
+    _counting = threading.Lock()  # the old one may be held by a thread that does not exist here
     _open_before_fork.update(_open_here)
     _open_here.clear()
 
@@ -136,7 +136,7 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
                 path=path,
             )
         )
-    create(path)
+    create_private(path)
     _count(path, +1)
     try:
         return _open_connection(path, patience, max_bytes)
@@ -162,17 +162,6 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
             raise damage_error(path, found)
 
 
-def create(path: Path) -> None:
-    """Create the file so that only its user can read it, from the first byte.
-
-    Never open an existing file in addition to SQLite: closing any descriptor of it would drop every lock that this process
-    holds on it, and the next process to exit would delete the write-ahead log in use here.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _creating, suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
 def copy(connection: sqlite3.Connection, target: Path) -> None:
     """Copy the file that a connection reads to a new file. Raises `JournalError` if that file exists."""
     if target.exists():
@@ -180,7 +169,7 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
             notice("journal.copy_exists", "the file {target} already exists; choose another name", target=target)
         )
     try:
-        create(target)
+        create_private(target)
         with closing(sqlite3.connect(target)) as other:
             connection.backup(other)
     except (OSError, sqlite3.Error) as problem:
@@ -197,7 +186,7 @@ def _open_connection(path: Path, patience: float, max_bytes: int | None) -> sqli
         if _must_be_ours(connection, path):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
-        _write_ahead(connection, patience)
+        write_ahead(connection, patience)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         if max_bytes is not None:
@@ -223,18 +212,6 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
             )
         )
     return not tables
-
-
-def _write_ahead(connection: sqlite3.Connection, patience: float) -> None:
-    """Switch the file to WAL. SQLite does not wait by itself when two connections switch a new file at once."""
-    until = time.monotonic() + patience
-    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as problem:
-            if problem.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.005)
 
 
 def probe(connection: sqlite3.Connection) -> None:

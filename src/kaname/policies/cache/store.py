@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.notices import notice
-from ...core.project import make_folder
+from ...core.project import create_private, make_folder, write_ahead
 
 _OURS = 0x6B6E6368  # the application_id of these files
 _FORM = 1
@@ -178,8 +178,7 @@ class CacheStore:
         if self._process not in (0, os.getpid()):
             self._check_process()
         make_folder(str(self.path))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds what was said
+        create_private(self.path)
         db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=_WRITE_SECONDS)
         try:
             if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:
@@ -197,7 +196,7 @@ class CacheStore:
 
 def _create(db: sqlite3.Connection) -> None:
     """Create the tables in a new file. A file with tables of another program is left as it is."""
-    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    write_ahead(db, _WRITE_SECONDS)
     db.execute("BEGIN IMMEDIATE")
     try:
         if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:  # another process was not first
