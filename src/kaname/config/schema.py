@@ -6,311 +6,152 @@ from functools import cache
 from typing import Any
 
 from ..memory.retention import STATUSES
+from .policy_schema import CACHE, FALLBACK, GUARDRAILS, LIMITS, PERMISSIONS, PRIVACY, TEXTS, TIME, field_of, map_of, mapping_of
 
 _PLAIN = {"integer", "number", "boolean"}
 
 
-def _a(kind: str | list[str], told: str = "", **more: Any) -> dict[str, Any]:
-    return {"type": kind, **({"description": told} if told else {}), **more}
-
-
-def _mapping(told: str, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return _a("object", told, properties=properties, additionalProperties=False, **more)
-
-
-def _map_of(told: str, each: dict[str, Any]) -> dict[str, Any]:
-    return _a("object", told, additionalProperties=each)
-
-
-_TEXTS = _a("array", items={"type": "string"})
-_TIME = ["string", "number"]
-_OAUTH = _mapping(
+_OAUTH = mapping_of(
     "How to sign in.",
     {
-        "scopes": _a(["string", "array"], "what to ask for"),
-        "client_id": _a("string", "of a client that was registered before"),
-        "client_secret": _a("string", "better from the environment"),
-        "client_metadata_url": _a("string"),
-        "issuer": _a("string", "with client_credentials: the only server that the secret is sent to"),
-        "callback_port": _a("integer", "where the browser comes back to, on this machine"),
-        "grant": _a(
+        "scopes": field_of(["string", "array"], "what to ask for"),
+        "client_id": field_of("string", "of a client that was registered before"),
+        "client_secret": field_of("string", "better from the environment"),
+        "client_metadata_url": field_of("string"),
+        "issuer": field_of("string", "with client_credentials: the only server that the secret is sent to"),
+        "callback_port": field_of("integer", "where the browser comes back to, on this machine"),
+        "grant": field_of(
             "string", "browser, or client_credentials for a program without a person", enum=["browser", "client_credentials"]
         ),
     },
 )
-_SERVER = _mapping(
+_SERVER = mapping_of(
     "A tool server (MCP): a command to start, or an address.",
     {
-        "command": _a("string", "the program to start"),
-        "args": _a("array", "its arguments", items={"type": ["string", "number"]}),
-        "env": _a("object", "variables beside the usual ones", additionalProperties={"type": ["string", "number", "boolean"]}),
-        "cwd": _a("string", "the folder to start it in"),
-        "url": _a("string", "the address of a running server: http:// or https://"),
-        "headers": _a("object", "HTTP headers", additionalProperties={"type": "string"}),
-        "type": _a("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
-        "transport": _a("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
-        "timeout": _a([*_TIME, "null"], "of a call: seconds, or a text such as 30s; null: none"),
-        "start_timeout": _a(_TIME, "until it is ready"),
-        "required": _a("boolean", "nothing runs without it"),
-        "disabled": _a("boolean"),
-        "library": _a("boolean", "its resources and prompts as tools for the model"),
-        "tools": {**_TEXTS, "description": "those that are wanted, if not all"},
-        "exclude_tools": {**_TEXTS, "description": "those that are not wanted"},
-        "roots": {**_TEXTS, "description": "folders that the server is told of"},
-        "sampling": _a("boolean", "it may ask the agent's model, at the agent's cost"),
-        "protocol": _a(
+        "command": field_of("string", "the program to start"),
+        "args": field_of("array", "its arguments", items={"type": ["string", "number"]}),
+        "env": field_of(
+            "object", "variables beside the usual ones", additionalProperties={"type": ["string", "number", "boolean"]}
+        ),
+        "cwd": field_of("string", "the folder to start it in"),
+        "url": field_of("string", "the address of a running server: http:// or https://"),
+        "headers": field_of("object", "HTTP headers", additionalProperties={"type": "string"}),
+        "type": field_of("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
+        "transport": field_of("string", enum=["stdio", "http", "streamable-http", "streamable_http", "sse"]),
+        "timeout": field_of([*TIME, "null"], "of a call: seconds, or a text such as 30s; null: none"),
+        "start_timeout": field_of(TIME, "until it is ready"),
+        "required": field_of("boolean", "nothing runs without it"),
+        "disabled": field_of("boolean"),
+        "library": field_of("boolean", "its resources and prompts as tools for the model"),
+        "tools": {**TEXTS, "description": "those that are wanted, if not all"},
+        "exclude_tools": {**TEXTS, "description": "those that are not wanted"},
+        "roots": {**TEXTS, "description": "folders that the server is told of"},
+        "sampling": field_of("boolean", "it may ask the agent's model, at the agent's cost"),
+        "protocol": field_of(
             "string", "auto, or legacy for a server whose tools ask their user in the older way", enum=["auto", "legacy"]
         ),
         "auth": {
             "description": "oauth, or a mapping with what is known for it",
-            "anyOf": [_a("string", enum=["oauth"]), _OAUTH],
+            "anyOf": [field_of("string", enum=["oauth"]), _OAUTH],
         },
     },
 )
-_SERVERS = _map_of("Tool servers (MCP) by name.", _SERVER)
-_SERVER_FILE = _a("string", "the config file of another MCP client, from this file's folder")
-_PROVIDER = _mapping(
+_SERVERS = map_of("Tool servers (MCP) by name.", _SERVER)
+_SERVER_FILE = field_of("string", "the config file of another MCP client, from this file's folder")
+_PROVIDER = mapping_of(
     "How to reach a provider.",
     {
-        "model": _a("string"),
-        "api_key": _a("string", "better from the environment: ${OPENAI_API_KEY}"),
-        "base_url": _a("string"),
-        "headers": _a("object"),
-        "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
-        "tool_mode": _a("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
-        "plan_first": _a("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
-        "prompt_cache": _a("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
-        "threads": _a("integer", "local: how many to compute with"),
-        "context": _a("integer", "local: the longest prompt, in tokens"),
+        "model": field_of("string"),
+        "api_key": field_of("string", "better from the environment: ${OPENAI_API_KEY}"),
+        "base_url": field_of("string"),
+        "headers": field_of("object"),
+        "settings": field_of("object", "sent with every request: temperature, max_tokens, …"),
+        "tool_mode": field_of("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
+        "plan_first": field_of("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
+        "prompt_cache": field_of("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
+        "threads": field_of("integer", "local: how many to compute with"),
+        "context": field_of("integer", "local: the longest prompt, in tokens"),
     },
 )
 _ONE_MODEL = [
-    _a("string", "provider/model, local, or local/FILE.gguf"),
+    field_of("string", "provider/model, local, or local/FILE.gguf"),
     {**_PROVIDER, "description": "a model with a key or an address of its own", "required": ["model"]},
 ]
 _MODEL = {
     "description": "provider/model, local, or local/FILE.gguf; in a list, the next is asked when one fails. "
     "A list inside the list holds equals, over which the calls are spread",
-    "anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": [*_ONE_MODEL, _a("array", items={"anyOf": _ONE_MODEL})]})],
+    "anyOf": [*_ONE_MODEL, field_of("array", items={"anyOf": [*_ONE_MODEL, field_of("array", items={"anyOf": _ONE_MODEL})]})],
 }
-_STOPS = _mapping(
+_STOPS = mapping_of(
     "Limits; whatever is hit, the work so far is kept.",
     {
-        "max_steps": _a(["integer", "null"], "model calls in a turn (10)"),
-        "cost": _a(["string", "number", "null"], "US dollars, such as $0.50"),
-        "deadline": _a([*_TIME, "null"], "working time, such as 5m"),
-        "no_repeats": _a(["integer", "null"], "the same call at most so often (2)"),
-        "per_tool": _a(["integer", "null"], "each tool at most so often"),
+        "max_steps": field_of(["integer", "null"], "model calls in a turn (10)"),
+        "cost": field_of(["string", "number", "null"], "US dollars, such as $0.50"),
+        "deadline": field_of([*TIME, "null"], "working time, such as 5m"),
+        "no_repeats": field_of(["integer", "null"], "the same call at most so often (2)"),
+        "per_tool": field_of(["integer", "null"], "each tool at most so often"),
     },
 )
-_GUARDRAILS = _mapping(
-    "What may go in and come out, and which tools may be used how.",
-    {
-        "max_input_tokens": _a(["integer", "null"], "(4096)"),
-        "max_output_tokens": _a(["integer", "null"], "(4096)"),
-        "blocked_patterns": {**_TEXTS, "description": "regular expressions that end a run"},
-        "warn_patterns": {**_TEXTS, "description": "regular expressions that are reported"},
-        "input_checks": {**_TEXTS, "description": "functions, as module:name"},
-        "output_checks": {**_TEXTS, "description": "functions, as module:name"},
-        "result_checks": {**_TEXTS, "description": "functions, as module:name"},
-        "window": _a("integer", "characters that a check is sure to see as a whole (500)"),
-        "longest_match": _a("integer", "characters held back at most while a pattern may match (4000)"),
-        "check_seconds": _a("number", "how long a check may take (60)"),
-        "tools": _map_of(
-            "Rules by tool; * for all others.",
-            _mapping(
-                "",
-                {
-                    "allowed": _a("boolean"),
-                    "max_calls": _a("integer", "in a turn"),
-                    "arguments": _a(
-                        "object", "a pattern that the whole value has to fit", additionalProperties={"type": "string"}
-                    ),
-                },
-            ),
-        ),
-    },
-)
-_TREATMENT = _a("string", enum=["mask", "pseudonymise", "remove", "block", "warn", "allow"])
-_PRIVACY = {
-    "description": "true to hide personal data from the model, or a mapping (off unless it is set)",
-    "anyOf": [
-        _a("boolean"),
-        _mapping(
-            "",
-            {
-                "kinds": _map_of(
-                    "What is done with each kind of data; * for all others.",
-                    {
-                        "anyOf": [
-                            _TREATMENT,
-                            _mapping("", dict.fromkeys(("input", "results", "output", "arguments"), _TREATMENT)),
-                        ]
-                    },
-                ),
-                "patterns": _a("object", "regular expressions by the name of a kind", additionalProperties={"type": "string"}),
-                "detectors": {**_TEXTS, "description": "functions that find data in a text, as module:name"},
-            },
-        ),
-    ],
-}
-_FALLBACK = _mapping(
-    "What to do when a tool fails.",
-    {
-        "max_retries": _a("integer", "(2)"),
-        "backoff": _a("number", "seconds before the first retry (0.5); doubled each time"),
-        "longest_wait": _a("number"),
-        "degrade": _a("boolean", "answer without the tool in the end (true)"),
-        "tools": _a("object", "which tool to try in the place of which", additionalProperties={"type": "string"}),
-    },
-)
-_CACHE = {
-    "description": "true to cache replies of models and results of pure tools, or a mapping (off unless it is set)",
-    "anyOf": [
-        _a("boolean"),
-        _mapping(
-            "",
-            {
-                "models": _a("boolean", "replies of models (true)"),
-                "tools": _a("boolean", "results of tools that are declared pure (true)"),
-                "ttl": _a([*_TIME, "null"], "how long an entry is used (1d); null: no end"),
-                "size": _a(["string", "integer"], "of the file's content, such as 200MB (default)"),
-                "path": _a("string", "the file, from this file's folder (.kaname/cache.db)"),
-                "any_temperature": _a("boolean", "also replies at a temperature above 0 (false)"),
-            },
-        ),
-    ],
-}
-_AMOUNT = {"type": ["string", "number", "array"], "items": {"type": ["string", "number"]}}
-_BUDGET = _mapping(
-    "Limits on money, tokens and calls, such as $5/day, 200k tokens/hour or [$50/month, 100 calls/day].",
-    {
-        "run": {**_AMOUNT, "description": "of each run, with its children"},
-        "session": {**_AMOUNT, "description": "of each session"},
-        "user": {**_AMOUNT, "description": "of each user, over all agents"},
-        "agent": {**_AMOUNT, "description": "of the agent, over all users"},
-        "total": {**_AMOUNT, "description": "of everything that the journal records"},
-        "tools": _a("object", "calls of single tools, by their names", additionalProperties=_AMOUNT),
-        "unpriced": {"enum": ["refuse", "allow"], "description": "models whose price is unknown (refuse)"},
-        "longest_reply": _a("integer", "tokens of a reply, if max_tokens is not set (16384)", minimum=1),
-        "zone": _a("string", "the time zone in which days begin, such as Asia/Tokyo (UTC)"),
-    },
-)
-_LIMITS = _mapping(
-    "Limits on what runs spend, and on how fast; runs that reach a rate wait.",
-    {
-        "budget": _BUDGET,
-        "requests": _a("string", "requests to each provider and key, such as 60/min"),
-        "tokens": _a("string", "tokens of each provider and key, such as 100k/min"),
-        "at_once": _a("integer", "model calls at the same time, for each provider and key", minimum=1),
-        "machine": _mapping(
-            "Per cent above which new work waits.",
-            {
-                "cpu": _a("number"),
-                "memory": _a("number"),
-                "gpu": _a("number"),
-                "priority": _a("integer", "higher goes first (0)"),
-            },
-        ),
-    },
-)
-_PATTERNS = {"type": ["string", "array"], "items": {"type": "string"}}
-_PERMISSION = _mapping(
-    "A rule: who is allowed what. Patterns with *, or lists of them.",
-    {
-        "name": _a("string", "for refusals"),
-        "effect": _a("string", "deny wins over allow (allow)", enum=["allow", "deny"]),
-        "user": {**_PATTERNS, "description": "users"},
-        "role": {**_PATTERNS, "description": "roles of the user"},
-        "agent": {**_PATTERNS, "description": "agents that make the call"},
-        "path": {**_PATTERNS, "description": "agents that had the work one after the other, such as desk/billing"},
-        "tool": {**_PATTERNS, "description": "tools that can be used"},
-        "handoff": {**_PATTERNS, "description": "agents to which work can be transferred or delegated"},
-        "data": {**_PATTERNS, "description": "ids of data"},
-        "action": {**_PATTERNS, "description": "actions on the data (read)"},
-        "where": _a(
-            "object",
-            "conditions on arguments: a pattern, a list of values, or a mapping with equals, one_of, starts_with, less_than, "
-            "at_most, greater_than, at_least",
-        ),
-    },
-)
-_PERMISSIONS = {
-    "description": "What users and agents are allowed to do; everything else is refused. A mapping, or a file with one.",
-    "anyOf": [
-        _a("string", "a file, from this file's folder"),
-        _mapping(
-            "",
-            {
-                "rules": _a("array", "what is allowed and denied", items=_PERMISSION),
-                "roles": _map_of("Roles by user.", _PATTERNS),
-                "resources": _map_of("The data that calls read, by tool, such as order:{order_id}.", _a("string")),
-                "cedar": _a("string", "a file with Cedar policies instead of rules, from this file's folder"),
-                "entities": _a("string", "a JSON file with entities for Cedar, from this file's folder"),
-            },
-        ),
-    ],
-}
 _KEPT = {
     "description": "how long ended runs are kept: a time such as 90d, forever (default), or times by how they ended",
     "anyOf": [
-        _a("string"),
-        _a("number"),
-        _mapping("`runs` for all that are not named.", {name: _a(_TIME) for name in ("runs", *STATUSES)}),
+        field_of("string"),
+        field_of("number"),
+        mapping_of("`runs` for all that are not named.", {name: field_of(TIME) for name in ("runs", *STATUSES)}),
     ],
 }
-_AGENT = _mapping(
+_AGENT = mapping_of(
     "An agent.",
     {
         "model": _MODEL,
-        "instructions": _a("string", "how to go about it"),
-        "tools": {**_TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
+        "instructions": field_of("string", "how to go about it"),
+        "tools": {**TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
         "mcp_servers": {
             "description": "servers of its own, by name; or a list of names of those below, if not all of them",
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
         },
         "stops": _STOPS,
-        "limits": _LIMITS,
-        "settings": _a("object", "sent with every request: temperature, max_tokens, …"),
-        "approve": {**_TEXTS, "description": "tools that a person is asked about first"},
-        "guardrails": _GUARDRAILS,
-        "privacy": _PRIVACY,
-        "fallback": _FALLBACK,
-        "cache": _CACHE,
-        "equals": _a("array", "lists of tools that do the same; the one that did best in past runs is used", items=_TEXTS),
-        "policies": {**_TEXTS, "description": "policies of your own, as module:name, outermost first"},
-        "memory": _a(
+        "limits": LIMITS,
+        "settings": field_of("object", "sent with every request: temperature, max_tokens, …"),
+        "approve": {**TEXTS, "description": "tools that a person is asked about first"},
+        "guardrails": GUARDRAILS,
+        "privacy": PRIVACY,
+        "fallback": FALLBACK,
+        "cache": CACHE,
+        "equals": field_of("array", "lists of tools that do the same; the one that did best in past runs is used", items=TEXTS),
+        "policies": {**TEXTS, "description": "policies of your own, as module:name, outermost first"},
+        "memory": field_of(
             "string",
             "what is remembered: by rules (what the user states), by the model (which writes it down), nothing (by tools)",
             enum=["rules", "model", "nothing"],
         ),
-        "compact": _a("integer", "tokens; a conversation that is longer is summed up"),
-        "project": _a(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
-        "team": {**_TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
+        "compact": field_of("integer", "tokens; a conversation that is longer is summed up"),
+        "project": field_of(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
+        "team": {**TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
         "keep": _KEPT,
     },
 )
-_LEVEL = _a("string", "debug, info, warning, error", enum=["debug", "info", "warning", "error"])
-_CONTENT = _a("boolean", "also what was said, and what tools got and gave (false)")
-_TRACE = _mapping(
+_LEVEL = field_of("string", "debug, info, warning, error", enum=["debug", "info", "warning", "error"])
+_CONTENT = field_of("boolean", "also what was said, and what tools got and gave (false)")
+_TRACE = mapping_of(
     "Where it is told what runs do.",
     {
         "console": {
             "description": "on standard error; a level, or a mapping",
-            "anyOf": [_LEVEL, _mapping("", {"level": _LEVEL, "content": _CONTENT})],
+            "anyOf": [_LEVEL, mapping_of("", {"level": _LEVEL, "content": _CONTENT})],
         },
         "file": {
             "description": "JSON, a line each; a path from this file's folder, or a mapping",
             "anyOf": [
-                _a("string"),
-                _mapping(
+                field_of("string"),
+                mapping_of(
                     "",
                     {
-                        "path": _a("string"),
+                        "path": field_of("string"),
                         "level": _LEVEL,
                         "content": _CONTENT,
-                        "max_bytes": _a("integer", "after which another file is begun (10000000)"),
-                        "keep": _a("integer", "how many old ones stay (5)"),
+                        "max_bytes": field_of("integer", "after which another file is begun (10000000)"),
+                        "keep": field_of("integer", "how many old ones stay (5)"),
                     },
                     required=["path"],
                 ),
@@ -319,30 +160,30 @@ _TRACE = _mapping(
         "otel": {
             "description": "OpenTelemetry (OTLP over HTTP); an address such as http://localhost:4318, or a mapping",
             "anyOf": [
-                _a("string"),
-                _mapping(
+                field_of("string"),
+                mapping_of(
                     "",
                     {
-                        "endpoint": _a("string"),
+                        "endpoint": field_of("string"),
                         "content": _CONTENT,
-                        "headers": _a("object", "HTTP headers", additionalProperties={"type": "string"}),
-                        "service": _a("string", "the name it is known by (kaname)"),
+                        "headers": field_of("object", "HTTP headers", additionalProperties={"type": "string"}),
+                        "service": field_of("string", "the name it is known by (kaname)"),
                     },
                 ),
             ],
         },
     },
 )
-_SERVE = _mapping(
+_SERVE = mapping_of(
     "For `kaname serve`; the command line goes over it.",
     {
-        "host": _a("string", "the address to listen on (127.0.0.1)"),
-        "port": _a("integer", "(8000)"),
-        "workers": _a("integer", "processes (1)"),
-        "users": _a("string", "the file with who may use it, from this file's folder"),
-        "hosts": {**_TEXTS, "description": "names under which it is reached"},
-        "origins": {**_TEXTS, "description": "pages that may use it, as https://example.org"},
-        "on_disconnect": _a(
+        "host": field_of("string", "the address to listen on (127.0.0.1)"),
+        "port": field_of("integer", "(8000)"),
+        "workers": field_of("integer", "processes (1)"),
+        "users": field_of("string", "the file with who may use it, from this file's folder"),
+        "hosts": {**TEXTS, "description": "names under which it is reached"},
+        "origins": {**TEXTS, "description": "pages that may use it, as https://example.org"},
+        "on_disconnect": field_of(
             "string",
             "what becomes of a run if a client of another protocol closes its stream (stop)",
             enum=["stop", "continue"],
@@ -355,28 +196,30 @@ SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "agents": _map_of("Agents by name; the first is the one that is meant where none is named.", _AGENT),
-        "models": _map_of("Keys and addresses by provider.", _PROVIDER),
+        "agents": map_of("Agents by name; the first is the one that is meant where none is named.", _AGENT),
+        "models": map_of("Keys and addresses by provider.", _PROVIDER),
         "llm": {
             "type": "object",
             "description": "The short form, for one agent: a provider, and a block with its name.",
             "required": ["provider"],
             "properties": {
                 "provider": {"type": "string"},
-                "temperature": _a(["number", "null"], "0.7 unless it is said; null: the provider's own", minimum=0),
-                "max_tokens": _a(
+                "temperature": field_of(["number", "null"], "0.7 unless it is said; null: the provider's own", minimum=0),
+                "max_tokens": field_of(
                     ["integer", "null"], "of a reply; 1000 unless it is said; null: the provider's own", minimum=1
                 ),
             },
             "additionalProperties": _PROVIDER,
         },
-        "search": _mapping("The tool `search`.", {"top_k": _a("integer", "passages that it returns; 5", minimum=1)}),
-        "database": _mapping("The tool `database`.", {"max_rows": _a("integer", "rows that it returns; 100", minimum=1)}),
+        "search": mapping_of("The tool `search`.", {"top_k": field_of("integer", "passages that it returns; 5", minimum=1)}),
+        "database": mapping_of(
+            "The tool `database`.", {"max_rows": field_of("integer", "rows that it returns; 100", minimum=1)}
+        ),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
-        "workflows": {**_TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
-        "limits": {**_LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
-        "permissions": _PERMISSIONS,
-        "journal": _a("string", "where runs are recorded: a file, from this file's folder"),
+        "workflows": {**TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
+        "limits": {**LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
+        "permissions": PERMISSIONS,
+        "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,
         "trace": _TRACE,
