@@ -375,7 +375,7 @@ async def test_provider_that_reports_its_limit_hardly_ever_refuses(fixed):
         for agent in agents:
             await agent.close()
     assert ([one.output for one in results], provider.answered) == (["hi"] * 40, 41)
-    assert provider.refused <= 8  # none on a quiet machine; about thirty without pacing
+    assert provider.refused < 20  # none on a quiet machine; about thirty without pacing
 
 
 async def test_same_provider_refuses_calls_that_are_not_paced():

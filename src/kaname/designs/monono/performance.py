@@ -87,22 +87,22 @@ class CacheManager:
         if (known := self.get(key, _MISSING)) is not _MISSING:
             return known
         value, shared = self._in_threads.share_now(key, lambda: _computed(key, computation_function))
-        try:
-            if not shared:
+        if not shared:  # a waiter that releases it could come before the value is stored
+            try:
                 self.set(key, value, ttl)
-        finally:
-            self._in_threads.release(key)
+            finally:
+                self._in_threads.release(key)
         return value
 
     async def _get_or_set(self, key: str, compute: Callable[[], Awaitable[Any]], ttl: float | str | None) -> Any:
         if (known := self.get(key, _MISSING)) is not _MISSING:
             return known
         value, shared = await self._on_loops.share(key, compute, lambda _: True)
-        try:
-            if not shared:
+        if not shared:  # a waiter that releases it could come before the value is stored
+            try:
                 self.set(key, value, ttl)
-        finally:
-            self._on_loops.release(key)
+            finally:
+                self._on_loops.release(key)
         return value
 
     def _try(self, what: Callable[..., Any], *args: Any) -> Any:
