@@ -515,3 +515,39 @@ async def test_settlement_is_written_with_the_next_work_or_alone_if_none_follows
     (balance,) = await journal.ledger.balances()
     assert (balance.spent, balance.reserved) == (1.0, 0.0)
     await journal.close()
+
+
+async def test_reply_that_a_guardrail_stops_in_mid_stream_is_charged():
+    from kaname import Guardrails
+
+    journal = MemoryJournal()
+    policies = [Budget(user=["1 calls/day", "$1/day"]), Guardrails(blocked_patterns=["secret"])]
+    agent = Agent(ScriptedModel(lambda request: "this is a secret " * 50, price=PRICE), policies=policies, journal=journal)
+    assert [(await agent.run("hi")).stop.kind for _ in range(3)] == ["blocked", "budget", "budget"]
+
+
+async def test_judges_in_mid_stream_and_waiting_runs_do_not_block_each_other():
+    from kaname import Guardrails, Judge
+
+    judge = ScriptedModel(lambda request: '{"reason": "fine", "action": "allow"}', price=PRICE)
+    rails = Guardrails(output_checks=[Judge(judge, "Be kind.")])
+    model = ScriptedModel(lambda request: "Hello. " * 300, price=Price(1.0, 100.0))
+    agent = Agent(model, policies=[Budget(agent="$0.30"), rails], settings={"max_tokens": 2000}, journal="memory")
+    async with asyncio.timeout(30):
+        results = await asyncio.gather(*[agent.run("hi") for _ in range(4)])
+    assert {result.stop.kind for result in results} <= {"completed", "budget"}
+    assert any(result.stop.kind == "completed" for result in results)
+
+
+async def test_cost_of_judging_the_question_is_kept_when_no_reply_follows():
+    from kaname import Guardrails, Judge
+
+    judge = ScriptedModel(lambda request: '{"reason": "fine", "action": "allow"}', usage=Usage(10, 5, cost=0.06))
+    agent = Agent(
+        ScriptedModel(["x"], price=Price(1000, 1000)),
+        policies=[Guardrails(input_checks=[Judge(judge, "Be kind.")])],
+        stops=cost("$0.1"),
+        journal="memory",
+    )
+    result = await agent.run("hi")
+    assert (result.stop.kind, result.usage.cost) == ("budget", 0.06)

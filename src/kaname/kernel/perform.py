@@ -109,10 +109,10 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     ask, _, admit = joints(agent, scope)
     messages: tuple[Message, ...] = ()
     ending: tuple[Stopped, ...] = ()
-    judged = NOTHING
     try:
         question = scope.state.question
-        judged = NOTHING if question is None else await admit(question)
+        if question is not None and (judged := await admit(question)) is not NOTHING:
+            scope.unbilled += judged
         messages = await build_messages(agent, step.instructions, scope)
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
@@ -122,8 +122,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
-    judged = judged if scope.unbilled is NOTHING else judged + scope.take_unbilled()
-    reply = reply if judged is NOTHING else replace(reply, usage=reply.usage + judged)
+    unbilled = scope.take_unbilled()
+    reply = reply if unbilled is NOTHING else replace(reply, usage=reply.usage + unbilled)
     taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)

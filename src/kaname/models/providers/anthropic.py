@@ -80,6 +80,7 @@ class Anthropic(ServedModel):
 
     provider, api = "anthropic", "messages"
     stop_setting = "stop_sequences"
+    picture_tokens = 6_000
 
     def __init__(
         self,

@@ -13,10 +13,11 @@ _LEAST = 128  # tokens; a shorter reply is of no use
 
 
 class Estimate:
-    """`tokens_in`: an upper bound of the input, or None. `longest`: the longest reply, if the settings have no bound."""
+    """`tokens_in`: an upper bound of the input, or None. `longest`: the longest reply, if the settings have no bound.
+    `share`: the part of what is left that a reply may take, if it need not take all."""
 
-    def __init__(self, request: ModelRequest, model: Any, tokens_in: int | None, longest: int) -> None:
-        self.request, self.model, self._input = request, model, tokens_in
+    def __init__(self, request: ModelRequest, model: Any, tokens_in: int | None, longest: int, share: float = 1.0) -> None:
+        self.request, self.model, self._input, self._share = request, model, tokens_in, share
         own = optional(model, ModelBase, "longest_reply")(request.settings)
         self._is_bounded, self.longest = own is not None, own or longest
         settings = {**optional(model, ModelBase, "settings"), **request.settings}
@@ -45,18 +46,24 @@ class Estimate:
     def output_for(self, dollars: Sequence[float], tokens: Sequence[float], longest: int = 0) -> int:
         """Return how many tokens a reply can have for what is left of money and tokens; 0 if that is too little for one."""
         most = min(self.longest, longest) if longest else self.longest
-        least, output = min(most, _LEAST), float(most)
+        least = min(most, _LEAST)
         self._binds = self._binds or bool(tokens) or bool(dollars and self.most)
         if dollars:
             left = min(dollars)
             self.left = left if self.left is None else min(left, self.left)
             if left < 0 or (left == 0 and self.most != 0):
                 return 0
-            if self._base is not None and self.most:
-                output = min(output, (left - self._base) / self._piece if self._piece else output if left >= self._base else 0)
-        if tokens:
-            output = min(output, min(tokens) / self._times - (self._input or 0))
-        return int(output) if output >= least else 0
+        for share in (self._share, 1.0):
+            output = self._affordable(float(most), [one * share for one in dollars], [one * share for one in tokens])
+            if output >= least:
+                return int(output)
+        return 0
+
+    def _affordable(self, output: float, dollars: Sequence[float], tokens: Sequence[float]) -> float:
+        if dollars and self._base is not None and self.most:
+            left = min(dollars)
+            output = min(output, (left - self._base) / self._piece if self._piece else output if left >= self._base else 0)
+        return min(output, min(tokens) / self._times - (self._input or 0)) if tokens else output
 
     @property
     def least(self) -> int:

@@ -11,7 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from ...core.errors import AgentError, Halt, ModelError, Signal
+from ...core.errors import AgentError, Halt, ModelError, Suspend
 from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, Usage, user
 from ...core.notices import notice
 from ...core.record import replace
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds between two looks at an account whose rest is reserved by other calls
 NEARLY = user(notice("budget.nearly", "The budget for this task is nearly used up. Answer now with what you have."))
+_REPLYS_SHARE = 0.8
 _numbers = count(1)
 _calling: ContextVar[str] = ContextVar("_calling", default="")  # the run whose call is under way in this task
 _queues: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]] = WeakKeyDictionary()
@@ -40,6 +41,8 @@ class RunLimits:
         self.agent = view.agent
         self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
         rules = [rule for rule in view.stops if _limits_money(rule)]
+        judged = any(hasattr(policy, "output_checks") and policy.output_checks for policy in view.policies())
+        self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
         self.rules: list[tuple[Any, Purse]] = [
             (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
         ]
@@ -113,9 +116,9 @@ class _Call:
         self.holder = f"{view.run_id}:{next(_numbers)}"
         model = request.model or view.agent.model
         tokens, self.measured = bound_input(request, model, view.scratch.get(Measured))
-        self.estimate = Estimate(request, model, tokens, limits.longest_reply)
+        self.estimate = Estimate(request, model, tokens, limits.longest_reply, limits.share)
         self.left: dict[str, float] = {}  # by unit, of the tightest account
-        self.is_nested = _calling.get() == view.run_id  # a judge of the words that a call of this run is writing
+        self.is_nested = bool(_calling.get())  # a judge of the words that another call is writing: nobody can wait for it
         if self.estimate.most is None and limits.needs_price(view):
             raise Halt(Stop("budget", _no_size(self.estimate) if self.estimate.size_is_unknown else _no_price(self.estimate)))
 
@@ -138,7 +141,7 @@ class _Call:
             return reply
         finally:
             usage = NOTHING
-            sent = sent and not isinstance(sys.exception(), Signal)  # the run waits for a batch: nothing is spent yet
+            sent = sent and not isinstance(sys.exception(), Suspend)  # the run waits for a batch: nothing is spent yet
             if reply is not None:
                 usage = reply.usage
                 self.view.scratch[Measured] = remember(self.measured, usage)
@@ -203,7 +206,7 @@ class _Call:
 
     async def _reserve_of_accounts(self, longest: int) -> int:
         """Reserve in the accounts, and return how long the reply can be. While other calls hold the rest, wait."""
-        short, pause = self._queued_for(), _PAUSE
+        short, pause = "" if self.is_nested else self._queued_for(), _PAUSE
         if not short:
             found, output = await self._try(longest)
             if output:
@@ -286,7 +289,7 @@ def _cost_of_failure(request: ModelRequest, view: RunView, most: float | None) -
     error = sys.exception()
     if isinstance(error, ModelError) and error.usage is not None:
         return error.usage
-    if isinstance(error, AgentError | Signal) and not isinstance(error, ModelError):
+    if isinstance(error, Suspend) or (isinstance(error, AgentError) and not isinstance(error, ModelError)):
         return NOTHING  # it was not sent
     model = request.model or view.agent.model
     free = optional(model, ModelBase, "most_expensive")(request, 1, 1) == 0

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from ...core.codec import dump
 from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from ...core.values import plain_text
+from ...kernel.bases import ModelBase, optional
 
-_A_PICTURE = 50_000  # tokens; some models count a large one so
 _OVERHEAD = 16  # tokens around a message
 _SLACK, _TOOLS = 64, 1_000  # tokens that a provider adds, without and with tools
 
@@ -40,7 +40,7 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
     else:
         counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
-        if (size := _bytes(message)) is None:
+        if (size := _bytes(message, optional(model, ModelBase, "picture_tokens"))) is None:
             return None, Measured(request.messages, rest, 0, tools, schema, model)
         counted += size + _OVERHEAD
     return counted, Measured(request.messages, rest, 0, tools, schema, model)
@@ -61,7 +61,7 @@ def _continues(messages: tuple[Message, ...], before: tuple[Message, ...]) -> bo
     return len(messages) >= len(before) and all(map(is_, messages, before))
 
 
-def _bytes(message: Message) -> int | None:
+def _bytes(message: Message, picture: int) -> int | None:
     """Return the bytes of a message, with so many for a picture; None for media whose tokens have no known bound."""
     count = 0
     for part in message.parts:
@@ -72,11 +72,11 @@ def _bytes(message: Message) -> int | None:
                 count += len(name.encode()) + len(dump(args).encode("utf-8", "replace"))
             case ToolResult():
                 shown = part.error or (plain_text(part.output) if part.shown is None else part.shown)
-                count += len(shown.encode("utf-8", "replace")) + _A_PICTURE * len(part.media)
+                count += len(shown.encode("utf-8", "replace")) + picture * len(part.media)
             case Provided(_, data):
                 count += len(dump(data).encode("utf-8", "replace"))
             case _:
-                count += _A_PICTURE
+                count += picture
         for one in (part,) if isinstance(part, Media) else part.media if isinstance(part, ToolResult) else ():
             if not one.mime.startswith("image/"):
                 return None
