@@ -28,7 +28,7 @@ _BALANCES = """
 _LIST = """
     SELECT name, ifnull(spent, 0.0), ifnull((SELECT sum(amount) FROM reservations AS held WHERE held.name = every.name), 0.0)
     FROM (SELECT name FROM accounts UNION SELECT name FROM reservations) AS every LEFT JOIN accounts USING (name)
-    WHERE substr(name, 1, length(?1)) = ?1 ORDER BY name
+    WHERE substr(name, 1, length(:starting)) = :starting ORDER BY name
 """
 _ADD = "INSERT INTO accounts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET spent = spent + excluded.spent"
 
@@ -70,7 +70,7 @@ class SqliteLedger:
     async def balances(self, starting: str = "") -> list[Balance]:
         def work(connection: sqlite3.Connection) -> list[Any]:
             known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'reservations'").fetchone()
-            return connection.execute(_LIST, (starting,)).fetchall() if known else []
+            return connection.execute(_LIST, {"starting": starting}).fetchall() if known else []
 
         return [Balance(*row) for row in await self._reader.transact(work)]
 

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,6 +63,8 @@ class CacheStore:
         self._reading, self._writing = threading.Lock(), threading.Lock()
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
+        self._connections: list[sqlite3.Connection] = []
+        weakref.finalize(self, _close_all, self._connections, os.getpid())
         self._process = 0
         self._touched: dict[str, float] = {}
 
@@ -127,9 +130,8 @@ class CacheStore:
             with suppress(sqlite3.Error, OSError), self._write_transaction() as db:
                 self._write_touches(db)
         with self._reading, self._writing:
-            for connection in (self._reader, self._writer):
-                if connection is not None and self._process == os.getpid():
-                    connection.close()
+            if self._process == os.getpid():
+                _close_all(self._connections, self._process)
             self._reader = self._writer = None
 
     def _write_touches(self, db: sqlite3.Connection) -> None:
@@ -191,7 +193,14 @@ class CacheStore:
             db.close()
             raise
         self._process = os.getpid()
+        self._connections.append(db)
         return db
+
+
+def _close_all(connections: list[sqlite3.Connection], process: int) -> None:
+    """Close what is open; not in a forked child, where SQLite's record of locks is wrong."""
+    while connections and process == os.getpid():
+        connections.pop().close()
 
 
 def _create(db: sqlite3.Connection) -> None:
