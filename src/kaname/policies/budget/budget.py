@@ -32,7 +32,7 @@ class Account(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether a call is allowed, and if not, why. It is true or false like its first part."""
+    """Tells whether a call is allowed, and if not, why. It is true or false like its first part."""
 
     allowed: bool
     reason: str = ""

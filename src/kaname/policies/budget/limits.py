@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal
 
+from ...core.durations import dollars
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record
 
 Unit = Literal["usd", "tokens", "calls"]
 _NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)"  # 1,000 and 1_000, but not 5,00
-_MONEY = re.compile(rf"(?:\$\s*{_NUMBER}(?:\s*usd)?|{_NUMBER.replace('number', 'bare')}\s*(?:usd|dollars?))", re.IGNORECASE)
+_MONEY = re.compile(r"\$.*|.*usd", re.IGNORECASE)
 _COUNT = re.compile(rf"{_NUMBER}\s*(?P<times>[km])?\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
 _PERIOD = re.compile(r"(.*?)\s*(?:(?:/|\bper\b|\ban?\b)\s*(hour|day|month|h|d))?", re.IGNORECASE)
 _TIMES = {"": 1.0, "k": 1e3, "m": 1e6}
@@ -78,8 +80,9 @@ def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
     parts = _PERIOD.fullmatch(given.strip()) if isinstance(given, str) else None
     amount, period = ("", "") if parts is None else (parts[1], parts[2] or "")
     found = _PERIODS[period.lower()]
-    if (money := _MONEY.fullmatch(amount)) is not None:
-        return (Limit(_number(money["number"] or money["bare"]), "usd", found),)
+    if _MONEY.fullmatch(amount):
+        with suppress(ConfigError):  # told below, with the forms of a limit
+            return (Limit(dollars(amount), "usd", found),)
     if (count := _COUNT.fullmatch(amount)) is not None:
         unit: Unit = "tokens" if count["unit"].lower().startswith("token") else "calls"
         return (Limit(_number(count["number"]) * _TIMES[(count["times"] or "").lower()], unit, found),)
