@@ -201,13 +201,9 @@ class Flow(Policy):
             known = {id(message) for message in state.history}
             if any(message.role != "system" and id(message) not in known for message in request.messages):
                 return "context"
-        tools = () if seen else view.agent.tools.items()
-        unread = [
-            name for name, tool in tools if optional(tool, ActionBase, "served_by")[0] and name not in self.labelled.given
-        ]
-        return (
-            "mcp" if any(name not in self.labelled.given for name in served) else ""
-        )  # a server writes the descriptions of its tools
+        tools = {} if seen else view.agent.tools
+        served = {name for name, tool in tools.items() if optional(tool, ActionBase, "served_by")[0]}
+        return "mcp" if served - self.labelled.given.keys() else ""  # a server writes the descriptions of its tools
 
     def _brought_by(self, message: Any, view: RunView) -> str:
         """Return the tool whose result of an earlier turn may be somebody else's text."""
