@@ -111,6 +111,31 @@ async def test_call_before_anything_was_read_runs_at_once() -> None:
     assert len(world.done) == 1
 
 
+async def test_bounded_parameter_takes_a_date_or_a_choice_and_no_free_text() -> None:
+    booked: list[str] = []
+
+    @tool(labels={"parameters": {"until": "bounded", "kind": "bounded"}})
+    def book_room(room: str, until: str = "", kind: Literal["table", "screen"] = "table") -> str:
+        """Book a room."""
+        booked.append(until)
+        return "booked"
+
+    read = Office().tools()[0]
+    for until, kind, runs in [("2026-12-18 19:00", "screen", True), ("passport TK5334013", "table", False)]:
+        replies = [call("read_inbox"), call("book_room", room="r42", until=until, kind=kind), "done", "done"]
+        agent = Agent(ScriptedModel(replies), [read, book_room], policies=[Flow()], journal="memory")
+        assert (await agent.run("Read my mails, then book r42.")).completed == runs
+    assert booked == ["2026-12-18 19:00"]
+
+
+async def test_tool_that_the_user_wants_not_to_be_used_waits() -> None:
+    mail = call("send_mail", to="ann@home.example", body="I am late")
+    world, agent = office(call("read_inbox"), mail, "read")
+    result = await agent.run('Prepare a mail to ann@home.example: "I am late". Read my inbox. Don\'t send it yet.')
+    assert result.stop.kind == "waiting"
+    assert world.done == []
+
+
 async def test_tool_that_the_user_did_not_ask_for_waits() -> None:
     world, agent = office(call("read_inbox"), call("send_mail", to="ann@home.example"), "read", "done")
     result = await agent.run("Is there news from ann@home.example?")

@@ -46,6 +46,7 @@ def said(*texts: str) -> UserWords:
         ("山田には送らないで。鈴木に送って", ["鈴木"], ["山田"]),
         ("ＡＢＣ商事に１，０００円", ["ABC商事", 1000], ["BC商事", 100]),
         ("share it with everyone at x.example", ["x.example"], ["evil.x.example", "x.example.evil"]),
+        ("#さくら の新着を読んで、さくらに送って", ["#さくら", "さくら"], ["#さく", "さく", "くら"]),
         ("カメラを2台注文", ["カメラ", 2], ["カメ", "メラ"]),
         ("see https://a.example/p?id=7", ["https://a.example/p?id=7"], ["https://a.example/p", "a.example", 7]),
     ],

@@ -40,6 +40,11 @@ _VALUE = re.compile(
 _TIME_VALUE = re.compile(r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::\d{2})?")
 
 
+def is_moment(value: str) -> bool:
+    """Return True if a value is a date or a time and nothing else."""
+    return bool(_VALUE.fullmatch(value) or _TIME_VALUE.fullmatch(value))
+
+
 class Moments(NamedTuple):
     """The dates and times that a text names, and the text without them."""
 

@@ -10,6 +10,7 @@ from ...core.messages import ToolCall
 from ...core.people.labels import ToolLabels
 from ...core.values import identity, plain_text
 from ..guardrails.folded import fold_text
+from .dates import is_moment
 from .records import TrustedRecords
 from .verbs import verbs_of
 from .words import UserWords, leaves
@@ -62,9 +63,9 @@ class FlowJudge:
         self._words, self._records, self._find_source = words, records, find_source
         self._private, self._repeated = private, repeated
 
-    def judge(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> FlowVerdict:
+    def judge(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> FlowVerdict:
         """Judge a call of a tool that acts, by the strict rule."""
-        marks = self.marks(call, labels, defaults)
+        marks = self.marks(call, labels, schema)
         asked_for = self._words.call_for(labels.verbs or verbs_of(call.name))
         foreign = [mark for mark in marks if mark.whose in ("source", "nowhere")]
         waits = not asked_for or any(mark.role == "target" for mark in foreign)
@@ -72,15 +73,18 @@ class FlowJudge:
             waits = labels.prose != "lenient" or not self._is_harmless(call, foreign, marks)
         return FlowVerdict(waits, marks, asked_for)
 
-    def marks(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> tuple[Mark, ...]:
-        """Return where the values of a call come from, those that are not the user's first."""
+    def marks(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> tuple[Mark, ...]:
+        """Return where the values of a call come from, those that are not the user's first. `schema`: of its parameters."""
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
         roles = labels.parameters or {}
         marks = []
         for name, value in args.items():
-            if name in defaults and identity(defaults[name]) == identity(value):
+            known = schema.get(name) or {}
+            if "default" in known and identity(known["default"]) == identity(value):
                 continue
             role = roles.get(name, "target")
+            if role == "bounded" and not all(_is_bounded(one, known) for one in leaves(value)):
+                role = "target"  # a free text can carry anything
             marks += [self._mark(name, one, role) for one in leaves(value)]
         order = ("source", "nowhere", "bounded", "user")
         return tuple(sorted(marks, key=lambda mark: order.index(mark.whose)))
@@ -99,6 +103,12 @@ class FlowJudge:
             return False
         followed = [one for mark in foreign for one in _FOLLOWED.findall(fold_text(plain_text(mark.value)))]
         return all(self._words.has(one) or self._records.has(one) for one in followed)
+
+
+def _is_bounded(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Return True for a number, a date, a time, a truth value, or one of the choices of a schema."""
+    choices = [one for each in (schema, *(schema.get("anyOf") or ())) for one in each.get("enum") or [each.get("const")]]
+    return not isinstance(value, str) or is_moment(value) or value in choices
 
 
 def targets_of(marks: tuple[Mark, ...]) -> Any:

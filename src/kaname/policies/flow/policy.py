@@ -231,9 +231,9 @@ class Flow(Policy):
         judge = ReadSoFar(view, self.labelled).judge(UserWords(self._all_words(view), view.state.time))
         if role == "reads":  # only what is declared can carry something out
             named = {name: value for name, value in _arguments(call).items() if name in (labels.parameters or {})}
-            verdict = judge.judge(replace(call, args=named), labels, _defaults(tool))
+            verdict = judge.judge(replace(call, args=named), labels, _schema(tool))
             return verdict._replace(waits=any(mark.whose in ("source", "nowhere") for mark in verdict.marks))
-        verdict = judge.judge(call, labels, _defaults(tool))
+        verdict = judge.judge(call, labels, _schema(tool))
         return verdict._replace(waits=True) if self.mode == "everything" else verdict
 
     def _was_planned(self, call: ToolCall, view: RunView) -> bool:
@@ -255,7 +255,7 @@ class Flow(Policy):
         """Return a call with the origin of its values, as a question shows it."""
         tool = view.tools(call).get(call.name)
         judge = ReadSoFar(view, self.labelled).judge(UserWords(self._all_words(view), view.state.time))
-        marks = judge.marks(call, self.labelled.of(call.name, tool), _defaults(tool))
+        marks = judge.marks(call, self.labelled.of(call.name, tool), _schema(tool))
         return join_notices("\n", [join_notices("", ("   ", describe_value(mark._asdict()))) for mark in marks])
 
 
@@ -286,6 +286,7 @@ def _arguments(call: ToolCall) -> Mapping[str, Any]:
     return call.args if isinstance(call.args, Mapping) else {"": call.args}
 
 
-def _defaults(tool: Action | None) -> dict[str, Any]:
+def _schema(tool: Action | None) -> Mapping[str, Any]:
+    """Return the schemas of a tool's parameters, by name."""
     known = {} if tool is None else tool.parameters.get("properties") or {}
-    return {name: one["default"] for name, one in known.items() if isinstance(one, Mapping) and "default" in one}
+    return {name: one for name, one in known.items() if isinstance(one, Mapping)}

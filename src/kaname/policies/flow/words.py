@@ -19,6 +19,8 @@ _NEGATED = re.compile(
 )
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _JOINTS = "@.-+/\\=&%?#~_'"  # they join two pieces to one name, if both sides stand close to them
+_AFTER = ("さん", "ちゃん", "くん", "に", "を", "へ", "と", "が", "は", "の", "で", "も", "や", "から", "まで", "より", "って")
+_BEFORE = "にをへとがはのでもや"
 _TITLES = ("様", "氏", "君", "殿", "先生", "部長", "課長", "社長", "宛")
 _EXACT = re.compile(r"[\d./\\_]")  # in names like this, the case of a letter may matter
 _NAMES = re.compile(
@@ -36,6 +38,7 @@ class UserWords:
         said = [fold_text(sentence) for text in texts for sentence in _SENTENCE.split(text)]
         self._text = "\n".join([" ".join(sentence.split()) for sentence in said if not _NEGATED.search(sentence)])
         self._lower = self._text.casefold()
+        self._negated = "\n".join([sentence.casefold() for sentence in said if _NEGATED.search(sentence)])
 
     @cached_property
     def _moments(self) -> Moments:
@@ -72,8 +75,9 @@ class UserWords:
         return stands_in(text, self._text) if exact else stands_in(text.casefold(), self._lower)
 
     def call_for(self, verbs: Iterable[str]) -> bool:
-        """Return True if one of these words is among the user's."""
-        return any(_inflected(verb.casefold()).search(self._lower) for verb in verbs if verb)
+        """Return True if one of these words is among the user's, and none of them stands beside a negation."""
+        forms = [_inflected(verb.casefold()) for verb in verbs if verb]
+        return any(form.search(self._lower) for form in forms) and not any(form.search(self._negated) for form in forms)
 
 
 def stands_in(value: str, text: str) -> bool:
@@ -81,7 +85,7 @@ def stands_in(value: str, text: str) -> bool:
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
-        if _ends_at(text, at, -1) and (_ends_at(text, end, 1) or text.startswith(_TITLES, end)):
+        if _ends_at(text, at, -1) and (_ends_at(text, end, 1) or text.startswith((*_TITLES, *_AFTER), end)):
             return True
         at = text.find(value, at + 1)
     return False
@@ -97,16 +101,22 @@ def _ends_at(text: str, place: int, step: int) -> bool:
         return not _is_latin(far)
     if near in ",:" and edge.isdigit():
         return not far.isdigit()
+    if _is_hiragana(edge) and _is_hiragana(near):  # a particle may stand there
+        return step < 0 and near in _BEFORE
     return not any(same(edge) and same(near) for same in (_is_latin, _is_kanji, _is_katakana))
 
 
 def _is_latin(char: str) -> bool:
     """Return True for letters and digits of scripts that put spaces between words."""
-    return bool(char) and char.isalnum() and not _is_kanji(char) and not _is_katakana(char) and not "\u3040" <= char <= "\u309f"
+    return bool(char) and char.isalnum() and not (_is_kanji(char) or _is_katakana(char) or _is_hiragana(char))
 
 
 def _is_kanji(char: str) -> bool:
     return len(char) == 1 and ("一" <= char <= "鿿" or char == "々")
+
+
+def _is_hiragana(char: str) -> bool:
+    return len(char) == 1 and "ぁ" <= char <= "ゖ"
 
 
 def _is_katakana(char: str) -> bool:
