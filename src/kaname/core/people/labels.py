@@ -95,7 +95,7 @@ def _mapping(tool: str, given: Any) -> Mapping[str, Any]:
         return given or {}
     raise ConfigError(
         notice(
-            "labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {given!r}", tool=tool, given=given
+            "labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {it!r}", tool=tool, it=given
         )
     )
 
@@ -107,9 +107,9 @@ def _texts(tool: str, key: str, given: Any) -> tuple[str, ...]:
     raise ConfigError(
         notice(
             "labels.texts",
-            "the labels of {tool!r}: {key} must be a list of words, not {given!r}",
+            "the labels of {tool!r}: {key} must be a list of words, not {it!r}",
             tool=tool,
             key=key,
-            given=given,
+            it=given,
         )
     )
