@@ -92,6 +92,8 @@ _HOMES = {
     "policies.models.fallback": ("ModelFallback",),
     "policies.pace.machine": ("Machine",),
     "policies.pace.policy": ("Pace",),
+    "core.people.labels": ("ToolLabels",),
+    "policies.flow.policy": ("Flow",),
     "policies.permit.policy": ("Permit",),
     "policies.permit.rules": ("PermitRule",),
     "policies.privacy.policy": ("Privacy",),
@@ -200,6 +202,7 @@ if TYPE_CHECKING:
     from .core.messages import ToolCall as ToolCall
     from .core.messages import ToolResult as ToolResult
     from .core.messages import Usage as Usage
+    from .core.people.labels import ToolLabels as ToolLabels
     from .core.record import replace as replace
     from .core.state import State as State
     from .core.steps import AgentStep as AgentStep
@@ -243,6 +246,7 @@ if TYPE_CHECKING:
     from .policies.fallback import FallbackResult as FallbackResult
     from .policies.fallback import FallbackStrategy as FallbackStrategy
     from .policies.fallback import ToolFallback as ToolFallback
+    from .policies.flow.policy import Flow as Flow
     from .policies.guardrails.policy import Guardrails as Guardrails
     from .policies.guardrails.tool_rules import ToolRule as ToolRule
     from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction

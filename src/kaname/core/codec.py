@@ -128,7 +128,7 @@ def encode_state(state: State) -> str:
     data: dict[str, Any] = {}
     for name in State.__match_args__:
         value = getattr(state, name)
-        if name == "messages":
+        if name in ("messages", "said"):
             value = [_pack_message(message) for message in value]
         elif name == "withheld":
             value = None if value is None else _pack_message(value)
@@ -146,7 +146,8 @@ def encode_state(state: State) -> str:
 
 def decode_state(text: str) -> State:
     data = json.loads(text)
-    data["messages"] = [_unpack_message(*packed) for packed in data["messages"]]
+    for name in ("messages", "said"):
+        data[name] = [_unpack_message(*packed) for packed in data[name]]
     data["withheld"] = None if data["withheld"] is None else _unpack_message(*data["withheld"])
     for name, kind in _IN_LISTS.items():
         data[name] = [_read_value(kind, item) for item in data[name]]

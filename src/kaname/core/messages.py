@@ -137,6 +137,7 @@ class ToolResult:
         retryable: False if the input is at fault, so that the same call would fail again.
         not_run: True if the call was refused because of its form. It does not count as a use of the tool.
         gave_up: True if everything that could be tried instead of this tool has failed too.
+        waiting: True if the call waits for the user. If they allow it, it is made again, as another call.
     """
 
     output: Any = None
@@ -150,6 +151,7 @@ class ToolResult:
     retryable: bool = True
     gave_up: bool = False
     not_run: bool = False
+    waiting: bool = False
 
     @property
     def is_error(self) -> bool:

@@ -30,7 +30,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 10
+FOLD = 11
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -57,6 +57,7 @@ class State:
     session: str = ""
     user: str = ""
     messages: list[Message] = field(factory=list)
+    said: list[Message] = field(factory=list)  # the user's messages, also those that were summarised since
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
     trace: str = ""  # the traceparent that it was started with
     model: str = ""  # the name of the model that the run was started with
@@ -138,7 +139,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
-    lists = ("messages", "replies", "stand_ins")
+    lists = ("messages", "said", "replies", "stand_ins")
     names = (*lists, "open", "callers", "started", "results", "questions", "answers", "subjects", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
@@ -206,6 +207,8 @@ def _apply_received(state: State, body: Received, event: Event) -> None:
     minted = [MINTED.fullmatch(call.id) for call in body.message.calls]
     state.replied = max([state.replied, *[int(one[1]) for one in minted if one]])  # no id is given twice
     state.messages.append(body.message)
+    if body.message.role == "user":
+        state.said.append(body.message)
     state.replies, state.judging, state.noted = [], False, False
     state.spent, state.limit, state.stop, state.output = Spent(), None, None, None
 
@@ -245,8 +248,10 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
     if state.started.pop(result.call_id, None) is None and result.call_id not in state.results:
         _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
     _charge(state, result.usage)
-    if result.not_run and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
+    if (result.not_run or result.waiting) and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
         state.spent.by_tool[result.name] -= 1
+    if result.waiting and (asked := state.open.get(result.call_id)) is not None:
+        state.spent.by_call[call_identity(asked)] -= 1
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
     state.results[result.call_id] = result
@@ -278,9 +283,10 @@ def _apply_handed_off(state: State, body: HandedOff, event: Event) -> None:
 def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
-        for place, message in enumerate(state.messages):
-            if message.role == "user" and withholds(body, "texts", message.text):
-                state.messages[place] = placeholder()
+        for messages in (state.messages, state.said):
+            for place, message in enumerate(messages):
+                if message.role == "user" and withholds(body, "texts", message.text):
+                    messages[place] = placeholder()
 
 
 def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
@@ -318,12 +324,16 @@ def hide_question(state: State) -> None:
     """Replace this turn's question by the placeholder, if it is blocked."""
     if state.withheld is not None:
         state.messages[state.turn_start] = placeholder()
+        if state.said:
+            state.said[-1] = placeholder()
 
 
 def _show_question(state: State) -> None:
     """Restore a blocked question: the run is resumed, and the question is judged again."""
     if state.withheld is not None:
         state.messages[state.turn_start] = state.withheld
+        if state.said:
+            state.said[-1] = state.withheld
 
 
 def _charge(state: State, usage: Usage) -> None:

@@ -75,7 +75,8 @@ class ActionBase:
     if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
-    unknown, and are not cached. takes_context: True if it receives the context of the run.
+    unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
+    about it (see `ToolLabels`), or None.
     """
 
     __slots__ = ()
@@ -88,6 +89,7 @@ class ActionBase:
     wanted_deps: Any = None
     identity: str = ""
     takes_context: bool = True
+    labels: Any = None
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.
@@ -163,6 +165,10 @@ class StrategyBase:
     def partial(self, state: State) -> Any:
         """Return the output of a run that has not completed."""
         return None
+
+    def planned_at(self, call_id: str, state: State) -> int:
+        """Return the number of the model's reply that planned a call of the strategy; 0 if the program or a person did."""
+        return 0
 
 
 class StopRuleBase:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
-from ..core.notices import notice
+from ..core.notices import Notice, notice
 from ..core.people.answers import NO, YES, read_decision
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
@@ -40,7 +40,8 @@ class Approve(Policy):
             )
         self._tools, self._when = frozenset(_flat(tools)), when
 
-    def _asks_about(self, call: ToolCall) -> bool:
+    def asks_about(self, call: ToolCall) -> bool:
+        """Return True if a person is asked before this call. What cannot be decided is asked."""
         if self._when is None:
             return not self._tools or call.name in self._tools
         with Border():
@@ -58,15 +59,14 @@ class Approve(Policy):
             known_tools("Approve", self._tools, tools)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not self._asks_about(call)
+        return not self.asks_about(call)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key, answers = self.key(call), view.state.answers
         if key not in answers:
-            if not self._asks_about(call):
+            if not self.asks_about(call):
                 return await next(call)
-            asked = f"{visible(call.name)}({visible_json(call.args)})"
-            raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=call)
+            raise Suspend(key, self.prompt(call, view), (YES, NO), about=call)
         decision = read_decision(answers[key])
         if decision is None:
             told = notice(
@@ -88,6 +88,10 @@ class Approve(Policy):
             told = notice("approve.not_run", "{name} was not run with the approved arguments: {why}", name=call.name, why=why)
             return ToolResult(error=told)
         return await next(changed)
+
+    def prompt(self, call: ToolCall, view: RunView) -> Notice:
+        """Return the question about a call."""
+        return notice("approve.run", "Run {asked}?", asked=f"{visible(call.name)}({visible_json(call.args)})")
 
     def objection(self, changed: ToolCall, view: RunView) -> str:
         """Say why a call may not be run with arguments that an approver has changed; nothing if it may."""

@@ -56,6 +56,7 @@ class Attempt:
     reused: set[str] = field(factory=set)  # ids of calls whose results are those of an earlier plan
     verdict: EvaluationResult | None = None
     problem: str = ""  # why it was not carried out
+    reply: int = 0  # the number of the reply, of this turn, that is the plan
 
     @property
     def prefix(self) -> str:
@@ -117,6 +118,7 @@ class Orchestrate(StrategyBase):
             if len(attempts) == len(kept):
                 kept.append(Attempt(len(kept) + 1))
             attempts.append(attempt := kept[len(attempts)])
+            attempt.reply = len(state.replies) - len(replies)
             outcome = self._carried_out(attempt, attempts, written, replies, state)
             if not isinstance(outcome, str):
                 return attempts, outcome
@@ -324,6 +326,13 @@ class Orchestrate(StrategyBase):
         form = self.form()
         note = f"{feedback}\n{form.again}" if feedback else ""
         return CallModel(tools=False, schema=form.plan, note=note, instructions=self.planning_prompt(), shown=False)
+
+    def planned_at(self, call_id: str, state: State) -> int:
+        """Return the number of the reply that planned a call. A plan that a person has approved is the person's."""
+        for attempt in self.kept.of(state, list):
+            if call_id.startswith(attempt.prefix) and not self.approve:
+                return state.replied if self.planner else state.replied - len(state.replies) + attempt.reply
+        return 0
 
     def time_of(self, call_id: str, state: State) -> float | None:
         """Return the seconds that the plan allows this call; None if it names no limit, or the call is not a plan's."""

@@ -18,9 +18,9 @@ from ..kernel.chain import can_call
 from ..kernel.ports import Repair, Tool, ToolContext
 from ..kernel.results import result_from_caller
 from .arguments.prepare import fitting_arguments, read_arguments
-from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, run_function
+from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, labels_of, run_function
 
-_OURS = ("effect", "timeout", "execute", "undo", "reconcile")
+_OURS = ("effect", "timeout", "execute", "undo", "reconcile", "labels")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's
     *("type", "function", "name", "description", "parameters", "strict", "input_schema", "cache_control", "inputSchema"),
     *("outputSchema", "output_schema", "annotations", "title", "icons", "_meta"),
@@ -55,7 +55,8 @@ class DefinedTool(ActionBase):
         self.effect = check_effect(self.name, definition.get("effect", "irreversible"))
         self.timeout = _timeout(definition.get("timeout", DEFAULT_TIMEOUT))
         self._execute: Callable[..., Any] | None = definition.get("execute")
-        undo, reconcile = definition.get("undo"), definition.get("reconcile")
+        undo, reconcile, labels = definition.get("undo"), definition.get("reconcile"), definition.get("labels")
+        self.labels = None if labels is None else labels_of(labels, self.name)
         self.undo: Repair | None = None if undo is None else as_repair(undo, undo)
         self.reconcile: Repair | None = None if reconcile is None else as_repair(reconcile, reconcile)
         if self._execute is None:
@@ -139,7 +140,7 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
 
 def _declared(tool: Any) -> dict[str, Any]:
     """Return what a tool declares of its effect."""
-    return {key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile") if hasattr(tool, key)}
+    return {key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile", "labels") if hasattr(tool, key)}
 
 
 def _takes_text(method: Callable[..., Any]) -> bool:
@@ -186,6 +187,8 @@ class TextTool(ActionBase):
         self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
         self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
         self.undo, self.reconcile = [_text_repair(getattr(tool, name, None)) for name in ("undo", "reconcile")]
+        labels = getattr(tool, "labels", None)
+        self.labels = None if labels is None else labels_of(labels, self.name)
         self._tool = tool
 
     def __getattr__(self, name: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
@@ -21,6 +21,7 @@ from .arguments.prepare import read_arguments
 from .to_json import to_json, to_result
 
 if TYPE_CHECKING:
+    from ..core.people.labels import ToolLabels
     from .signature import Signature
 
 P = ParamSpec("P")
@@ -30,7 +31,7 @@ DEFAULT_TIMEOUT = 300.0
 _PLAIN = frozenset({str, int, bool, type(None)})  # the same as JSON; a float may be none
 
 
-_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile")
+_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile", "labels")
 _APPROVE = 'Agent(policies=[Approve("…")])'
 _RETRIES = "Agent(policies=[FallbackStrategy(max_retries=2)])"
 PEERS = {  # what the options of other libraries' decorators are here
@@ -68,6 +69,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         timeout: float | str | None = DEFAULT_TIMEOUT,
         undo: Callable[..., Any] | None = None,
         reconcile: Callable[..., Any] | None = None,
+        labels: ToolLabels | Mapping[str, Any] | None = None,
         bound_to: Any = None,
         decorated: bool = True,
     ) -> None:
@@ -83,6 +85,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         self.timeout = None if timeout is None else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
         self._decorated = decorated
+        self.labels = None if labels is None else labels_of(labels, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         called: R = self._callable(self.function)(*args, **kwargs)
@@ -100,6 +103,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
             timeout=self.timeout,
             undo=self._undo,
             reconcile=self._reconcile,
+            labels=self.labels,
             bound_to=owner if self._of_class else instance,
         )
 
@@ -201,6 +205,12 @@ class FunctionTool(ActionBase, Generic[P, R]):
         return function if self._bound_to is None else partial(function, self._bound_to)
 
 
+def labels_of(given: Any, tool: str) -> ToolLabels:
+    from ..core.people.labels import read_labels  # most tools have none
+
+    return read_labels(given, tool)
+
+
 def _name_of(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
@@ -300,6 +310,7 @@ def tool(
     timeout: float | str | None = ...,
     undo: Callable[..., Any] | None = ...,
     reconcile: Callable[..., Any] | None = ...,
+    labels: ToolLabels | Mapping[str, Any] | None = ...,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.

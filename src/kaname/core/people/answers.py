@@ -18,11 +18,13 @@ from ..record import record
 
 YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
+OUTBOX = "outbox:"  # how the key of a question begins that is about the calls in the outbox
 BATCH = "batch:"  # how the key of a question begins that a provider's batch answers
 _POLITE = "(?:する|します|しました|です)?"
 _YES = lazy_regex(f"(?:yes|y|ok|okay|true|approved?|allow(?:ed)?|はい|承認|許可|同意|了解){_POLITE}")
 _NO = lazy_regex(f"(?:no|n|false|reject(?:ed)?|den(?:y|ied)|declined?|いいえ|いや|拒否|却下|不許可|不承認){_POLITE}")
 _AROUND, _AFTER = "\"'`*()[]「」『』“”‘’", ".!。、,"
+_NUMBERS = lazy_regex(r"[0-9]+(?:[\s,、]+[0-9]+)*")
 _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 
 
@@ -32,6 +34,14 @@ class Decision:
 
     approved: bool
     args: Mapping[str, Any] | None = None
+    reason: str = ""
+
+
+@record
+class Selection:
+    """An answer to the question which of several calls are allowed: their numbers, from 1, or the reason for none."""
+
+    chosen: frozenset[int]
     reason: str = ""
 
 
@@ -80,6 +90,31 @@ def read_decision(answer: Any) -> Decision | None:
     return Decision(approved, args if approved and "args" in answer else None, "" if approved else reason.strip())
 
 
+def selection_options(count: int) -> tuple[str, ...]:
+    """Return the options of a question about several calls: all, none, or the number of one. Several numbers fit, too."""
+    return (YES, NO, *[str(number) for number in range(1, count + 1)]) if count > 1 else (YES, NO)
+
+
+def read_selection(answer: Any, count: int) -> Selection | None:
+    """Read which of `count` calls are allowed. Return None if it is unclear.
+
+    An answer is yes (all) or no (none), one number or several (`"1, 3"`, `[1, 3]`), or any other text, which refuses all and
+    gives the reason.
+    """
+    numbers: Any = answer
+    if isinstance(answer, str) and _NUMBERS.fullmatch(text := normalize_answer(answer)):
+        numbers = [int(one) for one in text.replace("、", " ").replace(",", " ").split()]
+    if isinstance(numbers, int) and not isinstance(numbers, bool):
+        numbers = [numbers]
+    if isinstance(numbers, list | tuple):
+        fits = all(isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= count for one in numbers)
+        return Selection(frozenset(numbers)) if fits and numbers else None
+    decision = read_decision(answer)
+    if decision is None or decision.args is not None:
+        return None
+    return Selection(frozenset(range(1, count + 1) if decision.approved else ()), decision.reason)
+
+
 def choose_option(options: Sequence[str], answer: Any) -> str | None:
     """Return the option that an answer names, or that a yes or a no stands for. Return None if it names none or several."""
     if isinstance(answer, str):
@@ -114,6 +149,10 @@ def check_answer(asked: Asked, answer: Any) -> Any:
     if asked.about is not None and is_yes_or_no(asked.options):
         if read_decision(answer) is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
+        return answer
+    if f":{OUTBOX}" in f":{asked.key}":  # a parent puts the child's id before the key
+        if read_selection(answer, max(1, len(asked.options) - 2)) is None:
+            raise _unclear(asked.key, answer, '"yes", "no", or numbers such as "1, 3"')
         return answer
     if (option := choose_option(asked.options, answer)) is None:
         raise _unclear(asked.key, answer, ", ".join([f'"{one}"' for one in asked.options]))

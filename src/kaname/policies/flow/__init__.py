@@ -1,0 +1,1 @@
+"""Flow rules: text from outside cannot make the agent act."""

@@ -1,0 +1,106 @@
+"""Decide whether a call may run after text from outside was read: whose values are these, and did the user ask for the tool?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from ...core.messages import ToolCall
+from ...core.people.labels import ToolLabels
+from ...core.values import identity, plain_text
+from ..guardrails.folded import fold_text
+from .records import TrustedRecords
+from .verbs import verbs_of
+from .words import UserWords, leaves
+
+Whose = Literal["user", "source", "nowhere", "bounded"]
+_FOLLOWED = re.compile(  # links, addresses, long numbers and codes: what a reader of the content could follow or use
+    r"\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}\b"
+    r"|\d(?:[ -]?\d){5,}|\b(?=\w*\d)(?=\w*[a-zA-Z])\w{6,}\b",
+    re.IGNORECASE,
+)
+
+
+class Mark(NamedTuple):
+    """A value of a call, and where it comes from. `source`: the call whose result holds it."""
+
+    name: str
+    value: Any
+    role: str
+    whose: Whose
+    source: str = ""
+
+
+class Verdict(NamedTuple):
+    """Whether a call waits for the user, and the origin of its values."""
+
+    waits: bool
+    marks: tuple[Mark, ...]
+    asked_for: bool = True
+
+
+class FlowJudge:
+    """Judges calls by what the user has said and what was read so far.
+
+    Args:
+        words: The user's words.
+        records: The trusted records that were read.
+        find_source: Returns the name of the tool whose untrusted result holds a text, or "".
+        private: True if private data was read.
+        repeated: Returns True if the same tool has run with these targets before.
+    """
+
+    def __init__(
+        self,
+        words: UserWords,
+        records: TrustedRecords,
+        find_source: Callable[[str], str],
+        private: bool,
+        repeated: Callable[[str, Any], bool],
+    ) -> None:
+        self._words, self._records, self._find_source = words, records, find_source
+        self._private, self._repeated = private, repeated
+
+    def judge(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> Verdict:
+        """Judge a call of a tool that acts, by the strict rule."""
+        marks = self.marks(call, labels, defaults)
+        asked_for = self._words.call_for(labels.verbs or verbs_of(call.name))
+        foreign = [mark for mark in marks if mark.whose in ("source", "nowhere")]
+        waits = not asked_for or any(mark.role == "target" for mark in foreign)
+        if not waits and foreign:
+            waits = labels.prose != "lenient" or not self._is_harmless(call, foreign, marks)
+        return Verdict(waits, marks, asked_for)
+
+    def marks(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> tuple[Mark, ...]:
+        """Return where the values of a call come from, those that are not the user's first."""
+        args = call.args if isinstance(call.args, Mapping) else {"": call.args}
+        roles = labels.parameters or {}
+        marks = []
+        for name, value in args.items():
+            if name in defaults and identity(defaults[name]) == identity(value):
+                continue
+            role = roles.get(name, "target")
+            marks += [self._mark(name, one, role) for one in leaves(value)]
+        order = ("source", "nowhere", "bounded", "user")
+        return tuple(sorted(marks, key=lambda mark: order.index(mark.whose)))
+
+    def _mark(self, name: str, value: Any, role: str) -> Mark:
+        if self._words.has(value) or self._records.has(value):
+            return Mark(name, value, role, "user")
+        if role == "bounded":
+            return Mark(name, value, role, "bounded")
+        source = self._find_source(plain_text(value))
+        return Mark(name, value, role, "source" if source else "nowhere", source)
+
+    def _is_harmless(self, call: ToolCall, foreign: list[Mark], marks: tuple[Mark, ...]) -> bool:
+        """Return True for prose that holds nothing to follow, and is sent for the first time."""
+        if self._private or self._repeated(call.name, targets_of(marks)):
+            return False
+        followed = [one for mark in foreign for one in _FOLLOWED.findall(fold_text(plain_text(mark.value)))]
+        return all(self._words.has(one) or self._records.has(one) for one in followed)
+
+
+def targets_of(marks: tuple[Mark, ...]) -> Any:
+    """Return the targets of a call in a form that can be compared."""
+    return sorted([(mark.name, plain_text(mark.value)) for mark in marks if mark.role == "target"])

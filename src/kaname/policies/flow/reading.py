@@ -1,0 +1,115 @@
+"""What a run has read so far: whether text from outside is among it, and the trusted records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.messages import DELEGATE, TRANSFER, Message, Provided, ToolCall, ToolResult
+from ...core.people.labels import ToolLabels, read_labels
+from ...core.values import plain_text
+from ...kernel.bases import ActionBase, optional
+from ..guardrails.folded import fold_text
+from .judge import FlowJudge, Mark, targets_of
+from .records import TrustedRecords
+from .words import UserWords, stands_in
+
+if TYPE_CHECKING:
+    from ...kernel.ports import Action
+    from ...kernel.view import RunView
+
+FLOW = "flow"  # the name of the fact that says when text from outside was read, and by which tool
+_INSIDE = (TRANSFER, DELEGATE, "ask_person")  # the agents that get the work are judged themselves; a person is trusted
+_PROVIDED = ("citations", "results", "content", "action", "queries")  # keys of a provider's part that brings text
+
+
+class Labelled:
+    """The labels of an agent's tools: those of the policy, then those of the tool, then the defaults."""
+
+    def __init__(self, given: Mapping[str, ToolLabels]) -> None:
+        self.given = given
+
+    def of(self, name: str, tool: Action | None) -> ToolLabels:
+        labels = self.given.get(name)
+        if labels is None and tool is not None:
+            own = optional(tool, ActionBase, "labels")
+            labels = own if isinstance(own, ToolLabels) else None if own is None else read_labels(own, name)
+        return labels or ToolLabels()
+
+    def role(self, name: str, tool: Action | None) -> str:
+        """Return whether a tool reads, acts, or changes only what is the user's own."""
+        if name in _INSIDE:
+            return "own"
+        pure = tool is not None and tool.effect == "pure"
+        return self.of(name, tool).role or ("reads" if pure else "acts")
+
+    def is_trusted(self, name: str, tool: Action | None) -> bool:
+        return name == "ask_person" or self.of(name, tool).result == "trusted"
+
+
+def source_of_taint(message: Message) -> str:
+    """Return where text from outside stands in a reply or a user's message: a provider's own tool, a file; "" if nowhere."""
+    for part in message.parts:
+        if type(part) is Provided and any(part.data.get(key) for key in _PROVIDED):
+            return part.provider
+        if type(part).__name__ == "Media" and message.role == "user":
+            return getattr(part, "name", "") or "file"
+    return ""
+
+
+class ReadSoFar:
+    """The results of a run, by call, in the order in which they were read. Built when a call has to be judged."""
+
+    def __init__(self, view: RunView, labelled: Labelled) -> None:
+        self._view, self._labelled = view, labelled
+        self._calls: dict[str, ToolCall] = {}
+        self._results: dict[str, ToolResult] = {}
+        for message in view.state.history:
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    self._calls[part.id] = part
+                elif type(part) is ToolResult and not part.waiting:
+                    self._results[part.call_id] = part
+        self._calls |= {call_id: one.call for call_id, one in view.state.started.items()}
+        self._results |= {key: one for key, one in view.state.results.items() if not one.waiting}
+        self._texts: list[tuple[str, str]] | None = None
+
+    def judge(self, words: UserWords) -> FlowJudge:
+        records, private = TrustedRecords(words), False
+        for call_id, result in self._results.items():
+            labels = self._labelled.of(result.name, self._tool(result.name))
+            private = private or labels.private
+            call = self._calls.get(call_id)
+            if not result.is_error and call is not None:
+                records.learn(call.args, result.output, labels)
+        return FlowJudge(words, records, self.find_source, private, self._has_run)
+
+    def find_source(self, text: str) -> str:
+        """Return the tool whose untrusted result holds a text, the latest first."""
+        if self._texts is None:
+            told = [(one.name, one.error or plain_text(one.output)) for one in reversed(self._results.values())]
+            self._texts = [(name, fold_text(text).casefold()) for name, text in told]
+        sought = " ".join(fold_text(text).casefold().split())
+        return next((name for name, read in self._texts if stands_in(sought, " ".join(read.split()))), "")
+
+    def _has_run(self, tool: str, targets: Any) -> bool:
+        """Return True if a tool has run with these targets, in this conversation."""
+        for call_id, result in self._results.items():
+            call = self._calls.get(call_id)
+            if result.name == tool and not result.not_run and call is not None and _same_targets(call, targets):
+                return True
+        return False
+
+    def _tool(self, name: str) -> Action | None:
+        root = self._view.root
+        for agent in (self._view.agent, root, *root.team.values()):
+            if name in agent.tools:
+                return agent.tools[name]
+        return None
+
+
+def _same_targets(call: ToolCall, targets: Any) -> bool:
+    args = call.args if isinstance(call.args, Mapping) else {}
+    names = {name for name, _ in targets}
+    marks = tuple([Mark(name, value, "target", "user") for name, value in args.items() if name in names])
+    return bool(targets_of(marks) == targets)

@@ -1,0 +1,144 @@
+"""The user's words: which values and which tools they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from ..guardrails.folded import fold_text
+from .dates import Moments, moments_in
+from .numbers import numbers_in
+
+_SENTENCE = re.compile(r"(?<=[。！？!?\n])|(?<=\.)(?=\s|$)")
+_NEGATED = re.compile(
+    r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
+    r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+_JOINTS = "@.-+/\\=&%?#~_'"  # they join two pieces to one name, if both sides stand close to them
+_TITLES = ("様", "氏", "君", "殿", "先生", "部長", "課長", "社長", "宛")
+_EXACT = re.compile(r"[\d./\\_]")  # in names like this, the case of a letter may matter
+_NAMES = re.compile(
+    r"[\"“「『']([^\"”」』'\n]{2,60})[\"”」』']"
+    r"|([A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*(?:\s+[A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*)*)"
+    r"|([一-鿿々]{2,})|([ァ-ヶー]{2,})|([0-9A-Za-z.+_-]+@[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)+)"
+)
+
+
+class UserWords:
+    """What the user has said. Sentences with a negation are left out: they name what is not wanted."""
+
+    def __init__(self, texts: Iterable[str], now: float) -> None:
+        self._now = now
+        folded = [fold_text(text) for text in texts]
+        said = [sentence for text in folded for sentence in _SENTENCE.split(text)]
+        self._text = "\n".join([" ".join(sentence.split()) for sentence in said if not _NEGATED.search(sentence)])
+        self._lower = self._text.casefold()
+
+    @cached_property
+    def _moments(self) -> Moments:
+        return moments_in(self._text, self._now)
+
+    @cached_property
+    def _numbers(self) -> set[float]:
+        return numbers_in(self._moments.rest)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return what may be a name in the user's words: quoted, capitalised, in kanji or katakana, or an address."""
+        found = [next(filter(None, one)) for one in _NAMES.findall(self._text)]
+        return list(dict.fromkeys([_without_title(name) for name in found]))
+
+    def has(self, value: Any) -> bool:
+        """Return True if the user has named this value: as whole words, a number or a date."""
+        if isinstance(value, bool):
+            return False
+        if isinstance(value, int | float):
+            return float(value) in self._numbers
+        text = " ".join(str(value).split())
+        if fold_text(text) != text:  # an unusual spelling is somebody else's
+            return False
+        if _NUMBER.fullmatch(text) and not (text.startswith("0") and text.isdigit()):
+            return float(text.replace(",", "")) in self._numbers
+        moment = self._moments.has(text)
+        return self._stands(text) if moment is None else moment
+
+    def _stands(self, text: str) -> bool:
+        if len(text) < 2 and not _is_kanji(text):
+            return False
+        exact = _EXACT.search(text) is not None and "@" not in text
+        return stands_in(text, self._text) if exact else stands_in(text.casefold(), self._lower)
+
+    def call_for(self, verbs: Iterable[str]) -> bool:
+        """Return True if one of these words is among the user's."""
+        return any(_inflected(verb.casefold()).search(self._lower) for verb in verbs if verb)
+
+
+def stands_in(value: str, text: str) -> bool:
+    """Return True if a value stands in a text as whole words."""
+    at = text.find(value)
+    while at >= 0:
+        end = at + len(value)
+        if _ends_at(text, at, -1) and (_ends_at(text, end, 1) or text.startswith(_TITLES, end)):
+            return True
+        at = text.find(value, at + 1)
+    return False
+
+
+def _ends_at(text: str, place: int, step: int) -> bool:
+    """Return True if a word ends at the boundary before `place`, seen from inside in the direction of `step`."""
+    inside, outside = (place, place - 1) if step < 0 else (place - 1, place)
+    if not 0 <= outside < len(text):
+        return True
+    edge, near, far = text[inside], text[outside], text[outside + step : outside + step + 1] if outside + step >= 0 else ""
+    if near in _JOINTS and not (near == "'" and step > 0):
+        return not _is_latin(far)
+    if near in ",:" and edge.isdigit():
+        return not far.isdigit()
+    return not any(same(edge) and same(near) for same in (_is_latin, _is_kanji, _is_katakana))
+
+
+def _is_latin(char: str) -> bool:
+    """Return True for letters and digits of scripts that put spaces between words."""
+    return bool(char) and char.isalnum() and not _is_kanji(char) and not _is_katakana(char) and not "\u3040" <= char <= "\u309f"
+
+
+def _is_kanji(char: str) -> bool:
+    return len(char) == 1 and ("一" <= char <= "鿿" or char == "々")
+
+
+def _is_katakana(char: str) -> bool:
+    return len(char) == 1 and ("ァ" <= char <= "ヺ" or char == "ー")
+
+
+def _without_title(name: str) -> str:
+    for title in _TITLES:
+        if name.endswith(title) and len(name) > len(title):
+            return name.removesuffix(title)
+    return name
+
+
+def _inflected(verb: str) -> re.Pattern[str]:
+    """Return a pattern for a verb and its regular forms. In Japanese it is the stem, anywhere."""
+    if not verb.isascii():
+        return re.compile(re.escape(verb))
+    stem = re.escape(verb.removesuffix("e")) if verb.endswith("e") else re.escape(verb)
+    last = re.escape(verb[-1])
+    forms = rf"{re.escape(verb)}(?:s|es|d|ed|ing)?|{stem}(?:ing|ed)|{re.escape(verb)}{last}(?:ing|ed)"
+    return re.compile(rf"\b(?:{forms})\b")
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the texts, numbers and truth values in an argument. What is empty is nobody's."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield key
+            yield from leaves(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from leaves(one)
+    elif value is not None and value != "":
+        yield value
