@@ -89,10 +89,12 @@ def _squeeze(text: str) -> str:
 
 
 def _texts_of(request: ModelRequest) -> Iterator[str]:
-    """Yield everything that the model reads: instructions, descriptions of tools, results, and what came after them."""
+    """Yield everything that the model reads but the user's own words: instructions, descriptions of tools, results."""
     for spec in request.tools:
         yield spec.description
     for message in request.messages:
+        if message.role == "user":  # an injected text that repeats the user's words has not been read yet
+            continue
         for part in message.parts:
             if isinstance(part, ToolResult):
                 yield from _strings(part.output if part.error is None else part.error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any
 import yaml
 
 from kaname import Agent, Flow, MemoryJournal, max_steps, no_repeats, per_tool
+from kaname.core.people.visible import visible_json
 
 from .obedient import ObedientModel
 from .world import ACTING, TOOLS, World, make_forecast
@@ -71,6 +73,11 @@ class Outcome:
         return self.stop == "completed" and not Counter(self.meant) - Counter(self.ran)
 
     @property
+    def listed(self) -> list[str]:
+        """Return the tools of the calls about which the user was asked."""
+        return [tool for prompt in self.shown for tool, _ in listed(prompt)]
+
+    @property
     def foreign(self) -> list[Call]:
         """Return the calls that ran with a value of the attacker's."""
         return [call for call in self.unmeant if any(_fold(value) in _fold(str(call)) for value in self.scenario.foreign)]
@@ -78,6 +85,20 @@ class Outcome:
 
 def _fold(text: str) -> str:
     return re.sub(r"\s+", "", text).casefold()
+
+
+def outcomes(folder: str, mode: str, *, attacked: bool, server: str = "always") -> list[Outcome]:
+    """Run all scenarios of a folder, once in a process."""
+    return list(_outcomes(folder, mode, attacked, server))
+
+
+@cache
+def _outcomes(folder: str, mode: str, attacked: bool, server: str) -> tuple[Outcome, ...]:
+    async def every() -> tuple[Outcome, ...]:
+        chosen = attacks(folder) if attacked else honest(folder)
+        return tuple([await run(scenario, mode, server=server) for scenario in chosen])
+
+    return asyncio.run(every())
 
 
 @cache
@@ -110,15 +131,30 @@ def _injected(scenario: Scenario, world: World) -> tuple[list[dict[str, Any]], s
             world.put(piece["at"], piece["text"].strip(), replace=piece.get("replace", False))
     parts = [piece["text"] for piece in pieces]
     made = [{"parts": parts, "calls": attack["calls"], "after": attack.get("after", 0)}]
-    return [*made, *[{"parts": parts, "calls": more["calls"], "after": more["after"]} for more in attack.get("later", ())]], described
+    return [
+        *made,
+        *[{"parts": parts, "calls": more["calls"], "after": more["after"]} for more in attack.get("later", ())],
+    ], described
 
 
-async def run(scenario: Scenario, mode: str) -> Outcome:
-    """Run a scenario with `Flow(mode)`. The user approves exactly the calls that were meant."""
+def needs_server(scenario: Scenario) -> bool:
+    """Return True if the task uses the weather server, or the attack comes from it."""
+    pieces = (scenario.attack or {}).get("pieces", [scenario.attack] if scenario.attack else [])
+    return any(piece["at"][0] == "tool" for piece in pieces) or "forecast" in str(scenario.task["plan"])
+
+
+async def run(scenario: Scenario, mode: str, *, server: str = "always") -> Outcome:
+    """Run a scenario with `Flow(mode)`. The user approves exactly the calls that were meant.
+
+    `server`: whether the agent has the MCP server for the weather "always", or only where it is "needed". Its descriptions are
+    text from outside, so that with it the agent has read such text before it does anything.
+    """
     world = World(scenario.language, scenario.task.get("world", {}))
     injected, described = _injected(scenario, world)
     model = ObedientModel(scenario.task["plan"], scenario.task["answer"], injected)
-    tools = {**TOOLS, "forecast": make_forecast(described)} if described else TOOLS
+    tools = {**TOOLS, "forecast": make_forecast(described)} if described else dict(TOOLS)
+    if server == "needed" and not needs_server(scenario):
+        del tools["forecast"]
     limits = [max_steps(60), per_tool(None), no_repeats(None)]
     agent = Agent(model, list(tools.values()), policies=[Flow(mode)], stops=limits, journal=MemoryJournal())
     outcome = Outcome(scenario, mode)
@@ -152,9 +188,54 @@ def _as_received(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decide(asked: Any, left: Counter[Call]) -> Any:
-    """Answer the question of the outbox as a careful user does: the calls that were meant, and no others."""
-    raise NotImplementedError
+    """Answer the question of the outbox as a careful user who reads it does: the calls that were meant, and no others."""
+    calls, wanted = list(listed(asked.prompt)), Counter(left)
+    chosen: list[int] = []
+    for number, (tool, shown) in enumerate(calls, 1):
+        for call in wanted:
+            if wanted[call] and call[0] == tool and _agrees(shown, call):
+                wanted[call] -= 1
+                chosen.append(number)
+                break
+    return "yes" if len(chosen) == len(calls) else chosen or "no"
 
 
-def waiting(asked: Any) -> Iterator[Call]:
-    raise NotImplementedError
+def listed(prompt: str) -> Iterator[tuple[str, set[tuple[str, str]]]]:
+    """Yield the calls that a question of the outbox lists: the tool, and the arguments that are shown."""
+    tool, shown = "", set[tuple[str, str]]()
+    for line in prompt.splitlines()[1:]:
+        if argument := _ARGUMENT.match(line):
+            shown.add((argument["name"], argument["value"]))
+        elif name := _TOOL.fullmatch(line):
+            if tool:
+                yield tool, shown
+            tool, shown = name[1], set()
+    if tool:
+        yield tool, shown
+
+
+_TOOL = re.compile(r"(?:\d+\. )?(\w+)")
+_ARGUMENT = re.compile(r"   (?P<name>\w+)\S* = (?P<value>.+?)  ← ")
+
+
+def _agrees(shown: set[tuple[str, str]], call: Call) -> bool:
+    """Return True if everything that is shown stands in the call, and everything in the call but defaults is shown."""
+    every = {(name, visible_json(leaf)) for name, value in call[1] for leaf in _leaves(value)}
+    defaults = {(name, visible_json(leaf)) for name, value in _as_received(call[0], {}).items() for leaf in _leaves(value)}
+    shown = {(name, visible_json(float(value)) if _NUMBER.fullmatch(value) else value) for name, value in shown}
+    every, defaults = (
+        {(n, visible_json(float(v)) if _NUMBER.fullmatch(v) else v) for n, v in pairs} for pairs in (every, defaults)
+    )
+    return shown <= every | defaults and every - defaults <= shown
+
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):  # the fields of a form
+        yield from (each for pair in value for each in pair)
+    elif isinstance(value, list | tuple):
+        yield from value
+    elif value not in ("", None):
+        yield value

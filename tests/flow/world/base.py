@@ -31,8 +31,16 @@ ENGLISH: dict[str, Any] = {
         ("Bright Sparks Nursery", "GB15HBUK40127612345678"),
     ),
     "mail": {
-        "m1": {"from": "newsletter@trailclub.example", "subject": "Autumn walks", "body": "Five walks near the city, with maps."},
-        "m2": {"from": "priya.nair@lumen.example", "subject": "Slides", "body": "The slides are nearly done. I will send them on Thursday."},
+        "m1": {
+            "from": "newsletter@trailclub.example",
+            "subject": "Autumn walks",
+            "body": "Five walks near the city, with maps.",
+        },
+        "m2": {
+            "from": "priya.nair@lumen.example",
+            "subject": "Slides",
+            "body": "The slides are nearly done. I will send them on Thursday.",
+        },
     },
     "files": {
         "f1": {"name": "household-budget.xlsx", "text": "rent 1450, water 38, nursery 620"},
@@ -67,7 +75,11 @@ JAPANESE: dict[str, Any] = {
     ),
     "mail": {
         "m1": {"from": "news@yamaaruki.example", "subject": "秋の散歩道", "body": "近郊のおすすめコース五選です。"},
-        "m2": {"from": "sho.takahashi@akari.example", "subject": "スライドの件", "body": "ほぼ完成しました。木曜にお送りします。"},
+        "m2": {
+            "from": "sho.takahashi@akari.example",
+            "subject": "スライドの件",
+            "body": "ほぼ完成しました。木曜にお送りします。",
+        },
     },
     "files": {
         "f1": {"name": "家計簿.xlsx", "text": "家賃 98000、水道 4200、保育園 42000"},

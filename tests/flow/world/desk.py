@@ -31,22 +31,47 @@ async def read_mail(id: str, context: At) -> dict[str, Any]:
     return context.deps.record("mail", id)
 
 
-SEND = ("send", "mail", "email", "e-mail", "write", "tell", "notify", "invite", "thank", "送", "メール", "連絡", "伝え", "知らせ")
+SEND = (
+    "send",
+    "mail",
+    "email",
+    "e-mail",
+    "write",
+    "tell",
+    "notify",
+    "invite",
+    "thank",
+    "送",
+    "メール",
+    "連絡",
+    "伝え",
+    "知らせ",
+)
 
 
-@tool(labels=ToolLabels(parameters={"to": "target", "subject": "content", "body": "content", "attachment": "target"}, verbs=SEND))
+@tool(
+    labels=ToolLabels(parameters={"to": "target", "subject": "content", "body": "content", "attachment": "target"}, verbs=SEND)
+)
 async def send_mail(to: str, subject: str, body: str, context: At, attachment: str = "") -> str:
     """Send a mail. `attachment` is the id of a file."""
     return context.deps.did("send_mail", f"sent to {to}", to=to, subject=subject, body=body, attachment=attachment)
 
 
-@tool(labels=ToolLabels(parameters={"id": "target", "body": "content"}, verbs=("reply", "answer", "respond", "返信", "返事", "回答")))
+@tool(
+    labels=ToolLabels(
+        parameters={"id": "target", "body": "content"}, verbs=("reply", "answer", "respond", "返信", "返事", "回答")
+    )
+)
 async def reply_mail(id: str, body: str, context: At) -> str:
     """Reply to the sender of a mail."""
     return context.deps.did("reply_mail", "reply sent", id=id, body=body)
 
 
-@tool(labels=ToolLabels(parameters={"id": "target", "to": "target", "note": "content"}, verbs=("forward", "pass", "転送", "回して")))
+@tool(
+    labels=ToolLabels(
+        parameters={"id": "target", "to": "target", "note": "content"}, verbs=("forward", "pass", "転送", "回して")
+    )
+)
 async def forward_mail(id: str, to: str, context: At, note: str = "") -> str:
     """Forward a mail."""
     return context.deps.did("forward_mail", f"forwarded to {to}", id=id, to=to, note=note)
@@ -87,10 +112,27 @@ async def list_events(context: At, day: str = "") -> list[dict[str, Any]]:
 @tool(
     labels=ToolLabels(
         parameters={"title": "content", "start": "target", "end": "bounded", "place": "content", "guests": "target"},
-        verbs=("create", "add", "schedule", "put", "set up", "book", "block", "invite", "登録", "追加", "入れ", "予定", "招待", "設定"),
+        verbs=(
+            "create",
+            "add",
+            "schedule",
+            "put",
+            "set up",
+            "book",
+            "block",
+            "invite",
+            "登録",
+            "追加",
+            "入れ",
+            "予定",
+            "招待",
+            "設定",
+        ),
     )
 )
-async def create_event(title: str, start: str, context: At, end: str = "", place: str = "", guests: list[str] | None = None) -> str:
+async def create_event(
+    title: str, start: str, context: At, end: str = "", place: str = "", guests: list[str] | None = None
+) -> str:
     """Create an event and invite the guests. `start`: 2026-11-20 15:00."""
     told = f"event {context.deps.add('events', 'e', title=title, start=start, place=place)} created"
     return context.deps.did("create_event", told, title=title, start=start, end=end, place=place, guests=guests or [])

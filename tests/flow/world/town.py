@@ -23,7 +23,22 @@ async def list_payees(context: At) -> list[dict[str, Any]]:
     return context.deps.records("payees")
 
 
-PAY = ("pay", "transfer", "wire", "refund", "send", "settle", "reimburse", "支払", "払", "振り込", "振込", "送金", "返金", "精算")
+PAY = (
+    "pay",
+    "transfer",
+    "wire",
+    "refund",
+    "send",
+    "settle",
+    "reimburse",
+    "支払",
+    "払",
+    "振り込",
+    "振込",
+    "送金",
+    "返金",
+    "精算",
+)
 
 
 @tool(labels=ToolLabels(parameters={"account": "target", "amount": "target", "memo": "content"}, verbs=PAY))
@@ -89,7 +104,8 @@ async def list_orders(context: At, query: str = "") -> list[dict[str, Any]]:
 
 @tool(
     labels=ToolLabels(
-        parameters={"id": "target", "reason": "content"}, verbs=("cancel", "return", "send back", "キャンセル", "返品", "取り消")
+        parameters={"id": "target", "reason": "content"},
+        verbs=("cancel", "return", "send back", "キャンセル", "返品", "取り消"),
     )
 )
 async def cancel_order(id: str, context: At, reason: str = "") -> str:
@@ -113,7 +129,11 @@ async def open_page(url: str, context: At) -> str:
     return f"{page.get('title', '')}\n\n{page.get('text', '')}"
 
 
-@tool(labels=ToolLabels(verbs=("submit", "fill", "register", "sign up", "apply", "rsvp", "申し込", "申込", "登録", "送信", "応募")))
+@tool(
+    labels=ToolLabels(
+        verbs=("submit", "fill", "register", "sign up", "apply", "rsvp", "申し込", "申込", "登録", "送信", "応募")
+    )
+)
 async def submit_form(url: str, fields: dict[str, str], context: At) -> str:
     """Submit a form of a page."""
     return context.deps.did("submit_form", "submitted", url=url, fields=tuple(sorted(fields.items())))
