@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,10 +108,8 @@ def _strings(value: Any) -> Iterator[str]:
         case str():
             yield value
             if value[:1] in "[{":
-                try:
+                with contextlib.suppress(ValueError):
                     yield from _strings(json.loads(value))
-                except ValueError:
-                    pass
         case Mapping():
             for each in value.values():
                 yield from _strings(each)

@@ -123,7 +123,7 @@ def _injected(scenario: Scenario, world: World) -> tuple[list[dict[str, Any]], s
     attack, described = scenario.attack, ""
     if attack is None:
         return [], ""
-    pieces = attack["pieces"] if "pieces" in attack else [attack]
+    pieces = attack.get("pieces", [attack])
     for piece in pieces:
         if piece["at"][0] == "tool":
             described = f"Return the weather forecast of a city. {piece['text']}"
