@@ -25,6 +25,7 @@ class Doing(ActionBase):
     description = ""
     effect: Effect = "idempotent"  # tried again, it finds what there is
     listed = False
+    labels: Mapping[str, Any] = {"role": "own"}  # what it runs is judged itself
     parameters: Mapping[str, Any] = {"type": "object"}
 
     def __init__(self, name: str) -> None:
@@ -36,6 +37,8 @@ class Doing(ActionBase):
 
 class AskPerson(Doing):
     """`question`, and the `options` that there are. What is answered is the task's output."""
+
+    labels: Mapping[str, Any] = {"role": "own", "result": "trusted"}
 
     parameters: Mapping[str, Any] = {
         "type": "object",

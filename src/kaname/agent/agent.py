@@ -118,6 +118,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             instructions,
             parts if self.servers is None else (self.servers.instruct, *parts),
             as_mapping("settings", settings, _SETTINGS),
+            served=self.servers is not None,
         )
         self.journal, self.sinks = choose(journal), sinks
         self.origin: Mapping[str, Any] = {}  # how it was made, for a front end that wants to make it again

@@ -27,6 +27,8 @@ from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
 from ..tools.registry import ToolRegistry
 
+_SUITED = ("Pace", "PrefixWatch")  # the defaults that suit one model and not another
+
 
 def recipe_of(
     name: str,
@@ -39,13 +41,16 @@ def recipe_of(
     instructions: str,
     context: Sequence[ContextPart],
     settings: Mapping[str, Any],
+    *,
+    served: bool = False,
 ) -> Recipe:
-    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, and those that suit the models."""
+    """Build a Recipe and add the defaults: stop rules, Deadline, Retry, Timeout, Meter, and those that suit the models and
+    the tools. `served`: MCP servers will add tools."""
     check_settings(settings)
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
     written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
-    defaults = _as_defaults(Deadline(), Retry(), Timeout(), Meter(), *_for_models(model, policies))
+    defaults = _as_defaults(Deadline(), Retry(), Timeout(), Meter(), *_for_models(model, policies), *_for_tools(tools, served))
     around = join_policies((), (*written, *defaults))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
 
@@ -71,6 +76,15 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
 
         made.append(PrefixWatch())
     return made
+
+
+def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
+    """Return the policy that keeps text from outside from acting, if some tool may bring such text."""
+    if not served and not any(getattr(optional(tool, ActionBase, "labels"), "reads_others", False) for tool in tools.values()):
+        return []
+    from ..policies.flow.policy import Flow
+
+    return [Flow()]
 
 
 def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None, tuple[Policy, ...]]:
@@ -99,7 +113,7 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
 def with_models(recipe: Recipe, given: Any) -> Recipe:
     """Return the recipe with another model, or another list of models, in place of its own."""
     model, policies = choose_models(given, [policy for policy in recipe.policies if not _is_fallback(policy)])
-    kept = [policy for policy in policies if not policy.is_default or isinstance(policy, Deadline | Retry | Timeout | Meter)]
+    kept = [policy for policy in policies if not (policy.is_default and type(policy).__name__ in _SUITED)]
     fallback = [policy for policy in policies if _is_fallback(policy)]
     suited = _as_defaults(*_for_models(model, policies))
     return recipe.with_changes(model=model, policies=join_policies((), (*kept, *fallback, *suited)))

@@ -138,6 +138,7 @@ class ToolResult:
         not_run: True if the call was refused because of its form. It does not count as a use of the tool.
         gave_up: True if everything that could be tried instead of this tool has failed too.
         waiting: True if the call waits for the user. If they allow it, it is made again, as another call.
+        untrusted: True if the one who returned the result says that other people can write what it holds.
     """
 
     output: Any = None
@@ -152,6 +153,7 @@ class ToolResult:
     gave_up: bool = False
     not_run: bool = False
     waiting: bool = False
+    untrusted: bool = False
 
     @property
     def is_error(self) -> bool:

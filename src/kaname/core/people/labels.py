@@ -13,6 +13,7 @@ ToolRole = Literal["reads", "acts", "own"]
 ParameterRole = Literal["target", "content", "bounded"]
 ROLES: tuple[ToolRole, ...] = ("reads", "acts", "own")
 PARAMETER_ROLES: tuple[ParameterRole, ...] = ("target", "content", "bounded")
+FLOW = "flow"  # the name of the fact that says when text from outside was read, and by which tool
 LABELS_KEY = "kaname/labels"  # in the `_meta` of a tool or a result that MCP carries
 
 

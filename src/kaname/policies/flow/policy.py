@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import Notice, join_notices, notice
-from ...core.people.labels import ToolLabels, read_labels
+from ...core.people.labels import FLOW, read_labels
 from ...core.record import replace
 from ...kernel.bases import ActionBase, StrategyBase, optional
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
@@ -17,7 +17,7 @@ from ..approve import Approve
 from ..names import known_tools
 from .judge import Verdict
 from .outbox import Outbox, answer_of, describe_value, hold, outbox_of, release
-from .reading import FLOW, Labelled, ReadSoFar, source_of_taint
+from .reading import Labelled, ReadSoFar, source_of_taint
 from .words import UserWords
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Flow(Policy):
         """Run a call, and note before its result is recorded whether other people may have written it."""
         result = await next(call)
         tool = view.tools(call).get(call.name)
-        clean = self.labelled.is_trusted(call.name, tool) and not result.is_error
+        clean = self.labelled.is_trusted(call.name, tool) and not result.is_error and not result.untrusted
         if not clean and _says_something(result) and not result.transfer:
             await self._note_taint(call.name, view)
         return result
@@ -158,10 +158,18 @@ class Flow(Policy):
     # What was read
 
     def _is_idle(self, view: RunView) -> bool:
-        """Return True if the policy does nothing: it is off, or a parent's policy judges this run."""
-        return self.mode == "off" or (
-            self._inherited is None and any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
-        )
+        """Return True if the policy does nothing: it is off, a parent judges this run, or it is a default that does not
+        concern these tools."""
+        if self.mode == "off":
+            return True
+        if self._inherited is not None:
+            return False
+        known = view.scratch.get(self)
+        if known is None or known[0] != len(view.agent.tools):  # servers may add tools
+            above = any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
+            known = len(view.agent.tools), above or (self.is_default and not self.labelled.concern(view.agent.tools))
+            view.scratch[self] = known
+        return bool(known[1])
 
     def _is_tainted(self, view: RunView) -> bool:
         alone = self._inherited is None and view.state.parent is not None  # what its parent has read is unknown
@@ -170,6 +178,13 @@ class Flow(Policy):
     async def _note_taint(self, source: str, view: RunView) -> None:
         """Record that text from outside was read. It holds for the rest of the conversation."""
         if FLOW not in view.state.custom:
+            if self.is_default and self._inherited is None:
+                told = notice(
+                    "flow.on",
+                    "this agent reads text from outside and can act, so calls that you did not ask for wait for your answer; "
+                    'Flow("off") switches this off',
+                )
+                await view.warn(FLOW, told)
             await view.note(FLOW, {"source": source, "reply": view.state.replied}, shown=False)
 
     def _source_in(self, request: ModelRequest, view: RunView) -> str:
@@ -186,8 +201,9 @@ class Flow(Policy):
             known = {id(message) for message in state.history}
             if any(message.role != "system" and id(message) not in known for message in request.messages):
                 return "context"
-        served = not seen and any(optional(tool, ActionBase, "served_by")[0] for tool in view.agent.tools.values())
-        return "mcp" if served else ""
+        tools = {} if seen else view.agent.tools
+        served = {name for name, tool in tools.items() if optional(tool, ActionBase, "served_by")[0]}
+        return "mcp" if served - self.labelled.given.keys() else ""  # a server writes the descriptions of its tools
 
     def _brought_by(self, message: Any, view: RunView) -> str:
         """Return the tool whose result of an earlier turn may be somebody else's text."""
@@ -273,9 +289,3 @@ def _arguments(call: ToolCall) -> Mapping[str, Any]:
 def _defaults(tool: Action | None) -> dict[str, Any]:
     known = {} if tool is None else tool.parameters.get("properties") or {}
     return {name: one["default"] for name, one in known.items() if isinstance(one, Mapping) and "default" in one}
-
-
-def labels_of_tool(tool: Any) -> ToolLabels | None:
-    """Return the labels that a tool declares, or None."""
-    own = optional(tool, ActionBase, "labels")
-    return None if own is None else read_labels(own, tool.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.messages import DELEGATE, TRANSFER, Message, Provided, ToolCall, ToolResult
+from ...core.messages import Message, Provided, ToolCall, ToolResult
 from ...core.people.labels import ToolLabels, read_labels
 from ...core.values import plain_text
 from ...kernel.bases import ActionBase, optional
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ...kernel.ports import Action
     from ...kernel.view import RunView
 
-FLOW = "flow"  # the name of the fact that says when text from outside was read, and by which tool
-_INSIDE = (TRANSFER, DELEGATE, "ask_person")  # the agents that get the work are judged themselves; a person is trusted
 _PROVIDED = ("citations", "results", "content", "action", "queries")  # keys of a provider's part that brings text
 
 
@@ -38,13 +36,16 @@ class Labelled:
 
     def role(self, name: str, tool: Action | None) -> str:
         """Return whether a tool reads, acts, or changes only what is the user's own."""
-        if name in _INSIDE:
-            return "own"
         pure = tool is not None and tool.effect == "pure"
         return self.of(name, tool).role or ("reads" if pure else "acts")
 
     def is_trusted(self, name: str, tool: Action | None) -> bool:
-        return name == "ask_person" or self.of(name, tool).result == "trusted"
+        return self.of(name, tool).result == "trusted"
+
+    def concern(self, tools: Mapping[str, Action]) -> bool:
+        """Return True if some tool is declared to return other people's text, and some tool acts."""
+        reads = any(self.of(name, tool).reads_others for name, tool in tools.items())
+        return reads and any(self.role(name, tool) == "acts" for name, tool in tools.items())
 
 
 def source_of_taint(message: Message) -> str:

@@ -20,8 +20,10 @@ from ...agent.run import Run
 from ...core.errors import AgentError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
+from ...core.people.labels import FLOW, LABELS_KEY
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
+from ...kernel.load import load
 from ..admin_only import stop_for, words_for
 from ..forms import require
 from ..problems import HttpRefused
@@ -173,7 +175,16 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
         raise HttpRefused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
-    return plain_text(result.recorded).encode("utf-8", "replace").decode()
+    return await _labelled(plain_text(result.recorded).encode("utf-8", "replace").decode(), service, result.run_id)
+
+
+async def _labelled(text: str, service: Service, run_id: str) -> Any:
+    """Return the answer, and say in its `_meta` if the run has read other people's text."""
+    if FLOW not in (await load(service.journal, run_id)).custom:
+        return text
+    from fastmcp.tools.base import ToolResult
+
+    return ToolResult(content=text, meta={LABELS_KEY: {"result": "untrusted"}})
 
 
 async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, who: Caller) -> Run[Any]:

@@ -34,6 +34,7 @@ class CalculatorTool:
         "required": ["expression"],
     }
     effect: Effect = "pure"
+    labels: Mapping[str, Any] = {"result": "trusted"}
 
     async def execute(self, input_text: str) -> ToolResult:
         try:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ...core.messages import Media, ToolResult
+from ...core.people.labels import LABELS_KEY
 from ..arguments.schema import problems
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]{60,}")
@@ -39,7 +40,7 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
     texts = [text for text in texts if text]
     said = "\n".join([*[_without_media(text, media) for text in texts], *names])
     if given.is_error:
-        return ToolResult(error=said or "the tool failed without a word")
+        return ToolResult(error=said or "the tool failed without a word", untrusted=_is_untrusted(given))
     data = given.structured_content
     notes = (
         []
@@ -52,7 +53,13 @@ def to_result(given: Any, schema: Mapping[str, Any] | None = None) -> ToolResult
     output = _merge_output(texts, said, data, media)
     if notes:
         output = {"result": output, "note": "the call was made; " + "; ".join(notes[:3])}
-    return ToolResult(output, media=tuple(media))
+    return ToolResult(output, media=tuple(media), untrusted=_is_untrusted(given))
+
+
+def _is_untrusted(given: Any) -> bool:
+    """Return True if the server says that other people can write what it returned."""
+    labels = (given.meta or {}).get(LABELS_KEY)
+    return isinstance(labels, Mapping) and labels.get("result") != "trusted"
 
 
 def _merge_output(texts: list[str], said: str, data: Any, media: list[Media]) -> Any:

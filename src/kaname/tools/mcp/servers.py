@@ -13,6 +13,7 @@ from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
 from ...core.messages import Message, ToolCall, ToolResult, system
 from ...core.notices import join_notices, notice
+from ...core.people.labels import LABELS_KEY
 from ...kernel.bases import ActionBase
 from ...kernel.ports import ToolContext
 from ...kernel.view import RunView
@@ -48,6 +49,7 @@ class McpTool(ActionBase):
         self.effect: Effect = "irreversible"
         if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
             self.effect = "pure" if hints.read_only_hint else "idempotent"
+        self.labels = labels_from(hints, tool.meta)
         self._server, self._tool, self._output = server, tool.name, tool.output_schema
         self.served_by = (server.name, tool.name)
 
@@ -61,6 +63,18 @@ class McpTool(ActionBase):
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         return await self._server.call(self._tool, prepared, context, self._output, self.effect == "pure")
+
+
+def labels_from(hints: Any, meta: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return what a server says of a tool, as far as it makes us more careful: a server cannot declare itself trusted."""
+    told = (meta or {}).get(LABELS_KEY)
+    told = told if isinstance(told, Mapping) else {}
+    labels: dict[str, Any] = {"role": "acts"} if told.get("role") == "acts" else {}
+    if told.get("private") is True:
+        labels["private"] = True
+    if (told and told.get("result") != "trusted") or (hints is not None and hints.open_world_hint is True):
+        labels["result"] = "untrusted"
+    return labels or None
 
 
 class McpServers:
