@@ -107,6 +107,7 @@ _HOMES = {
     "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
     "tools.function": ("tool",),
+    "tools.quarantine": ("quarantine",),
     "tools.registry": ("ToolRegistry",),
     "tools.search.pipeline": ("RAGPipeline",),
     "tools.search.tool": ("SearchTool",),
@@ -278,6 +279,7 @@ if TYPE_CHECKING:
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
     from .tools.function import tool as tool
+    from .tools.quarantine import quarantine as quarantine
     from .tools.registry import ToolRegistry as ToolRegistry
     from .tools.search.pipeline import RAGPipeline as RAGPipeline
     from .tools.search.tool import SearchTool as SearchTool

@@ -166,24 +166,31 @@ def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
 
 
 def _servers(given: argparse.Namespace) -> list[Finding]:
-    """Start every tool server, and request its tools."""
+    """Start every tool server, and request its tools. Say what the labels of all tools let through."""
     from ..models.providers.scripted import ScriptedModel
 
     async def look() -> list[Finding]:
         agent: Agent = agent_from(given, Screen(), ScriptedModel([]))
         if agent.servers is None:
-            return []
+            return _flow(agent)
         async with agent:
             problems = agent.servers.problems
-            return [
+            started: list[Finding] = [
                 (server.name, server.name not in problems, problems.get(server.name) or f"{len(server.tools)} tools")
                 for server in agent.servers.servers
             ]
+            return [*started, *_flow(agent)]
 
     try:
         return asyncio.run(look())
     except AgentError:
         return []  # reported above
+
+
+def _flow(agent: Agent) -> list[Finding]:
+    from ..policies.flow.describe import describe_flow
+
+    return [(name, None, translate(told)) for name, told in describe_flow(agent.recipe.policies, agent.tools)]
 
 
 def _space(given: argparse.Namespace) -> list[Finding]:

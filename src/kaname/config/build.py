@@ -36,6 +36,7 @@ class AgentConfig:
     settings: Mapping[str, Any] = field(factory=dict)
     approve: tuple[str, ...] = ()
     guardrails: Mapping[str, Any] | None = None
+    flow: Mapping[str, Any] | str | None = None
     privacy: Mapping[str, Any] | bool = False
     fallback: Mapping[str, Any] | None = None
     cache: Mapping[str, Any] | bool = False

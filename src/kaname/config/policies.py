@@ -1,4 +1,4 @@
-"""Build the policies that a file names: cache, guardrails, privacy, approval, equal tools, fallback, and those of one's own."""
+"""Build the policies that a file names: cache, guardrails, flow, privacy, approval, equal tools, fallback, and your own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class PolicySettings(Protocol):
     def policies(self) -> tuple[str, ...]: ...
     @property
     def guardrails(self) -> Mapping[str, Any] | None: ...
+    @property
+    def flow(self) -> Mapping[str, Any] | str | None: ...
     @property
     def privacy(self) -> Mapping[str, Any] | bool: ...
     @property
@@ -69,6 +71,8 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
             agent, tools, [name for name in agent.guardrails.get("tools") or {} if name != "*"], ("guardrails", "tools"), wrong
         )
         made += _guardrails(agent.guardrails, folder, wrong)
+    if agent.flow is not None:
+        made += _flow(agent, tools, wrong)
     if agent.privacy is not False:
         made += _privacy({} if agent.privacy is True else agent.privacy, folder, wrong)
     if agent.approve:
@@ -149,6 +153,15 @@ def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Po
         ("guardrails",),
         wrong,
     )
+    return [made] if made is not None else []
+
+
+def _flow(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> list[Policy]:
+    from ..policies.flow.policy import Flow
+
+    given: dict[str, Any] = {"mode": agent.flow} if isinstance(agent.flow, str) else dict(agent.flow or {})
+    _check_names(agent, tools, given.get("labels") or (), ("flow", "labels"), wrong)
+    made = _try(lambda: Flow(**given), ("flow",), wrong)
     return [made] if made is not None else []
 
 

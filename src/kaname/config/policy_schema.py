@@ -1,8 +1,10 @@
-"""Schema of the policies of an agent: guardrails, privacy, fallback, cache, limits, permissions."""
+"""Schema of the policies of an agent: guardrails, flow, privacy, fallback, cache, limits, permissions."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ..core.people.labels import PARAMETER_ROLES, ROLES
 
 
 def field_of(kind: str | list[str], told: str = "", **more: Any) -> dict[str, Any]:
@@ -68,6 +70,35 @@ PRIVACY = {
                     "object", "regular expressions by the name of a kind", additionalProperties={"type": "string"}
                 ),
                 "detectors": {**TEXTS, "description": "functions that find data in a text, as module:name"},
+            },
+        ),
+    ],
+}
+LABELS = mapping_of(
+    "",
+    {
+        "role": field_of("string", "whether the tool reads, acts, or changes only what is the user's own", enum=[*ROLES]),
+        "parameters": map_of("what each parameter is; target unless it is said", field_of("string", enum=[*PARAMETER_ROLES])),
+        "result": {
+            "description": "trusted, untrusted (unless it is said), or the names of trusted fields",
+            "anyOf": [field_of("string"), TEXTS],
+        },
+        "private": field_of("boolean", "whether the results are private"),
+        "verbs": {**TEXTS, "description": "the words with which a user asks for the tool"},
+        "prose": field_of("string", "whether content may come from elsewhere", enum=["strict", "lenient"]),
+    },
+)
+MODE = field_of("string", enum=["off", "everything", "strict"])
+FLOW = {
+    "description": "what text from outside may cause: off, everything (all acting calls wait for the user), or strict",
+    "anyOf": [
+        MODE,
+        mapping_of(
+            "",
+            {
+                "mode": MODE,
+                "labels": map_of("Labels by tool.", LABELS),
+                "words": field_of("string", "a text that counts as the user's words"),
             },
         ),
     ],

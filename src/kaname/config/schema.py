@@ -6,7 +6,20 @@ from functools import cache
 from typing import Any
 
 from ..memory.retention import STATUSES
-from .policy_schema import CACHE, FALLBACK, GUARDRAILS, LIMITS, PERMISSIONS, PRIVACY, TEXTS, TIME, field_of, map_of, mapping_of
+from .policy_schema import (
+    CACHE,
+    FALLBACK,
+    FLOW,
+    GUARDRAILS,
+    LIMITS,
+    PERMISSIONS,
+    PRIVACY,
+    TEXTS,
+    TIME,
+    field_of,
+    map_of,
+    mapping_of,
+)
 
 _PLAIN = {"integer", "number", "boolean"}
 
@@ -115,6 +128,7 @@ _AGENT = mapping_of(
         "settings": field_of("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**TEXTS, "description": "tools that a person is asked about first"},
         "guardrails": GUARDRAILS,
+        "flow": FLOW,
         "privacy": PRIVACY,
         "fallback": FALLBACK,
         "cache": CACHE,

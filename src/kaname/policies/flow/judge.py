@@ -32,7 +32,7 @@ class Mark(NamedTuple):
     source: str = ""
 
 
-class Verdict(NamedTuple):
+class FlowVerdict(NamedTuple):
     """Whether a call waits for the user, and the origin of its values."""
 
     waits: bool
@@ -62,7 +62,7 @@ class FlowJudge:
         self._words, self._records, self._find_source = words, records, find_source
         self._private, self._repeated = private, repeated
 
-    def judge(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> Verdict:
+    def judge(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> FlowVerdict:
         """Judge a call of a tool that acts, by the strict rule."""
         marks = self.marks(call, labels, defaults)
         asked_for = self._words.call_for(labels.verbs or verbs_of(call.name))
@@ -70,7 +70,7 @@ class FlowJudge:
         waits = not asked_for or any(mark.role == "target" for mark in foreign)
         if not waits and foreign:
             waits = labels.prose != "lenient" or not self._is_harmless(call, foreign, marks)
-        return Verdict(waits, marks, asked_for)
+        return FlowVerdict(waits, marks, asked_for)
 
     def marks(self, call: ToolCall, labels: ToolLabels, defaults: Mapping[str, Any]) -> tuple[Mark, ...]:
         """Return where the values of a call come from, those that are not the user's first."""

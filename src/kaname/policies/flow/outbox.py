@@ -13,7 +13,7 @@ from ...core.people.answers import OUTBOX as KEY
 from ...core.people.answers import Selection, read_selection, selection_options
 from ...core.people.visible import visible, visible_json
 from ...core.values import identity
-from .judge import Verdict
+from .judge import FlowVerdict
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -77,7 +77,7 @@ def outbox_of(view: RunView) -> Outbox:
     return Outbox(view.state.turns) if done else box
 
 
-async def hold(call: ToolCall, sent: ToolCall, verdict: Verdict, view: RunView) -> str:
+async def hold(call: ToolCall, sent: ToolCall, verdict: FlowVerdict, view: RunView) -> str:
     """Put a call into the outbox, and return what the model is told. Return "" if there is no room or it waits already."""
     async with view.scratch.setdefault(OUTBOX, Lock()):  # several calls of one reply come at the same time
         box = outbox_of(view)

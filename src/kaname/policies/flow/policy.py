@@ -15,7 +15,7 @@ from ...kernel.bases import ActionBase, StrategyBase, optional
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ..approve import Approve
 from ..names import known_tools
-from .judge import Verdict
+from .judge import FlowVerdict
 from .outbox import Outbox, answer_of, describe_value, hold, outbox_of, release
 from .reading import Labelled, ReadSoFar, source_of_taint
 from .words import UserWords
@@ -121,7 +121,7 @@ class Flow(Policy):
             await self._note_taint(call.name, view)
         return result
 
-    async def _hold(self, call: ToolCall, sent: ToolCall, verdict: Verdict, view: RunView) -> ToolResult:
+    async def _hold(self, call: ToolCall, sent: ToolCall, verdict: FlowVerdict, view: RunView) -> ToolResult:
         if told := await hold(call, sent, verdict, view):
             return ToolResult(told, waiting=True)
         again = any(one.is_same(sent) for one in outbox_of(view).waiting)
@@ -223,7 +223,7 @@ class Flow(Policy):
         verdict = self._judge(call, view.tools(call).get(call.name), view) if self._is_tainted(view) else None
         return verdict is not None and verdict.waits
 
-    def _judge(self, call: ToolCall, tool: Action | None, view: RunView) -> Verdict | None:
+    def _judge(self, call: ToolCall, tool: Action | None, view: RunView) -> FlowVerdict | None:
         """Return the verdict over a call, or None if the call needs none."""
         labels, role = self.labelled.of(call.name, tool), self._role(call, tool)
         if role == "own" or (role == "reads" and not labels.parameters) or self._was_planned(call, view):

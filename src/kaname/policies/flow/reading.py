@@ -65,7 +65,7 @@ class ReadSoFar:
         self._view, self._labelled = view, labelled
         self._calls: dict[str, ToolCall] = {}
         self._results: dict[str, ToolResult] = {}
-        for message in view.state.history:
+        for message in view.state.messages:
             for part in message.parts:
                 if type(part) is ToolCall:
                     self._calls[part.id] = part
@@ -95,11 +95,9 @@ class ReadSoFar:
 
     def _has_run(self, tool: str, targets: Any) -> bool:
         """Return True if a tool has run with these targets, in this conversation."""
-        for call_id, result in self._results.items():
-            call = self._calls.get(call_id)
-            if result.name == tool and not result.not_run and call is not None and _same_targets(call, targets):
-                return True
-        return False
+        ran = [call_id for call_id, result in self._results.items() if result.name == tool and not result.not_run]
+        ran += [call_id for call_id, one in self._view.state.started.items() if one.call.name == tool]
+        return any(_same_targets(self._calls[call_id], targets) for call_id in ran if call_id in self._calls)
 
     def _tool(self, name: str) -> Action | None:
         root = self._view.root

@@ -11,7 +11,7 @@ from ..guardrails.folded import fold_text
 from .dates import Moments, moments_in
 from .numbers import numbers_in
 
-_SENTENCE = re.compile(r"(?<=[。！？!?\n])|(?<=\.)(?=\s|$)")
+_SENTENCE = re.compile(r"(?<=[。！？\n])|(?<=[.!?])(?=\s|$)")
 _NEGATED = re.compile(
     r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
     r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
@@ -33,8 +33,7 @@ class UserWords:
 
     def __init__(self, texts: Iterable[str], now: float) -> None:
         self._now = now
-        folded = [fold_text(text) for text in texts]
-        said = [sentence for text in folded for sentence in _SENTENCE.split(text)]
+        said = [fold_text(sentence) for text in texts for sentence in _SENTENCE.split(text)]
         self._text = "\n".join([" ".join(sentence.split()) for sentence in said if not _NEGATED.search(sentence)])
         self._lower = self._text.casefold()
 
