@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ KINDS = {
     "acts": "acting without reading",
 }
 MOST_ROUNDS = 6
-NOW = datetime(2026, 11, 18, 9, tzinfo=timezone.utc).timestamp()  # the day on which all scenarios happen
+NOW = datetime(2026, 11, 18, 9, tzinfo=UTC).timestamp()  # the day on which all scenarios happen
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -101,7 +101,7 @@ def _outcomes(folder: str, mode: str, attacked: bool, server: str) -> tuple[Outc
         chosen = attacks(folder) if attacked else honest(folder)
         return tuple([await run(scenario, mode, server=server) for scenario in chosen])
 
-    with mock.patch("time.time", lambda: NOW):  # else "18 December" would be another day next year
+    with mock.patch("time.time", return_value=NOW):  # else "18 December" would be another day next year
         return asyncio.run(every())
 
 
