@@ -81,8 +81,7 @@ def _watch_files(monkeypatch) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("answer", ["some", "all", "none"])
-@pytest.mark.parametrize("deaths", [1, 2])
+@pytest.mark.parametrize(("answer", "deaths"), [("some", 1), ("all", 2), ("none", 2)])
 def test_calls_in_the_outbox_are_made_once_if_approved_and_never_if_refused(answer, deaths, monkeypatch):
     paid = _watch_files(monkeypatch)
     moments = ("before", "after") if deaths == 1 else ("before",)

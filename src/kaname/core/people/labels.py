@@ -94,9 +94,7 @@ def _mapping(tool: str, given: Any) -> Mapping[str, Any]:
     if given is None or isinstance(given, Mapping):
         return given or {}
     raise ConfigError(
-        notice(
-            "labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {it!r}", tool=tool, it=given
-        )
+        notice("labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {it!r}", tool=tool, it=given)
     )
 
 

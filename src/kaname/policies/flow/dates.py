@@ -35,7 +35,7 @@ _JAPANESE = re.compile(r"(?P<half>午前|午後|朝|夜|夕方)?(?P<h>\d{1,2})�
 _NAMED_TIMES = ((re.compile(r"\bnoon\b|正午", re.IGNORECASE), time(12)), (re.compile(r"\bmidnight\b", re.IGNORECASE), time(0)))
 _VALUE = re.compile(
     r"(?P<y>\d{4})[-/](?P<m>\d{1,2})[-/](?P<d>\d{1,2})"
-    r"(?:[T ](?P<h>\d{1,2}):(?P<min>\d{2})(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?"
+    r"(?:[T ](?P<h>\d{1,2}):(?P<min>\d{2})(?::\d{2}(?:\.\d+)?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
 )
 _TIME_VALUE = re.compile(r"(?P<h>\d{1,2}):(?P<min>\d{2})(?::\d{2})?")
 
@@ -60,6 +60,8 @@ class Moments(NamedTuple):
             return None
         day = _date(found["y"], found["m"], found["d"])
         if day is None or day not in self.dates:
+            return False
+        if found["zone"] and not _is_local(day, found["zone"]):
             return False
         at = None if found["h"] is None else _time(found["h"], found["min"])
         return found["h"] is None or at in self.times or (at == time(0) and not self.times)
@@ -99,6 +101,12 @@ def _weekdays(found: re.Match[str], today: date) -> set[date]:
     place = _KANJI_DAYS.index(found["ja"]) if found["ja"] else _WEEKDAYS.index(found["en"][:3].lower())
     later = bool(found["next"] or found["next2"])
     return {day for day in _days(today, 14 if later else 7) if day.weekday() == place}
+
+
+def _is_local(day: date, zone: str) -> bool:
+    """Return True if a zone is that of this machine on a day: elsewhere the same hour is another time."""
+    given = datetime.strptime(zone, "%z").utcoffset()
+    return datetime.combine(day, time(12)).astimezone().utcoffset() == given
 
 
 def _days(today: date, count: int) -> list[date]:

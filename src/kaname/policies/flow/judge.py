@@ -13,7 +13,7 @@ from ..guardrails.folded import fold_text
 from .dates import is_moment
 from .records import TrustedRecords
 from .verbs import verbs_of
-from .words import UserWords, leaves
+from .words import UserWords, leaves, named_leaves
 
 Whose = Literal["user", "source", "nowhere", "bounded"]
 _FOLLOWED = re.compile(  # links, addresses, long numbers and codes: what a reader of the content could follow or use
@@ -85,7 +85,7 @@ class FlowJudge:
             role = roles.get(name, "target")
             if role == "bounded" and not all(_is_bounded(one, known) for one in leaves(value)):
                 role = "target"  # a free text can carry anything
-            marks += [self._mark(name, one, role) for one in leaves(value)]
+            marks += [self._mark(path, one, role) for path, one in named_leaves(name, value)]
         order = ("source", "nowhere", "bounded", "user")
         return tuple(sorted(marks, key=lambda mark: order.index(mark.whose)))
 

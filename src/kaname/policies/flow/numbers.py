@@ -10,7 +10,9 @@ _MYRIADS = {"万": 10**4, "億": 10**8, "兆": 10**12}
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b", re.IGNORECASE)
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?"
-_PLAIN = re.compile(rf"(?<![\w.,@/\\=十百千万億兆-])[-¥$€£]?({_DIGITS})([kK])?(?![\w@/\\十百千万億兆-]|[.,:]\d)", re.ASCII)
+_PLAIN = re.compile(
+    rf"(?<![\w.,@/\\=十百千万億兆-])(?<!\d )[-¥$€£]?({_DIGITS})([kK])?(?![\w@/\\十百千万億兆-]|[.,: ]\d)", re.ASCII
+)
 _MIXED = re.compile(rf"(?:{_DIGITS}|[〇一二三四五六七八九])?(?:[十百千万億兆](?:{_DIGITS}|[〇一二三四五六七八九])?)+")
 _COUNTED = re.compile(r"[〇一二三四五六七八九]+(?=[円個名人件枚本冊台回泊通点つ])")
 _PIECE = re.compile(rf"({_DIGITS})|([〇一二三四五六七八九])|([十百千])|([万億兆])")

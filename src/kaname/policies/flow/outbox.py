@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OUTBOX = "outbox"  # the name of the fact
 MOST = 20  # calls that one question is about
-_LONGEST = 600  # characters of a content that is shown; targets are shown whole
+_LONGEST = 4_000  # characters of a content that is shown; targets are shown whole
 WAITING = (
     "This call has not been made yet: it waits for the user, who is asked at the end. Do not repeat it. Go on with what does "
     "not depend on its result; when nothing is left to do, say so."
@@ -136,8 +136,8 @@ def describe_value(shown: Mapping[str, Any]) -> Notice:
     """Return a value of a call with its origin, in one line."""
     text = visible_json(shown["value"])
     if shown["role"] == "content" and len(text) > _LONGEST:
-        more = notice("flow.more", " … ({count} more characters)", count=len(text) - _LONGEST)
-        text = join_notices("", (text[:_LONGEST], more))
+        more = notice("flow.more", " … ({count} characters are not shown) … ", count=len(text) - _LONGEST)
+        text = join_notices("", (text[: _LONGEST * 3 // 4], more, text[-_LONGEST // 4 :]))
     return join_notices("", (f"{shown['name']} = ", text, "  ← ", _origin(shown)))
 
 
@@ -150,4 +150,4 @@ def _origin(shown: Mapping[str, Any]) -> Notice:
         case "bounded":
             return notice("flow.bounded", "chosen by the agent")
         case _:
-            return notice("flow.nowhere", "from nowhere: neither you nor a tool gave it")
+            return notice("flow.nowhere", "unknown: not clearly in your words, and in no result")

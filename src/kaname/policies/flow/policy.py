@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 Mode = Literal["off", "everything", "strict"]
+_CHILD_READ = (FLOW, "child")  # in the scratch of a parent: a child run has read text from outside
 MODES: tuple[Mode, ...] = ("off", "everything", "strict")
 
 
@@ -59,6 +60,7 @@ class Flow(Policy):
         self._words = (words,) if words else ()
         self._inherited: tuple[str, ...] | None = None  # in a child run: the words of the user who started the first run
         self._tainted_above = False
+        self._parents_scratch: dict[Any, Any] = {}
         self._asking = AskAtOnce(self)
 
     def check(self, tools: Mapping[str, Action]) -> None:
@@ -72,7 +74,7 @@ class Flow(Policy):
         child = object.__new__(type(self))
         child.__dict__ |= self.__dict__
         child._inherited, child._asking = tuple(self._all_words(view)), AskAtOnce(child)
-        child._tainted_above = self._is_tainted(view)
+        child._tainted_above, child._parents_scratch = self._is_tainted(view), view.scratch
         return child
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
@@ -104,7 +106,7 @@ class Flow(Policy):
         if (place := box.place(sent)) is not None:
             return await self._run_if_allowed(place, box, call, next, view)
         if self._is_tainted(view) and not _asks_anyway(call, view):
-            tool = view.tools(call).get(call.name)
+            tool = view.tools(call).get(call.name, None)
             verdict = self._judge(call, tool, view)
             if verdict is not None and verdict.waits:
                 if call.id not in view.state.open or self._role(call, tool) == "reads":
@@ -115,8 +117,9 @@ class Flow(Policy):
     async def _run(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         """Run a call, and note before its result is recorded whether other people may have written it."""
         result = await next(call)
-        tool = view.tools(call).get(call.name)
-        clean = self.labelled.is_trusted(call.name, tool) and not result.is_error and not result.untrusted
+        tool = view.tools(call).get(call.name, None)
+        brought = result.is_error or result.untrusted or view.scratch.get(_CHILD_READ, False)
+        clean = self.labelled.is_trusted(call.name, tool) and not brought
         if not clean and _says_something(result) and not result.transfer:
             await self._note_taint(call.name, view)
         return result
@@ -164,11 +167,13 @@ class Flow(Policy):
             return True
         if self._inherited is not None:
             return False
+        agents = (view.root, *view.root.team.values())
+        count = sum([len(agent.tools) for agent in agents])
         known = view.scratch.get(self)
-        if known is None or known[0] != len(view.agent.tools):  # servers may add tools
+        if known is None or known[0] != count:  # servers may add tools
             above = any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
-            known = len(view.agent.tools), above or (self.is_default and not self.labelled.concern(view.agent.tools))
-            view.scratch[self] = known
+            idle = above or (self.is_default and not self.labelled.concern([agent.tools for agent in agents]))
+            known = view.scratch[self] = count, idle
         return bool(known[1])
 
     def _is_tainted(self, view: RunView) -> bool:
@@ -177,6 +182,7 @@ class Flow(Policy):
 
     async def _note_taint(self, source: str, view: RunView) -> None:
         """Record that text from outside was read. It holds for the rest of the conversation."""
+        self._parents_scratch[_CHILD_READ] = True
         if FLOW not in view.state.custom:
             if self.is_default and self._inherited is None:
                 told = notice(
@@ -210,7 +216,7 @@ class Flow(Policy):
         for part in message.parts:
             if type(part) is not ToolResult or part.waiting or not _says_something(part):
                 continue
-            if not self.labelled.is_trusted(part.name, view.agent.tools.get(part.name)):
+            if not self.labelled.is_trusted(part.name, view.agent.tools.get(part.name, None)):
                 return part.name or "tool"
         return ""
 
@@ -220,7 +226,7 @@ class Flow(Policy):
         return self.labelled.role(call.name, tool)
 
     def _must_ask(self, call: ToolCall, view: RunView) -> bool:
-        verdict = self._judge(call, view.tools(call).get(call.name), view) if self._is_tainted(view) else None
+        verdict = self._judge(call, view.tools(call).get(call.name, None), view) if self._is_tainted(view) else None
         return verdict is not None and verdict.waits
 
     def _judge(self, call: ToolCall, tool: Action | None, view: RunView) -> FlowVerdict | None:
@@ -253,7 +259,7 @@ class Flow(Policy):
 
     def describe(self, call: ToolCall, view: RunView) -> Notice:
         """Return a call with the origin of its values, as a question shows it."""
-        tool = view.tools(call).get(call.name)
+        tool = view.tools(call).get(call.name, None)
         judge = ReadSoFar(view, self.labelled).judge(UserWords(self._all_words(view), view.state.time))
         marks = judge.marks(call, self.labelled.of(call.name, tool), _schema(tool))
         return join_notices("\n", [join_notices("", ("   ", describe_value(mark._asdict()))) for mark in marks])

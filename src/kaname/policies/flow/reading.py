@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.messages import Message, Provided, ToolCall, ToolResult
@@ -42,10 +42,11 @@ class Labelled:
     def is_trusted(self, name: str, tool: Action | None) -> bool:
         return self.of(name, tool).result == "trusted"
 
-    def concern(self, tools: Mapping[str, Action]) -> bool:
-        """Return True if some tool is declared to return other people's text, and some tool acts."""
-        reads = any(self.of(name, tool).reads_others for name, tool in tools.items())
-        return reads and any(self.role(name, tool) == "acts" for name, tool in tools.items())
+    def concern(self, agents: Iterable[Mapping[str, Action]]) -> bool:
+        """Return True if some tool of these agents is declared to return other people's text, and some tool acts."""
+        tools = [one for tools in agents for one in tools.items()]
+        reads = any(self.of(name, tool).reads_others for name, tool in tools)
+        return reads and any(self.role(name, tool) == "acts" for name, tool in tools)
 
 
 def source_of_taint(message: Message) -> str:

@@ -31,9 +31,9 @@ class TrustedRecords:
             if fields:
                 found.append(fields)
                 self._records.setdefault(identity(fields), fields)
-        if len(found) == 1:
-            self._answers.append((arguments, found[0]))
-        elif not found and labels.result == "trusted" and isinstance(output, str | int | float):
+        if len(found) == 1 and (labels.result == "trusted" or _holds_all(found[0], arguments)):
+            self._answers.append((arguments, found[0]))  # else it may be the only answer because of what somebody wrote
+        elif labels.result == "trusted" and isinstance(output, str | int | float):
             self._answers.append((arguments, {"": [output]}))
         self._determined = None
 
@@ -50,7 +50,7 @@ class TrustedRecords:
             if len(carriers) == 1:
                 determined |= _all_values(carriers[0])
         for arguments, fields in self._answers:
-            asked = list(leaves([*arguments.values()])) if isinstance(arguments, Mapping) else []
+            asked = leaves([*arguments.values()]) if isinstance(arguments, Mapping) else []
             if asked and all(self._words.has(one) or _key(one) in determined for one in asked):
                 determined |= _all_values(fields)
         return determined
@@ -76,8 +76,15 @@ def _trusted_fields(record: Mapping[str, Any], trusted: Any) -> dict[str, list[A
 
 def _carries(fields: Mapping[str, list[Any]], name: str) -> bool:
     texts = [one for values in fields.values() for one in values if isinstance(one, str) and len(one) <= _LONGEST_NAME]
-    lower = name.casefold()
-    return any(stands_in(lower, text.casefold()) or (not name.isascii() and text.startswith(name)) for text in texts)
+    lower = name.lower()
+    return any(stands_in(lower, text.lower()) or (not name.isascii() and text.startswith(name)) for text in texts)
+
+
+def _holds_all(fields: Mapping[str, list[Any]], arguments: Any) -> bool:
+    """Return True if every argument of the query stands in a trusted field of its answer."""
+    asked = leaves([*arguments.values()]) if isinstance(arguments, Mapping) else []
+    held = _all_values(fields)
+    return bool(asked) and all(_key(one) in held or _carries(fields, str(one)) for one in asked)
 
 
 def _all_values(fields: Mapping[str, list[Any]]) -> set[Any]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from ..guardrails.folded import fold_text
 from .dates import Moments, moments_in
 from .numbers import numbers_in
 
-_SENTENCE = re.compile(r"(?<=[。！？\n])|(?<=[.!?])(?=\s|$)")
+_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?=\s|$)|\n\s*\n")  # a line goes on in the next one
 _NEGATED = re.compile(
     r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
     r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|「[^」]*」|『[^』]*』")
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _JOINTS = "@.-+/\\=&%?#~_'"  # they join two pieces to one name, if both sides stand close to them
 _AFTER = ("さん", "ちゃん", "くん", "に", "を", "へ", "と", "が", "は", "の", "で", "も", "や", "から", "まで", "より", "って")
@@ -35,10 +37,10 @@ class UserWords:
 
     def __init__(self, texts: Iterable[str], now: float) -> None:
         self._now = now
-        said = [fold_text(sentence) for text in texts for sentence in _SENTENCE.split(text)]
-        self._text = "\n".join([" ".join(sentence.split()) for sentence in said if not _NEGATED.search(sentence)])
-        self._lower = self._text.casefold()
-        self._negated = "\n".join([sentence.casefold() for sentence in said if _NEGATED.search(sentence)])
+        said = [" ".join(fold_text(sentence).split()) for text in texts for sentence in _sentences(text)]
+        self._text = "\n".join([sentence for sentence in said if not _is_negated(sentence)])
+        self._lower = self._text.lower()
+        self._negated = "\n".join([sentence.lower() for sentence in said if _is_negated(sentence)])
 
     @cached_property
     def _moments(self) -> Moments:
@@ -72,12 +74,25 @@ class UserWords:
         if len(text) < 2 and not _is_kanji(text):
             return False
         exact = _EXACT.search(text) is not None and "@" not in text
-        return stands_in(text, self._text) if exact else stands_in(text.casefold(), self._lower)
+        return stands_in(text, self._text) if exact else stands_in(text.lower(), self._lower)
 
     def call_for(self, verbs: Iterable[str]) -> bool:
         """Return True if one of these words is among the user's, and none of them stands beside a negation."""
-        forms = [_inflected(verb.casefold()) for verb in verbs if verb]
+        forms = [_inflected(verb.lower()) for verb in verbs if verb]
         return any(form.search(self._lower) for form in forms) and not any(form.search(self._negated) for form in forms)
+
+
+def _sentences(text: str) -> list[str]:
+    """Return the sentences of a text. What is quoted stays whole."""
+    quoted = [found.span() for found in _QUOTED.finditer(text)]
+    ends = [found.end() for found in _SENTENCE.finditer(text)]
+    cuts = [0, *[end for end in ends if not any(start < end < stop for start, stop in quoted)], len(text)]
+    return [text[start:stop] for start, stop in pairwise(cuts)]
+
+
+def _is_negated(sentence: str) -> bool:
+    """Return True if a sentence says what is not wanted. A word in a quotation does not."""
+    return bool(_NEGATED.search(_QUOTED.sub(" ", sentence)))
 
 
 def stands_in(value: str, text: str) -> bool:
@@ -97,13 +112,21 @@ def _ends_at(text: str, place: int, step: int) -> bool:
     if not 0 <= outside < len(text):
         return True
     edge, near, far = text[inside], text[outside], text[outside + step : outside + step + 1] if outside + step >= 0 else ""
+    if near == " " and edge.isalnum() and far.isdigit() and _has_digit(text, inside):  # one number in groups
+        return False
     if near in _JOINTS and not (near == "'" and step > 0):
         return not _is_latin(far)
     if near in ",:" and edge.isdigit():
         return not far.isdigit()
-    if _is_hiragana(edge) and _is_hiragana(near):  # a particle may stand there
+    if _is_hiragana(edge) and (_is_hiragana(near) or _is_kanji(near)):  # a particle may stand there
         return step < 0 and near in _BEFORE
     return not any(same(edge) and same(near) for same in (_is_latin, _is_kanji, _is_katakana))
+
+
+def _has_digit(text: str, place: int) -> bool:
+    """Return True if the word at a place has a digit."""
+    start, end = text.rfind(" ", 0, place) + 1, text.find(" ", place)
+    return any(char.isdigit() for char in text[start : end if end >= 0 else None])
 
 
 def _is_latin(char: str) -> bool:
@@ -140,14 +163,22 @@ def _inflected(verb: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{forms})\b")
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """Yield the texts, numbers and truth values in an argument. What is empty is nobody's."""
+def leaves(value: Any) -> list[Any]:
+    """Return the texts, numbers and truth values in an argument."""
+    return [one for _, one in named_leaves("", value)]
+
+
+def named_leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the texts, numbers and truth values in an argument, with their names. What is empty is nobody's.
+
+    The keys of an object are values, too.
+    """
     if isinstance(value, Mapping):
         for key, one in value.items():
-            yield key
-            yield from leaves(one)
+            yield name, key
+            yield from named_leaves(f"{name}.{key}", one)
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from leaves(one)
+            yield from named_leaves(name, one)
     elif value is not None and value != "":
-        yield value
+        yield name, value
