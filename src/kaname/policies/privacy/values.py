@@ -15,26 +15,27 @@ Rewrite = Callable[[str, list[Found]], str]
 Find = Callable[[str], list[Found]]
 
 
-def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, key: str = "") -> Any:
+def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, keys: tuple[str, ...] = ()) -> Any:
     """Return a JSON value with its texts and numbers rewritten; the same object if nothing changes.
 
-    A text is looked at together with its key: in `{"passport": "TK1234567"}` the key says what the value is.
+    A text is looked at together with its key and the key above it: in `{"passport": {"number": "TK1234567"}}` they say what
+    the value is.
     """
     if isinstance(value, str):
-        return rewrite_text(value, find_in, rewrite, key)
+        return rewrite_text(value, find_in, rewrite, " ".join(keys))
     if isinstance(value, Mapping):
         made = {
-            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, str(name))
+            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, (*keys[-1:], str(name)))
             for name, held in value.items()
         }
         same = all(name in value and made[name] is value[name] for name in made) and len(made) == len(value)
         return value if same else made
     if isinstance(value, list | tuple):
-        listed = [rewrite_value(one, find_in, rewrite, key) for one in value]
+        listed = [rewrite_value(one, find_in, rewrite, keys) for one in value]
         return value if all(map(_is, listed, value)) else listed
     if isinstance(value, int | float) and not isinstance(value, bool):
-        text = str(value)
-        changed = rewrite_text(text, find_in, rewrite, key)
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        changed = rewrite_text(text, find_in, rewrite, " ".join(keys))
         return value if changed == text else changed
     return value
 
