@@ -33,6 +33,7 @@ from ..guardrails.folded import fold_text
 from ..guardrails.texts import texts
 from .kinds import DataForm, built_in
 from .leaving import By, Leaving
+from .names import FindNames
 from .outcomes import Seen, Unjudged, reason_for, warn_about, withhold
 from .pseudonyms import Pseudonyms, labels_in, pseudonyms_of
 from .rules import DEFAULT, Direction, PrivacyRules, Treatment
@@ -88,6 +89,8 @@ class Privacy(Policy):
         for detector in self._detectors:
             if not callable(detector):
                 raise ConfigError(notice("privacy.detector", "detectors takes functions, not {given!r}", given=detector))
+            if isinstance(detector, FindNames):
+                detector.check()
         further = tuple([form.kind for form in self._own])
         self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
         self._known: dict[str, list[Found]] = {}
