@@ -17,7 +17,8 @@ import regex
 
 _WORD = r"(?:\p{Lu}\.|\p{Lu}(?:\p{Latin}|\p{M})*+(?:['’\-]\p{Latin}++)*+)"
 _RUN = regex.compile(
-    rf"(?<![\p{{Latin}}\p{{Nd}}_@./+\-])(?=\p{{Latin}}){_WORD}(?:[,.]? {_WORD})*(?![\p{{Latin}}\p{{Nd}}_@=]|[./-][\p{{Latin}}\p{{Nd}}])"
+    rf"(?<![\p{{Latin}}\p{{Nd}}_@./+\-])(?=\p{{Latin}}){_WORD}(?:[,.]? {_WORD})*"
+    r"(?![\p{Latin}\p{Nd}_@=]|[./-][\p{Latin}\p{Nd}])"
 )
 _PIECE = regex.compile(_WORD)
 _ROMAJI = regex.compile(r"(?i)(?:(?:[kstnhmrgzdbp]y?|[ywjf]|sh|ch|ts)?[aeiou]{1,2}|n)+")
@@ -64,14 +65,10 @@ def _last_after_title(run: str, words: list[_Word], place: int) -> int | None:
     lists = _lists()
     if not _knows(lists.given, words[place]) and not _knows(lists.family, words[place]):
         return None
-    last = place
-    while (
-        last + 1 < min(len(words), place + _LONGEST)
-        and _gap(run, words, last + 1) == " "
-        and not words[last + 1].text.isupper()
-    ):
-        last += 1
-    return last
+    for at in range(place + 1, min(len(words), place + _LONGEST)):
+        if _gap(run, words, at) != " " or (words[at].text.isupper() and len(words[at].plain) > 1):
+            return at - 1
+    return min(len(words), place + _LONGEST) - 1
 
 
 def _last_of_name(run: str, words: list[_Word], place: int) -> int | None:

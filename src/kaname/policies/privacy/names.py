@@ -123,10 +123,8 @@ def _last_of_name(words: list[_Word], place: int) -> int | None:
     following = words[last + 1] if last + 1 < len(words) else None
     if last > place or (following is not None and following.text in _HONORIFICS):
         return last
-    belongs = (following is not None and following.is_noun and following.tags[1] != "数詞") or (
-        place and words[place - 1].is_proper
-    )
-    return last if word.is_family_name and not belongs else None
+    joined = following is not None and following.is_noun and following.tags[1] != "数詞"
+    return last if word.is_family_name and not joined and not (place and words[place - 1].is_proper) else None
 
 
 find_names = FindNames()
