@@ -9,7 +9,7 @@ from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
 from ..guardrails.patterns import in_both_forms
 from .kinds import KINDS, DataForm, built_in
-from .scan import Found, find
+from .scan import Detector, Found, find
 
 Rewrite = Callable[[str, list[Found]], str]
 Find = Callable[[str], list[Found]]
@@ -61,19 +61,22 @@ def mask(kind: str, data: str = "") -> str:
     return f"[{kind}]"
 
 
-def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None) -> Any:
+def sanitize_data(
+    data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None, *, detectors: Sequence[Detector] = ()
+) -> Any:
     """Return data with the personal data in it replaced: `"a@b.example"` becomes `"[email]"`.
 
     Args:
         data: A text, or any JSON value. It is not changed.
         pii_patterns: What to look for: names of kinds (`["email", "card"]`), or regular expressions by their name
             (`{"employee": r"E[0-9]{6}"}`). By default all kinds that kaname knows.
+        detectors: Functions that find further data, such as `find_names`.
 
     Raises:
         ConfigError: A name or a pattern cannot be used.
     """
     forms = built_in() if pii_patterns is None else forms_of(pii_patterns)
-    return rewrite_value(data, lambda text: find(text, forms), lambda text, found: replace_found(text, found, mask))
+    return rewrite_value(data, lambda text: find(text, forms, detectors), lambda text, found: replace_found(text, found, mask))
 
 
 def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[DataForm, ...]:
