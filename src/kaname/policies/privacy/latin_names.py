@@ -35,7 +35,7 @@ class NameLists(NamedTuple):
     family: frozenset[str]
 
 
-class _Word(NamedTuple):
+class _LatinWord(NamedTuple):
     start: int
     end: int
     text: str
@@ -48,7 +48,7 @@ def find_latin_names(text: str) -> list[tuple[int, int, str]]:
 
 
 def _names_in(run: str, begins: int) -> Iterator[tuple[int, int]]:
-    words = [_Word(one.start(), one.end(), one[0], _plain(one[0])) for one in _PIECE.finditer(run)]
+    words = [_LatinWord(one.start(), one.end(), one[0], _plain(one[0])) for one in _PIECE.finditer(run)]
     place, titled = 0, False
     while place < len(words):
         if words[place].plain in _BEFORE_A_NAME:
@@ -60,7 +60,7 @@ def _names_in(run: str, begins: int) -> Iterator[tuple[int, int]]:
         place, titled = (place if last is None else last) + 1, False
 
 
-def _last_after_title(run: str, words: list[_Word], place: int) -> int | None:
+def _last_after_title(run: str, words: list[_LatinWord], place: int) -> int | None:
     """Return the last word of the name that follows a title or a greeting: one known name is enough."""
     lists = _lists()
     if not _knows(lists.given, words[place]) and not _knows(lists.family, words[place]):
@@ -71,7 +71,7 @@ def _last_after_title(run: str, words: list[_Word], place: int) -> int | None:
     return min(len(words), place + _LONGEST) - 1
 
 
-def _last_of_name(run: str, words: list[_Word], place: int) -> int | None:
+def _last_of_name(run: str, words: list[_LatinWord], place: int) -> int | None:
     """Return the last word of a name that begins here, or None."""
     lists, word = _lists(), words[place]
     if place + 1 >= len(words):
@@ -95,15 +95,15 @@ def _last_of_name(run: str, words: list[_Word], place: int) -> int | None:
     return last
 
 
-def _gap(run: str, words: list[_Word], place: int) -> str:
+def _gap(run: str, words: list[_LatinWord], place: int) -> str:
     return run[words[place - 1].end : words[place].start]
 
 
-def _is_romaji(word: _Word) -> bool:
+def _is_romaji(word: _LatinWord) -> bool:
     return len(word.text) > 2 and _ROMAJI.fullmatch(word.text) is not None
 
 
-def _knows(names: frozenset[str], word: _Word) -> bool:
+def _knows(names: frozenset[str], word: _LatinWord) -> bool:
     return word.plain in names or ("-" in word.plain and any(part in names for part in word.plain.split("-")))
 
 

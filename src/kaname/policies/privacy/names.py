@@ -24,7 +24,7 @@ _HONORIFICS = frozenset(["さん", "さま", "様", "氏", "君", "くん", "ち
 _LONGEST_GIVEN = 3  # characters of a word that can be a given name after a family name and a blank
 
 
-class _Word(NamedTuple):
+class _TaggedWord(NamedTuple):
     start: int
     end: int
     text: str
@@ -80,7 +80,7 @@ class FindNames:
             found += [(start, end, "person") for start, end in _japanese_names(self._words(text))]
         return found
 
-    def _words(self, text: str) -> list[_Word]:
+    def _words(self, text: str) -> list[_TaggedWord]:
         """Return the words of a text with their parts of speech."""
         made = []
         for piece in _SENTENCES.finditer(text):
@@ -88,7 +88,7 @@ class FindNames:
                 with self._lock:
                     words = [(one.begin(), one.end(), one.surface(), one.part_of_speech()) for one in self._tokenize(piece[0])]
                 begins = piece.start()
-                made += [_Word(begins + start, begins + end, said, tags) for start, end, said, tags in words]
+                made += [_TaggedWord(begins + start, begins + end, said, tags) for start, end, said, tags in words]
         return made
 
     @cached_property
@@ -98,7 +98,7 @@ class FindNames:
         return Dictionary(dict="small").tokenizer().tokenize
 
 
-def _japanese_names(words: list[_Word]) -> Iterator[tuple[int, int]]:
+def _japanese_names(words: list[_TaggedWord]) -> Iterator[tuple[int, int]]:
     place = 0
     while place < len(words):
         last = _last_of_name(words, place) if words[place].is_proper else None
@@ -107,7 +107,7 @@ def _japanese_names(words: list[_Word]) -> Iterator[tuple[int, int]]:
         place = place + 1 if last is None else last + 1
 
 
-def _last_of_name(words: list[_Word], place: int) -> int | None:
+def _last_of_name(words: list[_TaggedWord], place: int) -> int | None:
     """Return the last word of a name that begins here, or None.
 
     A name is a family name and a given name, or any name with an honorific after it; a family name stands alone where no other
