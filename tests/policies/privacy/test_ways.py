@@ -10,7 +10,7 @@ from kaname.core.messages import Message, Text, ToolCall, ToolResult, system, us
 from kaname.policies.privacy.kinds import built_in
 from kaname.policies.privacy.scan import DataStream, find
 from kaname.policies.privacy.values import mask, replace_found
-from tests.policies.privacy.test_privacy import ADDRESS, BOSS, CARD, Watched, agent_of, recorded
+from tests.policies.privacy.test_privacy import ADDRESS, BOSS, CARD, Watched, agent_of, recorded, shown
 
 OTHER_DIGITS = ("٤١١١١١١١١١١١١١١١", "४१११११११११११११११", "４１１１１１１１１１１１１１１１")
 
@@ -154,3 +154,10 @@ async def test_privacy_hides_two_thousand_values_of_a_result():
     result = await agent_of(model, customers).run("Who?")
     assert result.output == f"The last is {addresses[-1]}."
     assert not any("@example.com" in sent for sent in model.sent)
+
+
+async def test_privacy_streams_what_the_output_says_if_data_of_two_kinds_overlaps():
+    said = "The IBAN is ES30 1912 6456 2997 1147 7046."  # a part of it is a valid card number, which has a rule
+    agent = agent_of(Watched(said), kinds={"*": "pseudonymise", "card": {"output": "mask"}})
+    text, result = await shown(agent, "Which?")
+    assert text == result.output

@@ -93,7 +93,7 @@ class Privacy(Policy):
                 detector.check()
         further = tuple([form.kind for form in self._own])
         self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
-        self._known: dict[str, list[Found]] = {}
+        self._known: dict[tuple[str, bool], list[Found]] = {}  # by the text, and whether only kinds of the output count
 
     @cached_property
     def _forms(self) -> tuple[DataForm, ...]:
@@ -103,11 +103,11 @@ class Privacy(Policy):
     def _output_forms(self) -> tuple[DataForm, ...]:
         return tuple([form for form in self._forms if self._rules.concerns(form.kind, "output")])
 
-    def _find(self, text: str) -> list[Found]:
-        """Return the data in a text. A text is looked at once."""
-        if (found := self._known.get(text)) is None:
+    def _find(self, text: str, output: bool = False) -> list[Found]:
+        """Return the data in a text, looked at once. `output`: only kinds with a rule for the output, as in streams."""
+        if (found := self._known.get((text, output))) is None:
             with Border() as border:
-                found = find(text, self._forms, self._detectors)
+                found = find(text, self._output_forms if output else self._forms, self._detectors)
             if (failure := border.failure) is not None or found is None:  # not its message: it may hold the very text
                 kind = "" if failure is None else type(failure.error).__name__
                 getLogger("kaname").warning("a detector of personal data failed: %s", failure and failure.kind)
@@ -115,7 +115,7 @@ class Privacy(Policy):
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             if len(text) <= _LONG:
-                self._known[text] = found
+                self._known[text, output] = found
         return found
 
     def _treat(self, direction: Direction, seen: Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
@@ -275,7 +275,7 @@ class Privacy(Policy):
 
     def _reply_for_user(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
         """Return the reply as the user sees it and as it is recorded, with the arguments as the tools get them."""
-        find_output = self._find if self._rules.has("output") else _nothing
+        find_output = partial(self._find, output=True) if self._rules.has("output") else _nothing
 
         def for_tool(_: str, label: str) -> str:
             kind, value = names.value(label)
