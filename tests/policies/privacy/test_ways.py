@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from kaname import Agent, Approve, MemoryJournal, Privacy, call, sanitize_data, tool
+from kaname import Agent, Approve, MemoryJournal, Privacy, ProjectContext, call, sanitize_data, tool
 from kaname.core.messages import Message, Text, ToolCall, ToolResult, system, user
 from kaname.policies.privacy.kinds import built_in
 from kaname.policies.privacy.scan import DataStream, find
@@ -78,6 +78,16 @@ async def test_privacy_hides_data_in_a_system_message_of_the_caller_and_leaves_t
     await agent.run([system(f"The user is {ADDRESS}"), user("Hi")])
     assert "The user is <EMAIL_1>" in model.sent[0]
     assert BOSS in model.sent[0]
+
+
+async def test_privacy_hides_data_in_a_system_message_of_the_caller_that_stands_with_project_files(tmp_path):
+    (tmp_path / "AGENTS.md").write_text(f"Escalate to {BOSS}.")
+    model, context = Watched("ok"), ProjectContext(tmp_path)
+    agent = Agent(model, instructions="Be kind.", context=context, policies=[Privacy()], journal=MemoryJournal())
+    await agent.run([system(f"The user is {ADDRESS}"), user("Hi")])
+    assert "The user is <EMAIL_1>" in model.sent[0]
+    assert ADDRESS not in model.sent[0]
+    assert f"Escalate to {BOSS}." in model.sent[0]
 
 
 async def test_privacy_masks_calls_and_results_of_a_history_before_they_are_recorded():

@@ -211,12 +211,23 @@ class Privacy(Policy):
     def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
         """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
         kept: dict[int, _ForModel] = view.scratch.setdefault(self, {})
-        own = {id(message) for message in messages if message.role == "system"} - {id(one) for one in view.state.messages}
+        passed = [one for one in view.state.messages if one.role == "system"]  # by the caller; the others are the agent's own
+        own = {id(one) for one in messages if one.role == "system"} - {id(one) for one in passed}
         while True:
             size = names.size
-            made = [message if id(message) in own else self._message_for_model(message, names, kept) for message in messages]
+            made = [
+                self._own_message(one, passed, names, kept) if id(one) in own else self._message_for_model(one, names, kept)
+                for one in messages
+            ]
             if names.size == size:
                 return tuple(made)
+
+    def _own_message(self, message: Message, passed: list[Message], names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
+        """Return a system message of the agent, in which only the words of the caller's system messages are changed."""
+        text = message.text
+        for one in [one for one in passed if one.text and one.text in text]:
+            text = text.replace(one.text, self._message_for_model(one, names, kept).text)
+        return message if text == message.text else Message("system", (Text(text),))
 
     def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
         """Return a message as the model sees it; the same object each time, unless a value in it was found since."""
