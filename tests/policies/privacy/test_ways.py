@@ -2,6 +2,7 @@
 
 import json
 from random import Random
+from threading import current_thread
 
 import pytest
 
@@ -171,3 +172,24 @@ async def test_privacy_streams_what_the_output_says_if_data_of_two_kinds_overlap
     agent = agent_of(Watched(said), kinds={"*": "pseudonymise", "card": {"output": "mask"}})
     text, result = await shown(agent, "Which?")
     assert text == result.output
+
+
+async def test_privacy_looks_through_a_long_result_while_other_runs_go_on():
+    record = json.dumps({"name": "x", "date of birth": "1985-04-01", "mail": ADDRESS, "note": "口座番号 1234567"})
+    threads = []
+
+    def where(text):
+        threads.append(current_thread())
+        return []
+
+    @tool
+    def customers() -> str:
+        """Return all customers."""
+        return "\n".join([record] * 150)
+
+    journal, model = MemoryJournal(), Watched(call("customers"), "ok")
+    result = await agent_of(model, customers, journal=journal, kinds={"*": "mask"}, detectors=[where]).run("Who?")
+    facts = await recorded(journal, result.run_id)
+    assert not any(value in facts for value in (ADDRESS, "1985-04-01", "1234567"))
+    assert facts.count("[email]") >= 150, "each value is masked, and not the whole text"
+    assert any(one is not current_thread() for one in threads)

@@ -28,6 +28,7 @@ from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.boundary import Border
 from ...kernel.ports import Admission, ModelHandler, Policy, ToolHandler
+from ...kernel.threads import off_loop
 from ...kernel.view import RunView
 from ..guardrails.folded import fold_text
 from ..guardrails.texts import texts
@@ -41,7 +42,8 @@ from .scan import Detector, Found, find, join_overlaps
 from .values import forms_of, mask, replace_found, rewrite_value
 
 _REMEMBERED = 2_000  # texts whose data is known
-_LONG = 10_000  # characters of a text that is not remembered
+_CHARACTERS = 4_000_000  # of these texts in all
+_LONG = 10_000  # characters of a result that is looked through in a thread, so that no other run waits for it
 
 
 class _ForModel(NamedTuple):
@@ -94,6 +96,7 @@ class Privacy(Policy):
         further = tuple([form.kind for form in self._own])
         self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
         self._known: dict[tuple[str, bool], list[Found]] = {}  # by the text, and whether only kinds of the output count
+        self._size = 0
 
     @cached_property
     def _forms(self) -> tuple[DataForm, ...]:
@@ -112,10 +115,10 @@ class Privacy(Policy):
                 kind = "" if failure is None else type(failure.error).__name__
                 getLogger("kaname").warning("a detector of personal data failed: %s", failure and failure.kind)
                 raise Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            if len(text) <= _LONG:
-                self._known[text, output] = found
+            if len(self._known) >= _REMEMBERED or self._size + len(text) > _CHARACTERS:
+                self._known, self._size = {}, 0
+            self._known[text, output] = found
+            self._size += len(text)
         return found
 
     def _treat(self, direction: Direction, seen: Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
@@ -355,10 +358,15 @@ class Privacy(Policy):
         result = await next(call if args is call.args else replace(call, args=args))
         if not self._rules.has("results", "mask", "remove", "block", "warn"):
             return result
-        seen, by = Seen(), self._treat
+        seen = Seen()
         held = {name: getattr(result, name) for name in ("output", "error", "shown")}
+        treat = partial(self._treat, "results", seen, None)
+
+        def rewrite() -> dict[str, Any]:
+            return {name: self._rewrite(value, treat) for name, value in held.items()}
+
         try:
-            made = {name: self._rewrite(value, partial(by, "results", seen, None)) for name, value in held.items()}
+            made = await off_loop(rewrite) if sum(map(len, texts([*held.values()]))) > _LONG else rewrite()
         except Unjudged as problem:
             return ToolResult(error=str(problem), usage=result.usage, retryable=False)
         if seen.blocked:

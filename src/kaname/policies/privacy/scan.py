@@ -15,7 +15,8 @@ from .kinds import DataForm
 
 _CONTEXT = 200  # characters before a match that a form may look at
 _DIGIT = regex.compile(r"(?V1)[\p{Nd}--[0-9]]")  # of another script
-_SECONDS = 1.0  # for one search; a search that takes longer counts as a match of the whole text
+_SECONDS = 1.0  # for one search in a short text; a search that takes longer counts as a match of the whole text
+_CHARACTERS = 20_000  # of a long text, for which there is so much time again
 
 
 class Found(NamedTuple):
@@ -99,11 +100,12 @@ def _matches(said: str, forms: Sequence[DataForm], start: int, upto: int) -> lis
     """Return the matches that begin from `start` on and before `upto`, each with the number of its form."""
     held = []
     chars, lowered = set(said[start:]), said.lower()
+    seconds = _SECONDS * (1 + len(said) / _CHARACTERS)
     for rank, (kind, pattern, check, firsts, words, near) in enumerate(forms):
         if (firsts and firsts.isdisjoint(chars)) or (words and not any(word in lowered for word in words)):
             continue
         try:
-            for match in pattern.finditer(said, start, overlapped=True, timeout=_SECONDS):
+            for match in pattern.finditer(said, start, overlapped=True, timeout=seconds):
                 if match.start() >= upto:
                     break
                 first, last = match.span("value") if "value" in pattern.groupindex else match.span()
