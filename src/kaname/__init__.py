@@ -96,6 +96,8 @@ _HOMES = {
     "policies.flow.policy": ("Flow",),
     "policies.permit.policy": ("Permit",),
     "policies.permit.rules": ("PermitRule",),
+    "policies.privacy.addresses": ("find_addresses",),
+    "policies.privacy.names": ("find_names",),
     "policies.privacy.policy": ("Privacy",),
     "policies.privacy.values": ("sanitize_data",),
     "policies.retry": ("Retry",),
@@ -257,6 +259,8 @@ if TYPE_CHECKING:
     from .policies.pace.policy import Pace as Pace
     from .policies.permit.policy import Permit as Permit
     from .policies.permit.rules import PermitRule as PermitRule
+    from .policies.privacy.addresses import find_addresses as find_addresses
+    from .policies.privacy.names import find_names as find_names
     from .policies.privacy.policy import Privacy as Privacy
     from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry

@@ -12,7 +12,7 @@ from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, Text, ToolResult, user
+from ...core.messages import Message, Text, ToolResult, is_withheld, user
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
@@ -152,13 +152,25 @@ class Opener:
             recall(await read_run(self.journal, run_id))
 
     async def _answer(self, given: Any) -> Any:
-        """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
+        """The words in it are the user's too. If they may not be recorded, each text of the answer is changed on its own; an
+        answer that is still not accepted is refused."""
         message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
         if isinstance(given, str):
             return message.message.text
-        if message.message.text != plain_text(given):
+        if message.message.text == plain_text(given):
+            return given
+        changed = given if is_withheld(message.message) else await self._answer_by_texts(given)
+        again = changed if changed is given else (await self._written_down(user(plain_text(changed)))).message.text
+        if changed is given or again != plain_text(changed):
             raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.message.text))
-        return given
+        return changed
+
+    async def _answer_by_texts(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return (await self._written_down(user(value))).message.text
+        if isinstance(value, Mapping):
+            return {key: await self._answer_by_texts(one) for key, one in value.items()}
+        return [await self._answer_by_texts(one) for one in value] if isinstance(value, list | tuple) else value
 
     @asynccontextmanager
     async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -248,7 +260,9 @@ class Opener:
                 waiting = [call.id for call in state.pending]
                 told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
                 raise InvalidState(told + nearest(call_id, waiting))
-            facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
+            result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
+            received = await self._written_down(Message("tool", (result,)))
+            facts += [ToolFinished(one) for one in received.message.parts if isinstance(one, ToolResult)]
         facts += [await self._written_down(message) for message in messages]
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]

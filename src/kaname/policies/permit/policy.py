@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -115,7 +116,7 @@ class Permit(Policy):
 
     def check(self, tools: Mapping[str, Action]) -> None:
         if self.checks_names:
-            known_tools("Permit", self._judge.denied_tools(), tools)
+            known_tools("Permit", self._judge.denied_tools() | {*self._resources}, tools)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return bool(self.verdict(call, view))
@@ -170,10 +171,11 @@ class Permit(Policy):
         """Return the user's roles, or None if they are unknown."""
         if not user:
             return None
-        with Border():
+        with Border() as border:
             given: Any = self._roles(user) if callable(self._roles) else self._roles.get(user, ())
             listed = [given] if isinstance(given, str) else [*given]
             return frozenset(listed) if all(isinstance(role, str) for role in listed) else None
+        getLogger("kaname").warning("the roles of a user could not be read: %s", border.failure and border.failure.kind)
         return None
 
 
