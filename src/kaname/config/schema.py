@@ -190,6 +190,19 @@ _SERVE = mapping_of(
         ),
     },
 )
+_AUDIT = {
+    "description": "The audit log of `kaname serve`: true (default), false, or a mapping.",
+    "anyOf": [
+        field_of("boolean"),
+        mapping_of(
+            "",
+            {
+                "path": field_of("string", "the file, from this file's folder (audit.log next to the journal)"),
+                "head": field_of("string", "the file for the number of entries and the last hash (the path with .head)"),
+            },
+        ),
+    ],
+}
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -222,6 +235,7 @@ SCHEMA: dict[str, Any] = {
         "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,
+        "audit": _AUDIT,
         "trace": _TRACE,
     },
 }

@@ -11,7 +11,6 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from logging import getLogger
 from typing import Any
@@ -19,11 +18,13 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import tracing
-from ..core.errors import AgentError, ConfigError
+from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
+from .access.auditor import Auditor
+from .access.guessing import Guessing, Rates, TooManyTokens, WrongToken
 from .encoding import PATIENCE, PIECE
-from .problems import HttpRefused, answer
+from .problems import HttpRefused, answer, without_path
 from .users import OWNER, Caller, Users
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -34,8 +35,6 @@ _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
-_WRONG_RATE, _WRONG_BURST = 1.0, 10  # wrong tokens of one address, per second and at once, before answers are delayed
-_MOST_HELD = 10  # delayed answers to one address at a time
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -80,12 +79,14 @@ class RequestGuard:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         limits: RequestLimits | None = None,
+        auditor: Auditor | None = None,
     ) -> None:
+        self._auditor = auditor
         self._inner, self._users, self._who = inner, users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
-        self._wrong, self._held = Rates(_WRONG_RATE, _WRONG_BURST), Counter[str]()
+        self._guessing = Guessing()
 
     @property
     def is_open(self) -> bool:
@@ -103,6 +104,8 @@ class RequestGuard:
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
+            if self._auditor is not None and _bearer_token(headers) and caller.name:
+                await self._auditor.sign_in(caller, "token", _address(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, headers)
             line.user = caller.name
             tracing.current.set(
@@ -114,8 +117,10 @@ class RequestGuard:
         except AgentError as problem:
             if line.status:
                 raise
-            if isinstance(problem, WrongToken):
-                problem = await self._delay_refusal(problem, _network(_address(scope)))
+            if isinstance(problem, WrongToken | TooManyTokens):
+                problem = await self._refuse_token(problem, _address(scope))
+            elif isinstance(problem, AuditError):
+                problem = without_path(problem)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             await answer(problem, path)(scope, receive, sending)
         finally:
@@ -156,10 +161,7 @@ class RequestGuard:
         if self._who is not None:
             found = self._who(scope)
         elif self._users is not None and self._users.requires_token:
-            token = _bearer_token(headers)
-            found = self._find_caller(token) if token else None
-            if token and found is None:
-                raise WrongToken
+            found = self._check_token(_bearer_token(headers), _address(scope))
         elif not _is_local(_address(scope)):
             raise HttpRefused(
                 403,
@@ -185,26 +187,20 @@ class RequestGuard:
             raise HttpRefused(401, told, www_authenticate="Bearer")
         return found
 
-    async def _delay_refusal(self, problem: WrongToken, network: str) -> HttpRefused:
-        """Delay the answer to a wrong token if the same address has sent many.
+    def _check_token(self, token: str, address: str) -> Caller | None:
+        """Return the user with that token, or None without a token. Raise `WrongToken` or `TooManyTokens`."""
+        if not token:
+            return None
+        self._guessing.check(token, address)
+        if (found := self._find_caller(token)) is None:
+            raise WrongToken
+        self._guessing.note_right(token, address)
+        return found
 
-        A right token is never delayed, whatever else comes from its address. A few answers to each address are delayed at a
-        time; other requests with wrong tokens are refused at once.
-        """
-        wait = self._wrong.wait(network)
-        if not wait:
-            return problem
-        if self._held[network] >= _MOST_HELD:
-            told = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
-            return HttpRefused(429, told, retry_after=str(wait), connection="close")
-        self._held[network] += 1
-        try:
-            await asyncio.sleep(wait)
-        finally:
-            self._held[network] -= 1
-            if not self._held[network]:
-                del self._held[network]
-        return problem
+    async def _refuse_token(self, problem: HttpRefused, address: str) -> HttpRefused:
+        if self._auditor is not None:
+            await self._auditor.fail_sign_in("token", address)
+        return await self._guessing.delay(problem, address)
 
     def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
         """Return True if the caller would still be let in: a token may have been removed while a stream is open."""
@@ -267,35 +263,6 @@ class RequestGuard:
             await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return send_with_headers
-
-
-class WrongToken(HttpRefused):
-    """A token that belongs to no user. It is answered differently from a missing token."""
-
-    def __init__(self) -> None:
-        told = notice("serve.wrong_token", "this token is not valid: check it, or ask the server's administrator for a new one")
-        super().__init__(401, told, www_authenticate='Bearer error="invalid_token"')
-
-
-class Rates:
-    """A bucket of requests for each caller. It is refilled with `rate` requests a second and holds at most `burst`."""
-
-    _MOST = 10_000  # callers that are remembered
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate, self._burst = rate, burst
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, who: str) -> int:
-        """Take one request from the bucket and return 0; if the bucket is empty, return the number of seconds to wait."""
-        now = time.monotonic()
-        left, since = self._buckets.get(who, (float(self._burst), now))
-        left = min(self._burst, left + (now - since) * self._rate)
-        self._buckets[who] = (left - 1 if left >= 1 else left, now)
-        self._buckets.move_to_end(who)
-        if len(self._buckets) > self._MOST:
-            self._buckets.popitem(last=False)
-        return 0 if left >= 1 else max(1, round((1 - left) / self._rate))
 
 
 class AccessLine:
@@ -367,17 +334,6 @@ def _is_json(headers: dict[str, str]) -> bool:
 def _address(scope: Scope) -> str:
     client: Any = scope.get("client")
     return client[0] if client else ""
-
-
-def _network(address: str) -> str:
-    """Return the network of a client: the first half of an IPv6 address, because a client has the whole other half."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.version == 4 or found.ipv4_mapped is not None:
-        return address
-    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:

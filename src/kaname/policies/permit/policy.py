@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,6 +31,7 @@ class _Judge(Protocol):
     """Decides over requests: rules, or Cedar policies."""
 
     uses_path: bool
+    text: str
 
     def judge(self, request: PermitRequest) -> Verdict: ...
     def denied_tools(self) -> set[str]: ...
@@ -89,6 +91,17 @@ class Permit(Policy):
         self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
         self.inner = PermitGate(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the rules, the resources and the given roles. It changes with each of them."""
+        roles = (
+            sorted((user, sorted(_role_list(given))) for user, given in self._roles.items())
+            if isinstance(self._roles, Mapping)
+            else ""
+        )
+        told = repr((self._judge.text, sorted(self._resources.items()), roles))
+        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
     def check_permissions(
         self, user_identity: Any, action: str, resource_id: str, *, arguments: Mapping[str, Any] | None = None
@@ -172,7 +185,7 @@ class Permit(Policy):
             return None
         with Border():
             given: Any = self._roles(user) if callable(self._roles) else self._roles.get(user, ())
-            listed = [given] if isinstance(given, str) else [*given]
+            listed = _role_list(given)
             return frozenset(listed) if all(isinstance(role, str) for role in listed) else None
         return None
 
@@ -193,6 +206,10 @@ class PermitGate(Policy):
 
     def for_child(self, view: RunView) -> Policy | None:
         return self._permit.for_child(view).inner
+
+
+def _role_list(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str) else [*given]
 
 
 def _caller_name(call: ToolCall, view: RunView) -> str:
