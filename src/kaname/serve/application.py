@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..agent.agent import Agent
 from ..config.build import Config, load_config
+from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
@@ -29,6 +30,8 @@ from ..memory.retention import Keep, keep_pruning
 from ..workflows.configured import configured_workflows
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor, audit_of
+from .access.cookies import SignIns
+from .access.signin import Access, SignInRoutes, share_roles
 from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
 from .dialects.optional import optional_protocols
@@ -144,23 +147,36 @@ def app(
     runs = RunRoutes(service, streams)
     kept = config.keep if keep is None and config is not None else keep
     background = _background(service, runs, kept)
+    access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
+    share_roles(service.agents.values(), access.roles_of)
+    service.auditor.note_permissions(service.agents.values(), access.users)
     inner = Starlette(
-        routes=[*_routes(service, streams, runs), *optional_protocols(service, mcp, a2a)],
+        routes=[*SignInRoutes(access).routes(), *_routes(service, streams, runs), *optional_protocols(service, mcp, a2a)],
         exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
     inner.router.redirect_slashes = False
-    known = _users(users, service, config) if who is None else None
-    service.auditor.note_permissions(service.agents.values(), known)
-    guarded = RequestGuard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits, auditor=service.auditor)
+    guarded = RequestGuard(inner, access=access, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
 
 
-def _users(given: Users | str | Path | None, service: Service, config: Config | None) -> Users:
-    if given is not None:
-        return given if isinstance(given, Users) else Users(given)
-    named = None if config is None else users_named_by(config)
-    return Users.from_environment(named or users_file(service.journal))
+def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:
+    """Return who can sign in: the users, the sign-ins of the page, and the OpenID provider of the file."""
+    settings = {} if config is None else config.value.get("serve") or {}
+    if given is None:
+        named = None if config is None else users_named_by(config)
+        users = Users.from_environment(named or users_file(service.journal))
+    else:
+        users = given if isinstance(given, Users) else Users(given)
+    place = (users.path or users_file(service.journal)).with_name("signed_in.json")
+    longest = seconds(settings["session"]) if settings.get("session") else None
+    provider = None
+    if settings.get("oidc"):
+        from .access.oidc import Provider
+
+        provider = Provider(**settings["oidc"])
+        users.close()
+    return Access(users, SignIns(place, users, longest), service.auditor, provider)
 
 
 def _load_served(

@@ -21,11 +21,12 @@ from ..core import tracing
 from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
-from .access.auditor import Auditor
-from .access.guessing import Guessing, Rates, TooManyTokens, WrongToken
+from .access import signin
+from .access.guessing import Rates, TooManyTokens, WrongToken
+from .access.signin import Access
 from .encoding import PATIENCE, PIECE
 from .problems import HttpRefused, answer, without_path
-from .users import OWNER, Caller, Users
+from .users import OWNER, Caller
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
@@ -66,27 +67,24 @@ class RequestLimits:
 class RequestGuard:
     """An ASGI middleware that lets a request in or refuses it.
 
-    `users`: the users who are allowed in; without them only this machine is answered. `who`: a function of the program that
-    returns the caller, instead of `users`.
+    `access`: the users who are allowed in, and how; without users, only this machine is answered. `who`: a function of the
+    program that returns the caller, instead of users.
     """
 
     def __init__(
         self,
         inner: ASGIApp,
         *,
-        users: Users | None = None,
+        access: Access,
         who: Who | None = None,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         limits: RequestLimits | None = None,
-        auditor: Auditor | None = None,
     ) -> None:
-        self._auditor = auditor
-        self._inner, self._users, self._who = inner, users, who
+        self._inner, self._access, self._users, self._who = inner, access, access.users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
-        self._guessing = Guessing()
 
     @property
     def is_open(self) -> bool:
@@ -104,9 +102,9 @@ class RequestGuard:
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
-            if self._auditor is not None and _bearer_token(headers) and caller.name:
-                await self._auditor.sign_in(caller, "token", _address(scope))
-            scope["kaname.still"] = lambda: self._is_still(caller, headers)
+            if caller.name and _bearer_token(headers):
+                await self._access.note(caller, "token", _address(scope))
+            scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
                 headers.get("traceparent", "") if tracing.parse_traceparent(headers.get("traceparent", "")) else ""
@@ -118,7 +116,7 @@ class RequestGuard:
             if line.status:
                 raise
             if isinstance(problem, WrongToken | TooManyTokens):
-                problem = await self._refuse_token(problem, _address(scope))
+                problem = await self._access.refuse(problem, _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -138,7 +136,7 @@ class RequestGuard:
         if scope["method"] not in _SAFE and not _is_json(headers):
             raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path in OPEN or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
+        if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
         caller = self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
@@ -160,8 +158,9 @@ class RequestGuard:
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
+            self._access.note_roles(found) if found is not None else None
         elif self._users is not None and self._users.requires_token:
-            found = self._check_token(_bearer_token(headers), _address(scope))
+            found = self._find_caller(scope, headers)
         elif not _is_local(_address(scope)):
             raise HttpRefused(
                 403,
@@ -187,34 +186,27 @@ class RequestGuard:
             raise HttpRefused(401, told, www_authenticate="Bearer")
         return found
 
-    def _check_token(self, token: str, address: str) -> Caller | None:
-        """Return the user with that token, or None without a token. Raise `WrongToken` or `TooManyTokens`."""
-        if not token:
-            return None
-        self._guessing.check(token, address)
-        if (found := self._find_caller(token)) is None:
-            raise WrongToken
-        self._guessing.note_right(token, address)
-        return found
-
-    async def _refuse_token(self, problem: HttpRefused, address: str) -> HttpRefused:
-        if self._auditor is not None:
-            await self._auditor.fail_sign_in("token", address)
-        return await self._guessing.delay(problem, address)
-
-    def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
+    def _is_still(self, caller: Caller, scope: Scope, headers: dict[str, str]) -> bool:
         """Return True if the caller would still be let in: a token may have been removed while a stream is open."""
         if self._users is None or self._who is not None or not self._users.requires_token:
             return True
         try:
-            return self._find_caller(_bearer_token(headers)) == caller
+            return self._find_caller(scope, headers) == caller
+        except (WrongToken, TooManyTokens):
+            return False
         except HttpRefused:  # the file cannot be read now
             return True
 
-    def _find_caller(self, token: str) -> Caller | None:
-        assert self._users is not None
+    def _find_caller(self, scope: Scope, headers: dict[str, str]) -> Caller | None:
+        """Return the user of the token or of the cookie, or None without both. A cookie counts only for our own page."""
         try:
-            return self._users.caller(token)
+            if token := _bearer_token(headers):
+                return self._access.check_token(token, _address(scope))
+            if self._access.signins is None or not _is_own_page(scope, headers):
+                return None
+            found = self._access.signins.caller(self._access.signins.given_in(headers.get("cookie", "")))
+            scope["kaname.signed_in"] = found is not None
+            return found
         except ConfigError as problem:  # the path and the mistake are only for the owner
             getLogger("kaname.serve").error("%s", problem)
             raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
@@ -329,6 +321,18 @@ def _is_json(headers: dict[str, str]) -> bool:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     custom = empty and not kind and headers.get("sec-fetch-site", "none") in ("same-origin", "none")
     return kind == "application/json" or kind.endswith("+json") or custom
+
+
+def _is_own_page(scope: Scope, headers: dict[str, str]) -> bool:
+    """Return True if a request with a cookie comes from our own page: not from another site, port or subdomain.
+
+    A browser says so in `Sec-Fetch-Site`, or at least in `Origin` for everything that changes something.
+    """
+    origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
+    same = origin.partition("://")[2] == headers.get("host", "")
+    if site not in ("", "same-origin", "none") or (origin and not same):
+        return False
+    return scope["method"] in _SAFE or same or site == "same-origin"
 
 
 def _address(scope: Scope) -> str:

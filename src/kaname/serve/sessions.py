@@ -92,7 +92,9 @@ class SessionRoutes:
         """Return the name and the roles of the caller, the version of the server, and the name of the project."""
         caller = caller_of(request)
         roles = [role for role in ROLES if caller.may(role)]
-        return Json({"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name})
+        signed_in = request.scope.get("kaname.signed_in", False)
+        told = {"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name, "signed_in": signed_in}
+        return Json(told)
 
     async def agents(self, request: Request) -> Response:
         caller_of(request)

@@ -35,6 +35,28 @@ _HEAD = re.compile(r"([1-9]\d{0,17}):([0-9a-f]{64})\s*")
 _PROBE = 16_384  # bytes
 
 
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold a lock on a file while no other process or thread does. Raises `OSError` after ten seconds."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _wait_for(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for(lock: int) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return try_lock(lock)
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE)
+
+
 class AuditFile:
     """The file of the log, and the file with its head: the number of entries and the hash of the last one.
 
@@ -52,28 +74,14 @@ class AuditFile:
         try:
             make_folder(str(self.path))
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                self._wait_for(lock)
+            with hold_lock(self.path.with_name(self.path.name + ".lock")):
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
                 try:
                     yield descriptor
                 finally:
                     os.close(descriptor)
-            finally:
-                os.close(lock)
         except OSError as problem:
             raise self.error(problem) from problem
-
-    def _wait_for(self, lock: int) -> None:
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return try_lock(lock)
-            except OSError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_PAUSE)
 
     def find_end(self, descriptor: int) -> Link:
         """Return the end of the chain, and make the file ready for the next line.

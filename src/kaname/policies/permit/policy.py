@@ -88,6 +88,7 @@ class Permit(Policy):
             self._judge = PermitRules(rules)  # type: ignore[arg-type]
         self._roles = _check_roles(roles)
         self._resources = _check_resources(resources)
+        self.directory: Callable[[str], Iterable[str] | None] | None = None  # a server's own: also asked, None if unknown
         self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
         self.inner = PermitGate(self)
@@ -180,12 +181,18 @@ class Permit(Policy):
             await view.recall(_ANCESTORS, lambda: ancestors(view.journal, view.state), turn=True)
 
     def _roles_of(self, user: str) -> frozenset[str] | None:
-        """Return the user's roles, or None if they are unknown."""
+        """Return the user's roles, or None if they are unknown.
+
+        Under a server, they are the given ones and those that the server knows. A user whom neither knows has unknown roles.
+        """
         if not user:
             return None
         with Border():
+            known = None if self.directory is None else self.directory(user)
+            if known is None and self.directory is not None and isinstance(self._roles, Mapping) and user not in self._roles:
+                return None
             given: Any = self._roles(user) if callable(self._roles) else self._roles.get(user, ())
-            listed = _role_list(given)
+            listed = [*_role_list(given), *(known or ())]
             return frozenset(listed) if all(isinstance(role, str) for role in listed) else None
         return None
 
