@@ -191,9 +191,7 @@ _SERVE = mapping_of(
                     "issuer": field_of("string", "the address of the provider, https"),
                     "client_id": field_of("string", "the id of this server at the provider"),
                     "client_secret_env": field_of("string", "the environment variable with the client secret"),
-                    "groups": field_of(
-                        "object", "roles by group", additionalProperties={"anyOf": [{"type": "string"}, TEXTS]}, minProperties=1
-                    ),
+                    "groups": field_of("object", "roles by group", additionalProperties={"anyOf": [{"type": "string"}, TEXTS]}),
                     "user": field_of("string", "the claim with the name of the user (sub)"),
                     "groups_claim": field_of("string", "the claim with the groups (groups)"),
                     "scopes": {**TEXTS, "description": "what is asked for (openid, email, profile)"},

@@ -79,6 +79,8 @@ class Provider:
         except ImportError as missing:
             told = notice("oidc.no_package", "joserfc is not installed. Install it with: {how}", how=install_command("oidc"))
             raise ConfigError(told) from missing
+        if not groups:
+            raise ConfigError(notice("oidc.no_groups", "no group has a role, so nobody could sign in: name some under groups"))
         _require_safe(issuer)
         secret = os.environ.get(client_secret_env, "") if client_secret_env else ""
         if client_secret_env and not secret:
