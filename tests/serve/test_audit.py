@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,7 @@ from kaname.cli.main import main
 from kaname.serve.access.auditor import Failures
 from kaname.serve.users import Users
 from kaname.testing import ScriptedModel, call
-from tests.serve.serving import client, serving
+from tests.serve.serving import Served, client, serving
 
 
 @tool(effect="pure")
@@ -211,6 +212,41 @@ def test_audit_commands_list_filter_and_verify(tmp_path, capsys, monkeypatch):
     (tmp_path / "kaname.yaml").write_text("agents: {desk: {model: local}}\naudit: false\n")
     assert main(["audit"]) == 2
     assert "audit: false" in capsys.readouterr().err
+
+
+async def test_audit_has_what_is_deleted_at_the_terminal(tmp_path, monkeypatch, capsys):
+    desk = Desk(tmp_path, call("pay", yen=5), "done", policies=[Permit([{"tool": "look"}])])
+    desk.app.service.auditor.keep_following = asyncio.Event().wait
+    async with desk.app.lifespan(), desk.http("ann") as ann:
+        run = (await ann.post("/api/runs", json={"input": "pay"})).json()["run_id"]
+    await desk.journal.close()
+    monkeypatch.chdir(tmp_path)
+    done = await asyncio.to_thread(main, ["runs", "delete", run, "--journal", str(tmp_path / "journal.db")])
+    assert done == 0, capsys.readouterr()
+    assert [one[2]["code"] for one in desk.told("refusal")] == ["permit.no_rule"]
+    ((actor, subject, _),) = desk.told("delete")
+    assert (actor[:3], subject) == ("os:", f"run:{run}")
+
+
+@pytest.mark.slow
+def test_audit_has_every_approval_once_however_often_the_server_is_killed(tmp_path):
+    token, answered = "t" * 24, 0
+    for round in range(5):
+        served = Served(tmp_path, KANAME_TOKEN=token)
+        with client(served, token) as http:
+            for _ in range(4):
+                run = http.post("/api/runs", json={"agent": "cashier", "input": "pay"}).json()
+                answers = {"answers": {run["questions"][0]["key"]: "yes"}, "mode": "detach"}
+                assert http.post(f"/api/runs/{run['run_id']}/answers", json=answers).status_code == 202
+                answered += 1
+        served.kill()  # right after the last answer is on disk
+        assert answered == (round + 1) * 4
+    with serving(tmp_path, KANAME_TOKEN=token):
+        log = AuditLog(next(tmp_path.rglob("audit.log")))
+        while len([*log.entries(kind="approval")]) < answered:
+            time.sleep(0.02)
+    assert len({one.subject for one in log.entries(kind="approval")}) == answered == len([*log.entries(kind="approval")])
+    assert log.verify() == []
 
 
 @pytest.mark.slow

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import json
 from collections import deque
 
 from ...journals.audit.chain import AuditEntry
+from ...journals.audit.facts import FactFollower
 from ...journals.audit.log import AuditLog
+from ...kernel.ports import Journal
 from ...serve.access.auditor import audit_in, require_audit
 from ..agent import config_for, journal_place
 from ..main import DONE, FAILED
@@ -76,3 +79,22 @@ def _line(entry: AuditEntry) -> str:
     if entry.detail is None:
         told = [erased]
     return "  ".join([str(entry.place), entry.time[:19] + "Z", entry.kind, actor, *([subject] if subject else []), *told])
+
+
+def record_here(given: argparse.Namespace, kind: str, subject: str, user: str = "") -> AuditLog | None:
+    """Record what somebody does at the terminal, if a server keeps an audit log here. Raises `AuditError` if it cannot.
+
+    The actor is the account of this machine.
+    """
+    config = None if ":" in (given.agent or "") else config_for(given)
+    log = audit_in(config, journal_place(given))
+    if log is None or not log.path.exists():
+        return None
+    log.record(kind, actor=f"os:{getpass.getuser()}", subject=subject, user=user)
+    return log
+
+
+async def record_deletion(given: argparse.Namespace, journal: Journal, subject: str, user: str = "") -> None:
+    """Record a deletion, and what the runs still have to say."""
+    if (log := record_here(given, "delete", subject, user)) is not None:
+        await FactFollower(log, journal).catch_up()

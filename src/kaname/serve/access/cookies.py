@@ -75,6 +75,14 @@ class SignIns:
         with self._changing() as entries:
             return entries.pop(_hash(given), None)
 
+    def forget(self, user: str) -> int:
+        """End all sign-ins of a user, and return how many there were."""
+        with self._changing() as entries:
+            ended = [mark for mark, one in entries.items() if one.user == user]
+            for mark in ended:
+                del entries[mark]
+        return len(ended)
+
     def caller(self, given: str) -> Caller | None:
         """Return the user of a sign-in with its present roles, or None if it has ended."""
         found = self._load().get(_hash(given)) if given else None
