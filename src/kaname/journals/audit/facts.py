@@ -22,7 +22,7 @@ from .log import SOURCE, AuditLog, Wanted
 APPROVAL, ANSWER, REFUSAL = "approval", "answer", "refusal"
 _REFUSING = frozenset(["permit", "guardrail", "privacy", "flow"])  # how the codes of refusals begin
 _FAR = 10_000  # facts without an entry, after which a checkpoint is written, so that they are not read at every start
-_RETRY, _TURN = 5.0, 5.0  # seconds
+_PAUSE, _RETRY, _TURN = 0.5, 5.0, 5.0  # seconds
 log = getLogger("kaname.audit")
 
 
@@ -35,6 +35,7 @@ class FactFollower:
 
     def __init__(self, audit: AuditLog, journal: Journal) -> None:
         self._audit, self._journal = audit, journal
+        self._place: int | None = None  # up to where this object has read the journal
         self._read = 0  # bytes of the log that were read
         self._last: tuple[int, str, int] | None = None  # the last fact that is known to be done: its place, run and number
         self._done: dict[str, int] = {}  # by run, the last fact with an entry
@@ -43,10 +44,17 @@ class FactFollower:
     async def catch_up(self) -> None:
         """Write what is still missing. Raises `AuditError` if it cannot be written."""
         async with self._turn:
-            await self._copy(wait=False)
+            try:
+                await self._copy()
+            except BaseException:
+                self._place = None  # the log says where to continue
+                raise
 
     async def keep_following(self) -> None:
-        """Follow the journal until it is cancelled. Of several processes, one follows; another one replaces it."""
+        """Follow the journal until it is cancelled. Of several processes, one follows; another one replaces it.
+
+        The journal is read twice a second: to wake up for each fact would cost as much as the run itself.
+        """
         told = False
         while True:
             descriptor = await asyncio.to_thread(self._take_turn)
@@ -54,9 +62,10 @@ class FactFollower:
                 await asyncio.sleep(_TURN)
                 continue
             try:
-                await self.catch_up()
-                told = False
-                await self._copy(wait=True)
+                while True:
+                    await self.catch_up()
+                    told = False
+                    await asyncio.sleep(_PAUSE)
             except (AuditError, JournalError) as problem:
                 if not told:
                     log.error("approvals and refusals wait to be written to the audit log: %s", problem)
@@ -79,10 +88,11 @@ class FactFollower:
             return None
         return descriptor
 
-    async def _copy(self, *, wait: bool) -> None:
-        await asyncio.to_thread(self._learn)
-        after = await self._start()
-        async with aclosing(cast(Any, self._journal.changes(after, wait=wait))) as changes:
+    async def _copy(self) -> None:
+        if self._place is None:
+            await asyncio.to_thread(self._learn)
+            self._place = await self._start()
+        async with aclosing(cast(Any, self._journal.changes(self._place, wait=False))) as changes:
             async for place, event in cast(AsyncIterator[Change], changes):
                 wanted = await self._entry(event)
                 if wanted is None and place - (self._last or (0,))[0] >= _FAR:
@@ -91,6 +101,7 @@ class FactFollower:
                     kind, actor, subject, detail = wanted
                     source = dict(zip(SOURCE, (event.run_id, event.seq, place), strict=True))
                     await asyncio.to_thread(self._write, (kind, actor, subject, {**detail, **source}))
+                self._place = place
 
     async def _start(self) -> int:
         """Return the place to continue after; 0 to read everything, if the journal does not have the last fact any more."""
