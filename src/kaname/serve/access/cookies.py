@@ -29,7 +29,7 @@ log = getLogger("kaname.serve")
 
 
 @record
-class SignIn:
+class PageSignIn:
     """A sign-in: the user, how the user signed in, and until when (seconds since 1970) it lasts.
 
     `token`: the hash of the token, if one was used. `roles`: otherwise, the roles that the company's provider gave.
@@ -54,7 +54,7 @@ class SignIns:
     def __init__(self, path: Path, users: Users, longest: float | None = None) -> None:
         self._path, self._users, self._longest = path, users, longest
         self._seen: tuple[int, int, int] | None = None
-        self._known: dict[str, SignIn] = {}
+        self._known: dict[str, PageSignIn] = {}
         self._name = f"kaname-{sha256(str(path.resolve()).encode()).hexdigest()[:8]}"  # servers on other ports have others
 
     def begin(
@@ -63,14 +63,14 @@ class SignIns:
         """Store a sign-in. Return the id for the cookie, which is not stored, and the seconds for which it lasts."""
         made, lasts = secrets.token_urlsafe(32), self._seconds(keep and how == "token")
         with self._changing() as entries:
-            entries[_hash(made)] = SignIn(user, how, time.time() + lasts, token, roles)
+            entries[_hash(made)] = PageSignIn(user, how, time.time() + lasts, token, roles)
         return made, lasts
 
     def _seconds(self, keep: bool) -> float:
         usual = _KEPT if keep else _USUAL
         return usual if self._longest is None else min(usual, self._longest) if not keep else self._longest
 
-    def end(self, given: str) -> SignIn | None:
+    def end(self, given: str) -> PageSignIn | None:
         """Remove a sign-in, and return it."""
         with self._changing() as entries:
             return entries.pop(_hash(given), None)
@@ -107,7 +107,7 @@ class SignIns:
         found = read_cookies(header)
         return found.get(self.cookie_name(True)) or found.get(self.cookie_name(False), "")
 
-    def _load(self) -> dict[str, SignIn]:
+    def _load(self) -> dict[str, PageSignIn]:
         try:
             now = self._path.stat()
         except OSError:
@@ -117,11 +117,11 @@ class SignIns:
             self._known, self._seen = self._read(), mark
         return self._known
 
-    def _read(self) -> dict[str, SignIn]:
+    def _read(self) -> dict[str, PageSignIn]:
         """Return the sign-ins in the file. If it cannot be read, there are none: everybody signs in again."""
         try:
             entries = json.loads(self._path.read_text(encoding="utf-8"))
-            return {mark: SignIn(**{**one, "roles": tuple(one["roles"])}) for mark, one in entries.items()}
+            return {mark: PageSignIn(**{**one, "roles": tuple(one["roles"])}) for mark, one in entries.items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
@@ -129,7 +129,7 @@ class SignIns:
             return {}
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, SignIn]]:
+    def _changing(self) -> Iterator[dict[str, PageSignIn]]:
         """Change the file while no other process does."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ class SignIns:
             raise ConfigError(notice("signin.unwritable", "sign-ins cannot be stored now; see the server's log")) from problem
 
 
-def _as_json(one: SignIn) -> dict[str, Any]:
+def _as_json(one: PageSignIn) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__match_args__}
 
 
