@@ -31,6 +31,7 @@ _HOMES = {
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
+        "AuditError",
         "BadArguments",
         "ConfigError",
         "DiskFailed",
@@ -76,6 +77,7 @@ _HOMES = {
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
+    "journals.audit.log": ("AuditLog",),
     "journals.memory": ("MemoryJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
@@ -170,6 +172,7 @@ if TYPE_CHECKING:
     from .core.chunks import Chunk as Chunk
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
+    from .core.errors import AuditError as AuditError
     from .core.errors import BadArguments as BadArguments
     from .core.errors import ConfigError as ConfigError
     from .core.errors import DiskFailed as DiskFailed
@@ -220,6 +223,7 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentResult as AgentResult
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
+    from .journals.audit.log import AuditLog as AuditLog
     from .journals.memory import MemoryJournal as MemoryJournal
     from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase

@@ -20,6 +20,7 @@ from .terminal.screen import Screen
 
 if TYPE_CHECKING:
     from ..serve.application import Application
+    from ..serve.users import Users
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -161,10 +162,12 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
         return USAGE
     if action == "remove":
         users.remove(names[0])
+        _audit_roles(given, users)
         screen.note(say(f"removed {names[0]}", f"{names[0]} を削除しました"))
         return DONE
     again = names[0] in users.all()
     token = users.add(names[0], given.role)
+    _audit_roles(given, users)
     if again:
         told = say(
             f"{names[0]} already existed: the old token is no longer valid, and the roles were replaced",
@@ -176,3 +179,14 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
     screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
     screen.say(token)
     return DONE
+
+
+def _audit_roles(given: argparse.Namespace, users: Users) -> None:
+    """Record changed roles in the audit log, if the server has one, with the account of this machine as the actor."""
+    import getpass
+
+    from ..serve.access.auditor import audit_in, note_roles
+
+    config = None if ":" in (given.agent or "") else config_for(given)
+    if (log := audit_in(config, journal_place(given))) is not None:
+        note_roles(log, users, actor=f"os:{getpass.getuser()}")

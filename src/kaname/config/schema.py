@@ -197,6 +197,24 @@ _SERVE = mapping_of(
         "users": field_of("string", "the file with who may use it, from this file's folder"),
         "hosts": {**TEXTS, "description": "names under which it is reached"},
         "origins": {**TEXTS, "description": "pages that may use it, as https://example.org"},
+        "session": field_of(TIME, "how long a sign-in to the page lasts, such as 8h (12h)"),
+        "oidc": {
+            **mapping_of(
+                "Sign-in through an OpenID provider; needs the extra `oidc`.",
+                {
+                    "issuer": field_of("string", "the address of the provider, https"),
+                    "client_id": field_of("string", "the id of this server at the provider"),
+                    "client_secret_env": field_of("string", "the environment variable with the client secret"),
+                    "groups": field_of("object", "roles by group", additionalProperties={"anyOf": [{"type": "string"}, TEXTS]}),
+                    "user": field_of("string", "the claim with the name of the user (sub)"),
+                    "groups_claim": field_of("string", "the claim with the groups (groups)"),
+                    "scopes": {**TEXTS, "description": "what is asked for (openid, email, profile)"},
+                    "redirect_uri": field_of("string", "where the provider sends the browser back: https://…/signin/callback"),
+                    "name": field_of("string", "the name on the page (the host of the provider)"),
+                },
+            ),
+            "required": ["issuer", "client_id", "groups"],
+        },
         "on_disconnect": field_of(
             "string",
             "what becomes of a run if a client of another protocol closes its stream (stop)",
@@ -204,6 +222,19 @@ _SERVE = mapping_of(
         ),
     },
 )
+_AUDIT = {
+    "description": "The audit log of `kaname serve`: true (default), false, or a mapping.",
+    "anyOf": [
+        field_of("boolean"),
+        mapping_of(
+            "",
+            {
+                "path": field_of("string", "the file, from this file's folder (audit.log next to the journal)"),
+                "head": field_of("string", "the file for the number of entries and the last hash (the path with .head)"),
+            },
+        ),
+    ],
+}
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -236,6 +267,7 @@ SCHEMA: dict[str, Any] = {
         "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
         "keep": _KEPT,
         "serve": _SERVE,
+        "audit": _AUDIT,
         "trace": _TRACE,
     },
 }

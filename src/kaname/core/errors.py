@@ -23,6 +23,7 @@ AgentError                      everything that is raised for the caller
 ├── InvalidState                a call that makes no sense now
 ├── UnexpectedError             a bug, in kaname or in a model or policy of yours
 ├── ReplayDiverged              a replay took another decision than the record
+├── AuditError                  the audit log cannot be written or read, so an action that it must record was refused
 └── JournalError                the journal cannot do it; what was recorded is safe
     ├── RunNotFound
     ├── RunExists               a run of that id is there already
@@ -239,6 +240,10 @@ class UnexpectedError(AgentError): ...
 
 
 class ReplayDiverged(AgentError, AssertionError): ...
+
+
+class AuditError(AgentError):
+    """The audit log cannot be written or read. An action that it must record has not happened."""
 
 
 class JournalError(AgentError): ...

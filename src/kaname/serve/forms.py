@@ -103,6 +103,13 @@ class Remember(RequestForm):
     about: Annotated[str, Meta(max_length=200)] = ""
 
 
+class SignInForm(RequestForm):
+    """Sign in to the page. `keep`: stay signed in after the browser is closed."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=1000)]
+    keep: bool = False
+
+
 class Correction(RequestForm):
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
 

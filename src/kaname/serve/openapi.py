@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, StartRun, StopRun
+from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, SignInForm, StartRun, StopRun
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -47,6 +47,9 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/resume", "post", "Resume a run after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/fork", "post", "Start a new run that continues this one from a fact", Fork, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/replay", "post", "Replay a run offline and compare its decisions", None, [_RUN], (_JSON,)),
+    ("/api/signin", "get", "List the ways to sign in to the page", None, [], (_JSON,)),
+    ("/api/signin", "post", "Sign in to the page with a token, for a cookie", SignInForm, [], (_JSON,)),
+    ("/api/signout", "post", "Sign out of the page", None, [], ()),
     ("/api/me", "get", "Get the name and the roles of the caller", None, [], (_JSON,)),
     ("/api/compare", "get", "Compare two runs line by line", None, _query("one", "other"), (_JSON,)),
     ("/api/figures", "get", "Get metrics by day: success, cost, tools", None, _query("agent", "user_id", "days"), (_JSON,)),

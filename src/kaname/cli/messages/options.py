@@ -362,6 +362,23 @@ COMMANDS = (
         CONFIG,
         AN_AGENT,
     )),
+    Command("audit", "List the audit log of `kaname serve`, or verify that it was not changed.",
+            "`kaname serve` の監査ログを一覧表示します。または改変がないか検証します。", (
+        actions("list verify head"),
+        ("--kind", {}, "Only this kind, such as sign_in, approval or read.", "この種類だけ。例: sign_in、approval、read。"),
+        ("--actor", {"metavar": "USER"}, "Only what this user did.", "このユーザーの操作だけ。"),
+        ("--subject", {}, "Only what was done to this, such as run:ID.", "この対象への操作だけ。例: run:ID。"),
+        ("--since", {"metavar": "TIME"}, "Only from this time on, in UTC, such as 2026-11-17T09.",
+         "この時刻 (UTC) 以降だけ。例: 2026-11-17T09。"),
+        ("--until", {"metavar": "TIME"}, "Only before this time.", "この時刻より前だけ。"),
+        ("-n --number", {"type": count}, "Only the last N entries (default: 100; all with --json).",
+         "最後の N 件だけ (既定: 100。--json ではすべて)。"),
+        ("--head", {"metavar": "N:HASH"}, "verify: also check this head, which `kaname audit head` printed earlier.",
+         "verify: 以前 `kaname audit head` が表示した末尾も照合します。"),
+        ("--file", {}, "The log (default: that of the server).", "監査ログのファイル (既定: サーバーのもの)。"),
+        ("--json", FLAG, "Print one JSON object per line.", "1 行に 1 件の JSON を出力します。"),
+        CONFIG, AN_AGENT, JOURNAL,
+    )),
     Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
 )
 EPILOG = (

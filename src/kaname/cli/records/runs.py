@@ -31,6 +31,7 @@ from ..terminal.chunks import Show
 from ..terminal.questions import parse_answers
 from ..terminal.screen import Screen, columns, pad, width
 from ..terminal.signals import run_to_the_end
+from .audit import record_deletion
 from .prune import main as prune
 from .transcript import print_run, stories
 
@@ -78,6 +79,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         if given.action == "stop":
             return await _stop(journal, run, screen)
         if given.action == "delete":
+            await record_deletion(given, journal, f"run:{run.run_id}", run.user)
             await journal.delete(run.run_id, cascade=given.cascade)
             screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE

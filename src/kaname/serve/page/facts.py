@@ -85,6 +85,7 @@ class FactRoutes:
                 "serve.child_test", "this run is a part of run {run_id}: create the test from that one", run_id=card.parent
             )
             raise HttpRefused(409, told)
+        await self._service.auditor.record("export", caller_of(request), f"run:{card.run_id}", user=card.user, form="test")
         name, text = await asyncio.to_thread(as_test, card, await read_whole(self._service.journal, card.run_id))
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/x-python; charset=utf-8", headers=headers)

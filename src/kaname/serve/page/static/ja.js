@@ -19,6 +19,7 @@ export const ja = {
   "This server requires a token.": "このサーバーにはトークンが必要です。",
   Token: "トークン",
   "Keep me signed in on this browser": "このブラウザーでサインインしたままにする",
+  "Sign in with {name}": "{name} でサインイン",
   "This token is not valid.": "このトークンは無効です。",
   "Sign in": "サインイン",
   "Keyboard shortcuts": "キーボードショートカット",
