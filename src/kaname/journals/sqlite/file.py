@@ -194,14 +194,10 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """Copy the file that a connection reads to a new file, with the same key. Raises `JournalError` if that file exists.
+    """Copy the file that a connection reads to a new file, with the same key.
 
     Of an encrypted file, the copy has no snapshots of shared sessions: they hold words of several users.
     """
-    if target.exists():
-        raise JournalError(
-            notice("journal.copy_exists", "the file {target} already exists; choose another name", target=target)
-        )
     try:
         key = key_for(path)
         with closing(open_database(target, create=True, key=key)) as other:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import weakref
 from collections import deque
@@ -363,7 +362,7 @@ class SqliteJournal:
 
         The journal remembers the place, so that erasing a user reaches the copy, too.
         """
-        target = Path(os.path.realpath(os.path.expanduser(path)))
+        target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
         await self._writer.submit(lambda connection: note_copy(connection, target))
         await self._reader.transact(lambda connection: copy(connection, self.path, target))
 
