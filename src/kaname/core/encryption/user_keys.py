@@ -147,7 +147,9 @@ class UserKeys:
             ]
 
     def close(self) -> None:
+        """Close the file and forget the keys. Both are read again with the next use."""
         with self._lock:
+            self._known.clear()
             if self._db is not None and self._process == os.getpid():
                 self._db.close()
             self._db = None

@@ -10,19 +10,18 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.codec import decode_body, encode_body
+from ...core.codec import decode_body, dump, encode_body
 from ...core.encryption.database import open_database
 from ...core.encryption.keys import key_for
 from ...core.encryption.user_keys import UserKeys
 from ...core.errors import AgentError, RunBusy
 from ...core.events import Answered, Compacted, Opened
-from ...core.messages import PLACEHOLDER
 from ...core.people.answers import NO, YES
 from ...core.record import replace
 from ...core.runs import SHARED
@@ -34,7 +33,7 @@ from .file import connect, disconnect
 from .removal import Holder
 from .rewriting import Changed, plain_body, rewrite_card, rewrite_facts, stored_body
 from .schema import APPLICATION, MIGRATIONS
-from .sealing import erased_fact
+from .sealing import ERASED_TEXT, erased_fact
 
 if TYPE_CHECKING:
     from .journal import SqliteJournal
@@ -43,7 +42,7 @@ _MINE = "SELECT run, epoch, owner FROM runs WHERE user = ?"
 _FROM_IT = "SELECT run FROM runs WHERE base = ? AND base <> ''"
 _INSIDE = "SELECT run FROM runs WHERE parent = ? AND parent <> ''"
 _PATIENCE, _TRIES, _PAUSE = 5.0, 20, 0.1  # seconds, times, seconds
-_PLAIN_ANSWERS = (YES, NO, True, False, None)
+_SHORTEST = 3  # characters of an answer that is looked for in the other facts of a run
 
 
 class Erased(NamedTuple):
@@ -63,10 +62,15 @@ class Erased(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a journal holds of a user: the ids of the runs, with those inside them, and the names of their own sessions."""
+    """What a journal holds of a user.
 
-    runs: tuple[str, ...]
-    sessions: tuple[str, ...]
+    `runs`: the ids of the runs, with those inside them. `sessions`: the names of their own sessions. `texts`: what the user
+    answered in other people's runs.
+    """
+
+    runs: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 async def find_user(journal: SqliteJournal, user: str) -> Found:
@@ -76,9 +80,10 @@ async def find_user(journal: SqliteJournal, user: str) -> Found:
         runs = _family(connection, user, journal._holder)
         query = "SELECT DISTINCT session FROM runs WHERE user = ? AND session <> ''"
         sessions = [one for (one,) in connection.execute(query, (user,)) if not one.startswith(SHARED)]
-        return Found(tuple(runs), tuple(sessions))
+        answers = _answers_of(connection, user, journal._place.keys)
+        return Found(tuple(runs), tuple(sessions), tuple({text for texts in answers.values() for text in texts}))
 
-    found: Found = await journal._reader.transact(work)
+    found: Found = await journal._writer.transact(work)
     return found
 
 
@@ -133,18 +138,16 @@ def _family(connection: sqlite3.Connection, user: str, holder: Holder) -> list[s
 def _erase(connection: sqlite3.Connection, user: str, holder: Holder, keys: UserKeys | None) -> Erased:
     doomed = _family(connection, user, holder)
     needed, later = _dependants(connection, doomed)
-    sessions = [one for (one,) in connection.execute("SELECT DISTINCT session FROM runs WHERE user = ?", (user,))]
-    own = [one for one in sessions if one and not one.startswith(SHARED)]
-    accounts = _erase_accounts(connection, user, own, doomed)
+    accounts = _erase_accounts(connection, user, doomed)
     alias = f"erased-{secrets.token_hex(6)}"
     for run in needed:
         rewrite_facts(connection, run, partial(_blank, alias))
-        rewrite_card(connection, run, user=alias, title=PLACEHOLDER)
+        rewrite_card(connection, run, user=alias, title=ERASED_TEXT)
     connection.executemany("DELETE FROM snapshots WHERE run = ?", [(one,) for one in (*needed, *later)])
     for run in later:  # a summary of the conversation may tell what the user said
         rewrite_facts(connection, run, partial(_without_summary, keys, run))
     removal.remove(connection, [one for one in doomed if one not in needed])
-    answers = _erase_name(connection, user, alias, keys)
+    answers = _erase_answers(connection, user, alias, keys)
     return Erased(len(doomed) - len(needed), len(needed), answers, accounts)
 
 
@@ -180,35 +183,62 @@ def _without_summary(keys: UserKeys | None, run: str, seq: int, kind: str, body:
         return None
     fact = decode_body(kind, plain)
     assert isinstance(fact, Compacted)
-    return kind, stored_body(keys, run, seq, kind, encode_body(replace(fact, summary=PLACEHOLDER))[1], body)
+    return kind, stored_body(keys, run, seq, kind, encode_body(replace(fact, summary=ERASED_TEXT))[1], body)
 
 
-def _erase_name(connection: sqlite3.Connection, user: str, alias: str, keys: UserKeys | None) -> int:
-    """Erase who answered questions in other people's runs, and what they wrote there."""
-    count = 0
-
-    def change(run: str, seq: int, kind: str, body: str) -> Changed:
-        nonlocal count
-        plain = plain_body(keys, run, seq, kind, body) if kind == Answered.__name__ else None
+def _answers_of(connection: sqlite3.Connection, user: str, keys: UserKeys | None) -> dict[str, set[str]]:
+    """Return the runs in which the user answered questions, each with the texts of the answers."""
+    found: dict[str, set[str]] = {}
+    query = "SELECT run, seq, type, body FROM facts WHERE type = ?"
+    for run, seq, kind, body in connection.execute(query, (Answered.__name__,)).fetchall():
+        plain = plain_body(keys, run, seq, kind, body)
         fact = None if plain is None else decode_body(kind, plain)
-        if not isinstance(fact, Answered) or fact.by != user:
-            return None
-        count += 1
-        answer = fact.answer if fact.answer in _PLAIN_ANSWERS else PLACEHOLDER
-        changed = encode_body(replace(fact, by=alias, answer=answer))[1]
-        return kind, stored_body(keys, run, seq, kind, changed, body)
-
-    runs = connection.execute("SELECT DISTINCT run FROM facts WHERE type = ?", (Answered.__name__,)).fetchall()
-    for (run,) in runs:
-        rewrite_facts(connection, run, partial(change, run))
-    return count
+        if isinstance(fact, Answered) and fact.by == user:
+            found.setdefault(run, set()).update(_texts(fact.answer))
+    return found
 
 
-def _erase_accounts(connection: sqlite3.Connection, user: str, sessions: Iterable[str], runs: Iterable[str]) -> int:
-    """Delete the accounts of the user, of the user's own sessions and runs. Accounts of agents and tools name nobody."""
+def _texts(answer: Any) -> Iterator[str]:
+    """Return the texts of an answer; not a plain yes or no."""
+    if isinstance(answer, str):
+        yield from [answer] if answer not in (YES, NO) and len(answer) >= _SHORTEST else []
+    elif isinstance(answer, Mapping):
+        yield from [text for one in answer.values() for text in _texts(one)]
+    elif isinstance(answer, list):
+        yield from [text for one in answer for text in _texts(one)]
+
+
+def _erase_answers(connection: sqlite3.Connection, user: str, alias: str, keys: UserKeys | None) -> int:
+    """Erase who answered questions in other people's runs, and what they wrote, wherever the run repeats it word for word."""
+    found = _answers_of(connection, user, keys)
+    for run, texts in found.items():
+        rewrite_facts(connection, run, partial(_without_answer, user, alias, texts, keys, run))
+        connection.execute("DELETE FROM snapshots WHERE run = ?", (run,))
+    return len(found)
+
+
+def _without_answer(
+    user: str, alias: str, texts: Iterable[str], keys: UserKeys | None, run: str, seq: int, kind: str, body: str
+) -> Changed:
+    plain = plain_body(keys, run, seq, kind, body)
+    if plain is None:
+        return None
+    changed = plain
+    for text in texts:
+        changed = changed.replace(dump(text)[1:-1], ERASED_TEXT)
+    fact = decode_body(kind, changed)
+    if isinstance(fact, Answered) and fact.by == user:
+        changed = encode_body(replace(fact, by=alias))[1]
+    return None if changed == plain else (kind, stored_body(keys, run, seq, kind, changed, body))
+
+
+def _erase_accounts(connection: sqlite3.Connection, user: str, runs: Iterable[str]) -> int:
+    """Delete the accounts of the user, and of the user's runs and sessions. Accounts of agents and tools name nobody."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'accounts'").fetchone() is None:
         return 0
-    names = {("user", user), *[("session", one) for one in sessions], *[("run", one) for one in runs]}
+    talks = connection.execute("SELECT DISTINCT session, agent FROM runs WHERE user = ? AND session <> ''", (user,))
+    names = {("user", user), *[("session", f"{session}/{agent}/{user}") for session, agent in talks]}
+    names = {(scope, whose.replace("\x1f", "␟")) for scope, whose in names} | {("run", one) for one in runs}
     query = "SELECT name FROM accounts UNION SELECT name FROM reservations"
     gone = [(name,) for (name,) in connection.execute(query) if (*name.split("\x1f")[:2],) in names]
     for table in ("accounts", "reservations"):

@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from ...core.codec import encode_body
 from ...core.encryption.user_keys import SEALED, ErasedKey, UserKeys
-from ...core.messages import PLACEHOLDER
 from .reading import CARD, SELECT_CARD
 from .schema import fact_sum, row_sum
-from .sealing import Seal, erased_fact, fact_place
+from .sealing import ERASED_TEXT, Seal, erased_fact, fact_place
 
 Changed = tuple[str, str] | None
 """The new type and body of a fact; None leaves it as it is."""
@@ -77,7 +76,7 @@ def _plain_title(keys: UserKeys, title: str, run: str) -> str:
     try:
         return keys.unseal(title, run)
     except ErasedKey:
-        return PLACEHOLDER
+        return ERASED_TEXT
 
 
 def plain_body(keys: UserKeys | None, run: str, seq: int, kind: str, body: str) -> str | None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record, replace
-from ...journals.sqlite.erasure import Erased, erase_user_from, find_user, vacuum
+from ...journals.sqlite.erasure import Erased, Found, erase_user_from, find_user, vacuum
 from ...journals.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles
 from ..store import Memories
@@ -70,12 +70,12 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
         raise ConfigError(notice("rights.no_user", "name the user: runs without a user belong to nobody"))
     places = places or DataPlaces.below()
     if places.journal is None or not await asyncio.to_thread(places.journal.exists):
-        done = await asyncio.to_thread(_erase_files, user, places, (), ())
+        done = await asyncio.to_thread(_erase_files, user, places, Found())
     else:
         journal = SqliteJournal(places.journal)
         try:
-            runs, sessions = await find_user(journal, user)  # the journal comes last: it knows which runs are meant
-            done = await asyncio.to_thread(_erase_files, user, places, runs, sessions)
+            found = await find_user(journal, user)  # the journal comes last: it knows which runs are meant
+            done = await asyncio.to_thread(_erase_files, user, places, found)
             gone = await erase_user_from(journal, user)
         finally:
             await journal.close()
@@ -84,11 +84,11 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
     return done
 
 
-def _erase_files(user: str, places: DataPlaces, runs: Sequence[str], sessions: Sequence[str]) -> Erasure:
+def _erase_files(user: str, places: DataPlaces, found: Found) -> Erasure:
     pending: dict[str, str] = {}
     memories = caches = traces = 0
     if places.memory is not None and places.memory.is_dir():
-        memories, left = _erase_memories(user, places.memory, runs, sessions)
+        memories, left = _erase_memories(user, places.memory, found.runs, found.sessions)
         pending |= left
     for path in places.caches:
         if path.exists():
@@ -96,7 +96,7 @@ def _erase_files(user: str, places: DataPlaces, runs: Sequence[str], sessions: S
             caches += count
             pending |= left
     for path in places.traces:
-        traces += _erase_lines(path, set(runs))
+        traces += _erase_lines(path, user, found)
     return Erasure(user, Erased(), memories, caches, traces, tuple(pending.items()))
 
 
@@ -170,14 +170,18 @@ def _erase_from_shared(path: Path, user: str, runs: Sequence[str], sessions: Seq
         return len(found) + len(gone), dict(vacuum(db, path))
 
 
-def _erase_lines(path: Path, runs: Collection[str]) -> int:
-    """Remove the lines of these runs from a trace file and from those that it was renamed to. Return their number."""
-    count = 0
+def _erase_lines(path: Path, user: str, found: Found) -> int:
+    """Remove the lines about a user from a trace file and from those that it was renamed to. Return their number."""
+    count, runs = 0, set(found.runs)
+    words = [
+        json.dumps(user, ensure_ascii=False).encode(),
+        *[json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in found.texts],
+    ]
     for file in [path, *sorted(path.parent.glob(f"{path.name}.*"))]:
         if not file.is_file() or not (file == path or file.suffix[1:].isdecimal()):
             continue
         lines = file.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if _run_of(line) not in runs]
+        kept = [line for line in lines if _run_of(line) not in runs and not any(word in line for word in words)]
         if len(kept) == len(lines):
             continue
         count += len(lines) - len(kept)
