@@ -69,12 +69,13 @@ async def plant(folder: Path) -> None:
     def answers(*replies):
         return ScriptedModel([*replies])
 
+    cache = Cache(path=folder / "cache.db")
     # questions, answers, arguments, results, errors, pictures, memories, sessions, budgets, the cache and the trace
     script = [call("look", text=next(it)), call("fail", why=next(it)), f"the answer is {next(it)}"]
     desk = Agent(
         answers(*script),
         [look, fail],
-        policies=[budget, Cache(path=folder / "cache.db")],
+        policies=[budget, cache],
         context=[memory],
         name="desk",
         **shared,
@@ -83,6 +84,7 @@ async def plant(folder: Path) -> None:
     question = f"My name is {next(it)}. I live in {next(it)}."
     await desk.run([question, picture], session_id=next(it), user_id=USER)
     await desk.close()
+    cache.store.close()
     # a run that waits, and one whose question is the title of a session that was renamed
     waiting = Agent(answers(call("send", text=next(it))), [send], policies=[Approve("send")], name="waits", **shared)
     await waiting.run(f"please send {next(it)}", user_id=USER)

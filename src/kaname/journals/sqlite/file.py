@@ -68,10 +68,6 @@ class JournalFile:
         try:
             if self.owner is None or self.owner.process != os.getpid():
                 self.owner = Owner(self._owners)
-            if self.keys is None and not isinstance(connection, PlainConnection):
-                from ...core.encryption.user_keys import user_keys
-
-                self.keys = user_keys(self.path)
             connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
         except BaseException:
             disconnect(connection, self.path)
@@ -88,6 +84,10 @@ class JournalFile:
             self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
         try:
+            if self.keys is None and not isinstance(connection, PlainConnection):
+                from ...core.encryption.user_keys import user_keys
+
+                self.keys = user_keys(self.path)
             if self._files is None:
                 _check_indexes(connection, self.path)
                 self._files = self._inodes()
