@@ -13,10 +13,11 @@ from typing import Any
 from .. import __version__
 from .messages import say, translate
 from .messages.options import COMMANDS, EPILOG, Command
+from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
-_RECORDS = ("audit", "budgets", "cache", "runs", "sessions", "stats")
+_RECORDS = ("audit", "budgets", "cache", "encrypt", "runs", "sessions", "stats", "user")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
-    for command in COMMANDS:
+    for command in (*COMMANDS, *PROTECTION):
         made = _add_command(commands, command)
         made.set_defaults(command=command.name)
         if command.commands:

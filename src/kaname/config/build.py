@@ -17,6 +17,7 @@ from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
+from .encryption import apply_encryption
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
@@ -240,7 +241,11 @@ def load_config(*files: str | Path) -> Config:
     if reading.mistakes:
         _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
     reading.raise_all()
-    return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+    made = Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+    if encryption := reading.value.get("encryption"):
+        agents = made.agents.values()
+        apply_encryption(encryption, Path(folder), [one.journal_path for one in agents], [one.cache_path for one in agents])
+    return made
 
 
 def config_of(value: Mapping[str, Any]) -> Config:

@@ -265,6 +265,13 @@ SCHEMA: dict[str, Any] = {
         "limits": {**LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "permissions": PERMISSIONS,
         "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
+        "encryption": mapping_of(
+            "Encrypt the journal, memories, index and cache with a key: name one of these.",
+            {
+                "key_file": field_of("string", "a file with the key, from this file's folder; only its owner can read it"),
+                "keyring": field_of("string", "the name of the key in the keyring of the system"),
+            },
+        ),
         "keep": _KEPT,
         "serve": _SERVE,
         "audit": _AUDIT,

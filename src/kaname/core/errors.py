@@ -34,6 +34,7 @@ AgentError                      everything that is raised for the caller
     ├── DiskFailed              reading, writing or syncing failed
     ├── JournalLocked           another program holds the file
     ├── JournalCorrupt          what was read is not what was written
+    ├── EncryptionError         the key of a file is missing or wrong (a ConfigError, too)
     └── JournalTooNew           a newer kaname made the file
 
 Signal                          never reaches the caller: the loop turns it into a fact
@@ -247,6 +248,10 @@ class AuditError(AgentError):
 
 
 class JournalError(AgentError): ...
+
+
+class EncryptionError(JournalError, ConfigError):
+    """The key of a file is missing or wrong, or the file is not encrypted although there is a key. Nothing was changed."""
 
 
 class RunNotFound(JournalError):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.codec import decode_body
 from ...core.errors import JournalCorrupt, JournalError, RunNotFound, RunSuperseded
-from ...core.events import Event, Opened
+from ...core.events import Event, Fact, Opened
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
@@ -22,6 +22,8 @@ CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+_SEALED = "\x02"  # how an encrypted text begins: see `sealing`
+_TITLE = CARD.index("title")
 _BYTES = 500_000  # of a page: a slow reader holds no more in memory
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
@@ -42,6 +44,10 @@ def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
         raise damage_error(
             path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
         )
+    if row[_TITLE][:1] == _SEALED:
+        from .sealing import unseal_title
+
+        return RunInfo(*unseal_title(path, row[:-1]))
     return RunInfo(*row[:-1])
 
 
@@ -81,7 +87,8 @@ def facts(
                 ),
             )
         name, seq, time, agent, kind, body, _ = row
-        events.append(Event(name, seq, time, agent, decode_body(kind, body)))
+        decoded = decode_body(kind, body) if body[:1] != _SEALED else _unseal_fact(path, name, seq, kind, body)
+        events.append(Event(name, seq, time, agent, decoded))
         read += len(body)
         if most is not None and read > most:
             return events
@@ -92,6 +99,30 @@ def facts(
     raise damage_error(
         path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id)
     )
+
+
+def _unseal_fact(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
+    """Decrypt a fact. If the key of its user was destroyed, return what stands in its place."""
+    from ...core.encryption.user_keys import ErasedKey
+    from .sealing import erased_fact, fact_place, unseal
+
+    try:
+        return decode_body(kind, unseal(path, body, fact_place(run, seq, kind)))
+    except ErasedKey:
+        return erased_fact(kind)
+
+
+def _plain(path: Path, run: str, snapshot: str) -> str:
+    """Return a snapshot in plain text; an empty one if the key of its user was destroyed."""
+    if snapshot[:1] != _SEALED:
+        return snapshot
+    from ...core.encryption.user_keys import ErasedKey
+    from .sealing import unseal
+
+    try:
+        return unseal(path, snapshot, run)
+    except ErasedKey:
+        return ""
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:
@@ -105,8 +136,11 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
         upto = last if upto is None else min(upto, last)
         while run_id:
             found = connection.execute(_SELECT_SNAPSHOT, (run_id, fold, upto)).fetchone() if fold else None
-            if found is not None and row_sum(run_id, fold, *found[:-1]) == found[-1]:
-                snapshot = found[1]
+            if (
+                found is not None
+                and row_sum(run_id, fold, *found[:-1]) == found[-1]
+                and (snapshot := _plain(path, run_id, found[1]))
+            ):
                 parts.append(facts(connection, run_id, found[0], upto, path))
                 break
             parts.append(facts(connection, run_id, 0, upto, path))
