@@ -57,7 +57,7 @@ class FactFollower:
         """
         told = False
         while True:
-            descriptor = await asyncio.to_thread(self._take_turn)
+            descriptor = self._take_turn()  # not in a thread: if this task is cancelled meanwhile, nobody would close it
             if descriptor is None:
                 await asyncio.sleep(_TURN)
                 continue

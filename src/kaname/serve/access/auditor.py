@@ -68,11 +68,23 @@ class Auditor:
 
     async def fail_sign_in(self, how: str, address: str) -> None:
         """Record a failed sign-in. Many of them become one entry with their number, so that nobody can fill the disk."""
-        if self.log is None or not (counted := self._failures.count(address)):
-            return
+        if self.log is not None:
+            await asyncio.to_thread(self._write_failures, self._failures.count(f"{how} {address}"))
+
+    async def keep_counting(self) -> None:
+        """Write the counts of failed sign-ins once a minute, and when the server ends."""
         try:
-            for place, number in counted.items():
-                await asyncio.to_thread(self.log.record, "sign_in_failed", how=how, address=place, count=number)
+            while True:
+                await asyncio.sleep(_MINUTE)
+                await asyncio.to_thread(self._write_failures, self._failures.take())
+        finally:
+            self._write_failures(self._failures.take())
+
+    def _write_failures(self, counted: Mapping[str, int]) -> None:
+        try:
+            for place, number in counted.items() if self.log is not None else ():
+                how, _, address = place.partition(" ")
+                self.log.record("sign_in_failed", how=how, address=address, count=number)  # type: ignore[union-attr]
         except AuditError as problem:
             log.error("failed sign-ins could not be recorded: %s", problem)
 
@@ -135,15 +147,20 @@ class Failures:
         """Count a failure, and return what is to be recorded now: numbers of failures by address."""
         now, due = time.monotonic(), dict[str, int]()
         if now - self._since >= _MINUTE:
-            due, self._counted, self._known = self._counted, {}, set()
-            self._since, self._written = now, 0
+            due = self.take()
+            self._since, self._written, self._known = now, 0, set()
         if address in self._known or self._written + len(due) >= _FAILURES:
-            place = address if address in self._known else "*"
+            place = address if address in self._known else "* *"
             self._counted[place] = self._counted.get(place, 0) + 1
         else:
             self._known.add(address)
             due[address] = due.get(address, 0) + 1
             self._written += 1
+        return due
+
+    def take(self) -> dict[str, int]:
+        """Return what was counted and not recorded yet."""
+        due, self._counted = self._counted, {}
         return due
 
 
