@@ -13,13 +13,15 @@ from typing import Any
 from ...agent.agent import Agent
 from ...config.build import Config
 from ...core.errors import AuditError, ConfigError
+from ...core.notices import notice
 from ...journals.audit.chain import user_subject
 from ...journals.audit.facts import FactFollower
 from ...journals.audit.log import AuditLog
+from ...journals.audit.place import audit_beside
 from ...journals.memory import MemoryJournal
 from ...kernel.ports import Journal
 from ...policies.permit.policy import Permit
-from ..users import Caller, Users, users_file
+from ..users import Caller, Users
 
 _AGAIN = 600.0  # seconds after which the same read or sign-in is recorded again
 _MOST = 10_000  # reads and sign-ins that are remembered
@@ -180,18 +182,13 @@ def audit_of(given: AuditLog | str | Path | bool | None, journal: Journal, confi
 def audit_in(config: Config | None, journal: object, *, journal_is_stored: bool = True) -> AuditLog | None:
     """Return the audit log that a file names, or the one next to the journal, which is an object or a path."""
     said = None if config is None else config.value.get("audit")
-    if said is False or (said is None and not journal_is_stored):
+    if said is None and not journal_is_stored:
         return None
-    named: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    folder = Path() if config is None else Path(config.agent().folder)
-    path, head = [folder / Path(named[key]).expanduser() if named.get(key) else None for key in ("path", "head")]
-    return AuditLog(path or users_file(journal).with_name("audit.log"), head=head)
+    return audit_beside(journal, said, "." if config is None else config.agent().folder)
 
 
 def require_audit(audit: AuditLog | None) -> AuditLog:
     """Return the log, or raise `ConfigError` if there is none."""
-    from ...core.notices import notice
-
     if audit is None:
         raise ConfigError(notice("audit.off", "there is no audit log: the file says `audit: false`"))
     return audit
