@@ -13,6 +13,7 @@ import pytest
 import kaname.serve
 from kaname import Agent, Approve, AuditLog, Guardrails, Permit, SqliteJournal, tool
 from kaname.cli.main import main
+from kaname.journals.audit.facts import FactFollower
 from kaname.serve.access.auditor import Failures
 from kaname.serve.users import Users
 from kaname.testing import ScriptedModel, call
@@ -92,14 +93,7 @@ async def test_audit_of_a_server_has_refusals_with_their_rule(tmp_path):
 
 async def test_audit_of_facts_is_complete_and_without_repeats_whenever_the_server_died(tmp_path):
     """The server is cut off before, between and after its entries; the next one writes what is missing, once."""
-    for _ in range(3):  # nobody follows: as if the server had died right after the facts
-        desk = Desk(tmp_path, call("pay", yen=5), "done", policies=[Approve("pay")], audit=False)
-        async with desk.app.lifespan(), desk.http("ann") as ann:
-            run = (await ann.post("/api/runs", json={"input": "pay"})).json()
-            await ann.post(
-                f"/api/runs/{run['run_id']}/answers", json={"answers": {run["questions"][0]["key"]: "no"}, "mode": "wait"}
-            )
-        await desk.journal.close()
+    await answered_without_followers(tmp_path, 3)
     for _ in range(2):
         desk = Desk(tmp_path, "hello")
         async with desk.app.lifespan():
@@ -109,15 +103,37 @@ async def test_audit_of_facts_is_complete_and_without_repeats_whenever_the_serve
         assert [detail["decision"] for _, _, detail in desk.told("approval")] == ["refused"] * 3
         await desk.journal.close()
     (tmp_path / "journal.db").rename(tmp_path / "old.db")  # a journal that begins anew has other runs at the same places
-    desk = Desk(tmp_path, call("pay", yen=5), "done", policies=[Approve("pay")])
-    async with desk.app.lifespan(), desk.http("ann") as ann:
-        run = (await ann.post("/api/runs", json={"input": "pay"})).json()
-        await ann.post(
-            f"/api/runs/{run['run_id']}/answers", json={"answers": {run["questions"][0]["key"]: "yes"}, "mode": "wait"}
-        )
-        while len(desk.told("approval")) < 4:
+    await answered_without_followers(tmp_path, 6)
+    desk = Desk(tmp_path, "hello")
+    async with desk.app.lifespan():
+        while len(desk.told("approval")) < 9:
             await asyncio.sleep(0.01)
     assert desk.log.verify() == []
+
+
+async def answered_without_followers(folder: Path, times: int) -> None:
+    """Answer questions while nobody follows: as if each server had died right after the facts."""
+    for _ in range(times):
+        desk = Desk(folder, call("pay", yen=5), "done", policies=[Approve("pay")], audit=False)
+        async with desk.app.lifespan(), desk.http("ann") as ann:
+            run = (await ann.post("/api/runs", json={"input": "pay"})).json()
+            answers = {"answers": {run["questions"][0]["key"]: "no"}, "mode": "wait"}
+            await ann.post(f"/api/runs/{run['run_id']}/answers", json=answers)
+        await desk.journal.close()
+
+
+async def test_audit_does_not_name_an_erased_person_again(tmp_path):
+    await answered_without_followers(tmp_path, 2)
+    journal, log = SqliteJournal(tmp_path / "journal.db"), AuditLog(tmp_path / "audit.log")
+    await FactFollower(log, journal).catch_up()
+    assert log.forget("ann") == 2
+    await FactFollower(log, journal).catch_up()  # the runs are still there, as shared ones are after an erasure
+    log.record("checkpoint", run="gone", fact=1, at=99)  # the run that was read last was deleted: all are read again
+    await FactFollower(log, journal).catch_up()
+    assert b'"ann"' not in log.path.read_bytes()
+    assert len([*log.entries(kind="approval")]) == 2
+    assert log.verify() == []
+    await journal.close()
 
 
 async def test_audit_keeps_what_a_deleted_run_had_to_say(tmp_path):
@@ -139,7 +155,7 @@ async def test_audit_has_sign_ins_and_counts_failed_ones(tmp_path):
     assert [(actor, detail["how"], detail["address"]) for actor, _, detail in desk.told("sign_in")] == [
         ("ann", "token", "192.0.2.7")
     ]
-    assert [(actor, detail["count"]) for actor, _, detail in desk.told("sign_in_failed")] == [("", 1)]
+    assert [(actor, detail["count"]) for actor, _, detail in desk.told("sign_in_failed")] == [("", 1), ("", 4)]
     assert "kn_guess" not in desk.log.path.read_text()
     assert desk.tokens["ann"] not in desk.log.path.read_text()
 

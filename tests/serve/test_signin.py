@@ -60,6 +60,8 @@ async def test_sign_in_gives_a_cookie_that_no_script_reads_and_sign_out_ends_it(
         assert (me["name"], me["signed_in"]) == ("ann", True)
         held = browser.cookies.jar._cookies["localhost.local"]["/"]
         value = next(iter(held.values())).value
+        odd = {"cookie": f'theirs={{"a": [1; ]}}; =; x; kaname-0={value}; ' + answer.headers["set-cookie"].partition(";")[0]}
+        assert (await browser.get("/api/me", headers=odd)).status_code == 200, "cookies of other programs do not matter"
         assert value not in (tmp_path / "signed_in.json").read_text(), "only a hash is stored"
         assert (await browser.post("/api/signout")).status_code == 204
         stolen = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
@@ -165,6 +167,10 @@ def test_sign_ins_of_several_processes_are_all_kept(tmp_path):
         made = list(pool.map(sign_in, range(40)))
     other = SignIns(tmp_path / "signed_in.json", users)  # after a restart
     assert [other.caller(one) for one in made] == [Caller(f"user-{number}", frozenset(["talk"])) for number in range(40)]
+    assert other.forget("user-3") == 1
+    assert other.caller(made[3]) is None
+    many = [other.begin("ann", "oidc", roles=("talk",))[0] for _ in range(60)]
+    assert [one is not None for one in map(other.caller, many)].count(True) == 50, "one user cannot fill the file"
     (tmp_path / "signed_in.json").write_text("{")
     assert other.caller(made[0]) is None, "what cannot be read lets nobody in"
 
@@ -405,7 +411,7 @@ def test_oidc_with_a_provider_that_others_wrote_and_several_workers(tmp_path, mo
     """`oidc-provider-mock` from PyPI; the browser may come back to another worker, and a restart keeps the sign-in."""
     monkeypatch.setenv("DESK_SECRET", SECRET)
     serve = ["-m", "kaname.cli.main", "serve", "--port"]
-    with started("-c", OTHERS) as issuer, httpx.Client(follow_redirects=False) as browser:
+    with started("-c", OTHERS) as issuer, httpx.Client(follow_redirects=False, timeout=60) as browser:
         with_oidc(tmp_path, issuer, user="sub")
         with started(*serve, "0", "--workers", "2", cwd=tmp_path) as url:
             for _ in range(6):

@@ -160,14 +160,15 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
     if action not in ("add", "remove") or len(names) != 1:
         screen.note(say("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前"), "red")
         return USAGE
+    _audit(given, None)  # if it cannot be recorded, nothing is changed
     if action == "remove":
         users.remove(names[0])
-        _audit_roles(given, users)
+        _audit(given, users)
         screen.note(say(f"removed {names[0]}", f"{names[0]} を削除しました"))
         return DONE
     again = names[0] in users.all()
     token = users.add(names[0], given.role)
-    _audit_roles(given, users)
+    _audit(given, users)
     if again:
         told = say(
             f"{names[0]} already existed: the old token is no longer valid, and the roles were replaced",
@@ -181,12 +182,15 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
     return DONE
 
 
-def _audit_roles(given: argparse.Namespace, users: Users) -> None:
-    """Record changed roles in the audit log, if the server has one, with the account of this machine as the actor."""
+def _audit(given: argparse.Namespace, users: Users | None) -> None:
+    """Record changed roles in the audit log, if the server has one, with the account of this machine as the actor.
+
+    Without users, only check that it can be written.
+    """
     import getpass
 
     from ..serve.access.auditor import audit_in, note_roles
 
     config = None if ":" in (given.agent or "") else config_for(given)
     if (log := audit_in(config, journal_place(given))) is not None:
-        note_roles(log, users, actor=f"os:{getpass.getuser()}")
+        log.probe() if users is None else note_roles(log, users, actor=f"os:{getpass.getuser()}")

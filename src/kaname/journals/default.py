@@ -42,6 +42,20 @@ def default_path() -> str:
     return state_path("journal.db")
 
 
+def path_beside(journal: object, name: str) -> Path:
+    """Return the path of a file in the folder of a journal, which is given as an object or as a path.
+
+    A journal without a file uses the folder of the journal that the program would have by default.
+    """
+    from pathlib import Path
+
+    place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
+    for one in (place, os.environ.get("KANAME_JOURNAL")):
+        if one and str(one) not in ("memory", ":memory:"):
+            return Path(one).expanduser().resolve().with_name(name)
+    return Path(default_path()).with_name(name)
+
+
 def _sqlite(path: str) -> SqliteJournal:
     from .sqlite import SqliteJournal
 

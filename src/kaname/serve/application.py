@@ -289,7 +289,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
 
 def _background(service: Service, runs: RunRoutes, keep: Keep | None) -> list[Work]:
     """Return what the server does besides answering."""
-    works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following]
+    works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following, service.auditor.keep_counting]
     if keep is not None:
         gone = partial(runs.changes.announce_deleted, None)
         works.append(lambda: keep_pruning(service.journal, keep, gone, service.auditor.before_deleting))

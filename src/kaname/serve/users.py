@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
-from ..journals.default import default_path
+from ..journals.default import path_beside
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -64,15 +64,8 @@ OWNER = Caller("", frozenset(["admin"]))
 
 
 def users_file(journal: object) -> Path:
-    """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder.
-
-    A journal without a file uses the folder of the journal that the program would have by default.
-    """
-    place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
-    for one in (place, os.environ.get("KANAME_JOURNAL")):
-        if one and str(one) not in ("memory", ":memory:"):
-            return Path(one).expanduser().resolve().with_name(_FILE)
-    return Path(default_path()).with_name(_FILE)
+    """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder."""
+    return path_beside(journal, _FILE)
 
 
 def users_named_by(config: Config) -> Path | None:

@@ -32,10 +32,13 @@ def main(given: argparse.Namespace) -> int:
     names = ("kind", "actor", "subject", "since", "until")
     found = log.entries(**{name: value for name in names if (value := getattr(given, name)) is not None})
     most = given.number or (None if given.json else _SHOWN)
-    for entry in deque(found, most):
+    shown = deque(found, most)
+    for entry in shown:
         screen.say(json.dumps(entry.as_json(), ensure_ascii=False) if given.json else _line(entry))
     if not given.json and not log.path.exists():
         screen.note(say(f"no audit log yet: {log.path}", f"監査ログはまだありません: {log.path}"))
+    elif not given.json and not shown:
+        screen.note(say("no entries", "該当する記録はありません"))
     return DONE
 
 

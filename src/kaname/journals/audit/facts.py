@@ -15,7 +15,7 @@ from ...core.events import Answered, Asked, Event, Stopped, ToolFinished
 from ...core.notices import Notice
 from ...core.people.answers import asks_person, read_decision
 from ...kernel.ports import Change, Journal
-from .chain import CHECKPOINT, AuditEntry
+from .chain import CHECKPOINT, ERASED, AuditEntry
 from .file import try_lock
 from .log import SOURCE, AuditLog, Wanted
 
@@ -57,7 +57,7 @@ class FactFollower:
         """
         told = False
         while True:
-            descriptor = await asyncio.to_thread(self._take_turn)
+            descriptor = self._take_turn()  # not in a thread: if this task is cancelled meanwhile, nobody would close it
             if descriptor is None:
                 await asyncio.sleep(_TURN)
                 continue
@@ -127,8 +127,9 @@ class FactFollower:
         run_id, seq, place = [detail.get(name) for name in SOURCE]
         if isinstance(run_id, str) and isinstance(seq, int) and isinstance(place, int):
             self._last = place, run_id, seq
-            if entry.kind != CHECKPOINT:
-                self._done[run_id] = max(seq, self._done.get(run_id, 0))
+            self._done[run_id] = max(seq, self._done.get(run_id, 0))
+        for run_id, seq in detail.get("sources", ()) if entry.kind == ERASED else ():  # of entries that cannot say it any more
+            self._done[run_id] = max(seq, self._done.get(run_id, 0))
 
     def _write(self, wanted: Wanted) -> None:
         def is_new(one: Wanted) -> bool:

@@ -169,8 +169,9 @@ class AuditLog:
             salt = secrets.token_hex(16)
             by = "" if actor == user else actor
             for start in range(0, len(erased) or int(not self.has_erased(user)), _AT_ONCE):
+                some = [*found.values()][start : start + _AT_ONCE]
                 told = {"places": dict(erased[start : start + _AT_ONCE]), "salt": salt, "user": _mark(salt, user)}
-                self._append(descriptor, ERASED, by, "", told)
+                self._append(descriptor, ERASED, by, "", {**told, "sources": _sources([line for _, line, _ in some])})
             if erased and (done := self._last_source()) is not None:
                 self._append(descriptor, CHECKPOINT, "", "", done)
             for place, (_, line, names) in found.items():
@@ -209,6 +210,12 @@ class AuditLog:
     def probe(self) -> None:
         """Raise `AuditError` if no entry could be written now, for example because the disk is full."""
         self._file.probe()
+
+
+def _sources(lines: Iterable[bytes]) -> list[tuple[str, int]]:
+    """Return the runs and facts that entries come from, so that they are not written again after they are erased."""
+    details = [value_of(read_line(line) or dict.fromkeys(["detail"]), "detail") or {} for line in lines]
+    return [(one["run"], one["fact"]) for one in details if {*SOURCE} <= {*one}]
 
 
 def _mark(salt: str, user: str) -> str:

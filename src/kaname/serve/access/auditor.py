@@ -13,13 +13,15 @@ from typing import Any
 from ...agent.agent import Agent
 from ...config.build import Config
 from ...core.errors import AuditError, ConfigError
+from ...core.notices import notice
 from ...journals.audit.chain import user_subject
 from ...journals.audit.facts import FactFollower
 from ...journals.audit.log import AuditLog
+from ...journals.audit.place import audit_beside
 from ...journals.memory import MemoryJournal
 from ...kernel.ports import Journal
 from ...policies.permit.policy import Permit
-from ..users import Caller, Users, users_file
+from ..users import Caller, Users
 
 _AGAIN = 600.0  # seconds after which the same read or sign-in is recorded again
 _MOST = 10_000  # reads and sign-ins that are remembered
@@ -68,11 +70,23 @@ class Auditor:
 
     async def fail_sign_in(self, how: str, address: str) -> None:
         """Record a failed sign-in. Many of them become one entry with their number, so that nobody can fill the disk."""
-        if self.log is None or not (counted := self._failures.count(address)):
-            return
+        if self.log is not None:
+            await asyncio.to_thread(self._write_failures, self._failures.count(f"{how} {address}"))
+
+    async def keep_counting(self) -> None:
+        """Write the counts of failed sign-ins once a minute, and when the server ends."""
         try:
-            for place, number in counted.items():
-                await asyncio.to_thread(self.log.record, "sign_in_failed", how=how, address=place, count=number)
+            while True:
+                await asyncio.sleep(_MINUTE)
+                await asyncio.to_thread(self._write_failures, self._failures.take())
+        finally:
+            self._write_failures(self._failures.take())
+
+    def _write_failures(self, counted: Mapping[str, int]) -> None:
+        try:
+            for place, number in counted.items() if self.log is not None else ():
+                how, _, address = place.partition(" ")
+                self.log.record("sign_in_failed", how=how, address=address, count=number)  # type: ignore[union-attr]
         except AuditError as problem:
             log.error("failed sign-ins could not be recorded: %s", problem)
 
@@ -135,15 +149,20 @@ class Failures:
         """Count a failure, and return what is to be recorded now: numbers of failures by address."""
         now, due = time.monotonic(), dict[str, int]()
         if now - self._since >= _MINUTE:
-            due, self._counted, self._known = self._counted, {}, set()
-            self._since, self._written = now, 0
+            due = self.take()
+            self._since, self._written, self._known = now, 0, set()
         if address in self._known or self._written + len(due) >= _FAILURES:
-            place = address if address in self._known else "*"
+            place = address if address in self._known else "* *"
             self._counted[place] = self._counted.get(place, 0) + 1
         else:
             self._known.add(address)
             due[address] = due.get(address, 0) + 1
             self._written += 1
+        return due
+
+    def take(self) -> dict[str, int]:
+        """Return what was counted and not recorded yet."""
+        due, self._counted = self._counted, {}
         return due
 
 
@@ -163,18 +182,13 @@ def audit_of(given: AuditLog | str | Path | bool | None, journal: Journal, confi
 def audit_in(config: Config | None, journal: object, *, journal_is_stored: bool = True) -> AuditLog | None:
     """Return the audit log that a file names, or the one next to the journal, which is an object or a path."""
     said = None if config is None else config.value.get("audit")
-    if said is False or (said is None and not journal_is_stored):
+    if said is None and not journal_is_stored:
         return None
-    named: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    folder = Path() if config is None else Path(config.agent().folder)
-    path, head = [folder / Path(named[key]).expanduser() if named.get(key) else None for key in ("path", "head")]
-    return AuditLog(path or users_file(journal).with_name("audit.log"), head=head)
+    return audit_beside(journal, said, "." if config is None else config.agent().folder)
 
 
 def require_audit(audit: AuditLog | None) -> AuditLog:
     """Return the log, or raise `ConfigError` if there is none."""
-    from ...core.notices import notice
-
     if audit is None:
         raise ConfigError(notice("audit.off", "there is no audit log: the file says `audit: false`"))
     return audit

@@ -9,22 +9,22 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record
 from ...journals.audit.file import hold_lock
+from ..problems import HttpRefused
 from ..users import Caller, Users, write_private
 
 _USUAL, _KEPT = 12 * 3600.0, 30 * 86400.0  # seconds: of a sign-in, and of one that the user wants to keep
-_MOST = 10_000  # sign-ins; the oldest ones end
+_MOST, _MOST_OF_A_USER = 10_000, 50  # sign-ins; the oldest ones end
 log = getLogger("kaname.serve")
 
 
@@ -137,11 +137,22 @@ class SignIns:
                 now = time.time()
                 entries = {mark: one for mark, one in self._read().items() if one.expires > now}
                 yield entries
-                newest = sorted(entries.items(), key=lambda one: one[1].expires)[-_MOST:]
-                write_private(self._path, {mark: _as_json(one) for mark, one in newest})
+                write_private(self._path, {mark: _as_json(one) for mark, one in _newest(entries)})
         except OSError as problem:
             log.error("the sign-ins in %s cannot be written: %s", self._path, problem)
-            raise ConfigError(notice("signin.unwritable", "sign-ins cannot be stored now; see the server's log")) from problem
+            told = notice("signin.unwritable", "sign-ins cannot be stored now; see the server's log")
+            raise HttpRefused(503, told) from problem
+
+
+def _newest(entries: Mapping[str, PageSignIn]) -> list[tuple[str, PageSignIn]]:
+    """Return the sign-ins that are kept: of each user and in all, those that last longest."""
+    kept: list[tuple[str, PageSignIn]] = []
+    count = Counter[str]()
+    for mark, one in sorted(entries.items(), key=lambda entry: -entry[1].expires):
+        count[one.user] += 1
+        if count[one.user] <= _MOST_OF_A_USER and len(kept) < _MOST:
+            kept.append((mark, one))
+    return kept
 
 
 def _as_json(one: PageSignIn) -> dict[str, Any]:
@@ -154,10 +165,8 @@ def _hash(given: str) -> str:
 
 def read_cookies(header: str) -> Mapping[str, str]:
     """Return the cookies of a `Cookie` header by name."""
-    try:
-        return {name: one.value for name, one in SimpleCookie(header).items()}
-    except CookieError:
-        return {}
+    pairs = [part.strip().partition("=") for part in header.split(";")]  # other programs on this host may set odd ones
+    return {name: value for name, _, value in reversed(pairs)}
 
 
 def set_cookie(name: str, value: str, *, secure: bool, seconds: float | None, same_site: str = "Strict") -> str:

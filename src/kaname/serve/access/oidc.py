@@ -94,6 +94,8 @@ class Provider:
         self._scope = " ".join(dict.fromkeys(["openid", *scopes]))
         self._settings: tuple[float, Mapping[str, Any]] | None = None
         self._keys: tuple[float, Any] | None = None
+        self._failure: tuple[float, AgentConnectionError] | None = None
+        self._reading = asyncio.Lock()
 
     async def begin(self, redirect: str) -> tuple[str, str]:
         """Return the address of the provider to go to, and what the browser has to bring back in a cookie."""
@@ -207,19 +209,29 @@ class Provider:
         return held[1]
 
     async def _read_settings(self) -> Mapping[str, Any]:
-        now = time.monotonic()
-        if self._settings is None or now - self._settings[0] > _FRESH:
-            found = await self._fetch(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
-            if found.get("issuer") != self.issuer:
-                name = str(found.get("issuer"))[:200]
-                told = notice(
-                    "oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer
-                )
-                raise AgentConnectionError(told)
-            for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-                _require_safe(str(found.get(name)))
-            self._settings = now, found
-        return self._settings[1]
+        """Return the settings of the provider. They are fetched once for all who wait, and not again right after a failure."""
+        async with self._reading:
+            now = time.monotonic()
+            if self._settings is not None and now - self._settings[0] <= _FRESH:
+                return self._settings[1]
+            if self._failure is not None and now - self._failure[0] < _AGAIN:
+                raise self._failure[1]
+            try:
+                self._settings = now, await self._fetch_settings()
+            except AgentConnectionError as problem:
+                self._failure = time.monotonic(), problem
+                raise
+            return self._settings[1]
+
+    async def _fetch_settings(self) -> Mapping[str, Any]:
+        found = await self._fetch(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if found.get("issuer") != self.issuer:
+            name = str(found.get("issuer"))[:200]
+            told = notice("oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer)
+            raise AgentConnectionError(told)
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            _require_safe(str(found.get(name)))
+        return found
 
     async def _fetch(self, url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         return await asyncio.to_thread(_fetch, url, form, {"accept": "application/json", **(headers or {})})

@@ -24,7 +24,7 @@ from ..problems import HttpRefused
 from ..users import Caller, Users, hash_token
 from .auditor import Auditor
 from .cookies import SignIns, read_cookies, set_cookie
-from .guessing import Guessing, TooManyTokens, WrongToken
+from .guessing import Guessing, Rates, TooManyTokens, WrongToken, network_of
 
 if TYPE_CHECKING:
     from .oidc import Provider
@@ -33,6 +33,7 @@ OPEN = ("/api/signin", "/api/signout", "/signin/oidc", "/signin/callback")  # no
 _PENDING = "-oidc"  # the end of the name of the cookie that a browser has while it is at the provider
 _PENDING_SECONDS = 600
 _MOST_NOTED = 10_000
+_VISITS, _VISITS_AT_ONCE = 20.0, 200  # of one address to the provider, per second and at once
 log = getLogger("kaname.serve")
 T = TypeVar("T")
 
@@ -104,7 +105,7 @@ class SignInRoutes:
     """The addresses for signing in and out."""
 
     def __init__(self, access: Access) -> None:
-        self._access = access
+        self._access, self._rates = access, Rates(_VISITS, _VISITS_AT_ONCE)
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -145,7 +146,7 @@ class SignInRoutes:
         return answer
 
     async def go_to_provider(self, request: Request) -> Response:
-        provider, signins = self._provider()
+        provider, signins = self._provider(request)
         back = redirect_uri(request, provider)
         secure = back.startswith("https://")
         try:
@@ -158,7 +159,7 @@ class SignInRoutes:
         return answer
 
     async def come_back(self, request: Request) -> Response:
-        provider, signins = self._provider()
+        provider, signins = self._provider(request)
         address, back = address_of(request), redirect_uri(request, provider)
         secure = back.startswith("https://")
         name = signins.cookie_name(secure) + _PENDING
@@ -174,9 +175,12 @@ class SignInRoutes:
         answer.headers.append("set-cookie", set_cookie(name, "", secure=secure, seconds=0, same_site="Lax"))
         return self._with_cookie(answer, made, None, secure=secure)
 
-    def _provider(self) -> tuple[Provider, SignIns]:
+    def _provider(self, request: Request) -> tuple[Provider, SignIns]:
         if self._access.provider is None or self._access.signins is None:
             raise HttpRefused(404, notice("signin.no_provider", "this server has no OpenID provider (serve: oidc:)"))
+        if wait := self._rates.wait(network_of(address_of(request))):  # each visit may ask the provider something
+            told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
+            raise HttpRefused(429, told, retry_after=str(wait))
         return self._access.provider, self._access.signins
 
     def _with_cookie(self, answer: Response, made: str, seconds: float | None, *, secure: bool) -> Response:
