@@ -21,7 +21,7 @@ from ...journals.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles
 from ..store import Memories
 from .places import DataPlaces
-from .recording import record_rights
+from .recording import record_erasure
 
 _TIMEOUT = 10.0  # seconds to wait for other processes
 _MEMORIES = ("memories", "chunks", "files", "learned", "begun", "notes", "meta", "sqlite_sequence")
@@ -80,7 +80,7 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
         finally:
             await journal.close()
         done = replace(done, journal=gone, pending=(*done.pending, *gone.pending))
-    record_rights("erase", user)
+    await asyncio.to_thread(record_erasure, user, places.audit)
     return done
 
 

@@ -24,7 +24,7 @@ from ...core.state import what_was_said
 from ...journals.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles, as_data
 from .places import DataPlaces
-from .recording import record_rights
+from .recording import record_export
 
 _PAGE = 500
 _ANOTHER = "(another person)"
@@ -86,7 +86,7 @@ async def export_user(user: str, path: str | Path, places: DataPlaces | None = N
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    record_rights("export", user)
+    await asyncio.to_thread(record_export, user, places.audit)
     return done
 
 

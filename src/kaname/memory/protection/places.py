@@ -20,6 +20,7 @@ class DataPlaces:
         caches: Files of caches.
         indexes: Files of documents for the tool `search`. They are encrypted, but hold nothing of users.
         traces: Files that `trace: {file: …}` writes.
+        audit: The audit log. Exports and erasures are recorded in it, if it exists.
     """
 
     journal: Path | None = None
@@ -27,13 +28,14 @@ class DataPlaces:
     caches: tuple[Path, ...] = ()
     indexes: tuple[Path, ...] = ()
     traces: tuple[Path, ...] = ()
+    audit: Path | None = None
 
     @classmethod
     def below(cls, folder: str | Path | None = None, journal: str | Path | None = None) -> DataPlaces:
         """Return the usual places: everything in a project's `.kaname`, or in the state folder of this program."""
         home = Path(folder or default_state_folder()).expanduser()
         place = Path(journal).expanduser() if journal else home / "journal.db"
-        return cls(place, home / "memory", (home / "cache.db", home / "values.db"), (home / "docs.db",))
+        return cls(place, home / "memory", (home / "cache.db", home / "values.db"), (home / "docs.db",), audit=place.parent / "audit.log")
 
     def databases(self) -> Iterator[Path]:
         """Return all SQLite files that exist, the keys of the users before the journal."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from logging import getLogger
-from typing import Literal
+import getpass
+from pathlib import Path
+
+from ...journals.audit.log import AuditLog
 
 
-def record_rights(action: Literal["export", "erase"], user: str, by: str = "") -> None:
-    """Note that the data of a user was exported or erased. It is recorded in the audit log, once a log is connected.
+def record_export(user: str, audit: Path | None) -> None:
+    """Record in the audit log, if there is one, that the data of a user was exported, and by which account of this machine."""
+    if audit is not None and audit.exists():
+        AuditLog(audit).record("export", actor=_account(), subject=f"user:{user}", user=user)
 
-    The log line names no user: it would keep an id that was erased.
-    """
-    getLogger("kaname").info("user %s%s", action, f" by {by}" if by else "")
+
+def record_erasure(user: str, audit: Path | None) -> None:
+    """Erase a user from the audit log, if there is one, and record that. The chain stays whole, and names the user no more."""
+    if audit is not None and audit.exists():
+        AuditLog(audit).forget(user, actor=_account())
+
+
+def _account() -> str:
+    return f"os:{getpass.getuser()}"
