@@ -21,11 +21,13 @@ from kaname import (
     call,
     erase_user,
     export_user,
+    replace,
     tool,
     use_key,
 )
 from kaname.core.encryption import keys
 from kaname.core.encryption.keys import create_key_file
+from kaname.journals.audit.log import AuditLog
 from kaname.memory.files import MemoryFiles
 from tests.protection.planted import OTHER, PLANTED, USER, found_in_files, places, plant
 
@@ -202,3 +204,18 @@ async def test_wrong_key_changes_nothing_and_names_the_file_and_the_remedy(tmp_p
         await erase_user(USER, places(folder))
     assert {path: path.read_bytes() for path in folder.rglob("*.db")} == before
     keys.forget_keys()
+
+
+async def test_export_and_erasure_are_in_the_audit_log_which_names_the_user_no_more(folder, tmp_path):
+    await plant(folder)
+    log = AuditLog(folder / "audit.log")
+    log.record("approval", actor=USER, subject="run:1", user=USER)
+    known = replace(places(folder), audit=log.path)
+    await export_user(USER, tmp_path / "out.zip", known)
+    assert list(log.entries())[-1].kind == "export"
+    (folder / "users.json").unlink()
+    await erase_user(USER, known)
+    assert USER.encode() not in log.path.read_bytes()
+    assert [entry.kind for entry in log.entries()].count("erased") == 1
+    assert log.verify() == []
+    assert found_in_files(folder) == {}

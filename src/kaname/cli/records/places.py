@@ -9,6 +9,7 @@ from pathlib import Path
 from ...core.encryption.keys import KEY_FILE
 from ...core.project import FOLDER, default_state_folder
 from ...memory.protection.places import DataPlaces
+from ...serve.access.auditor import audit_in
 from ..agent import config_for, journal_place
 
 
@@ -31,7 +32,9 @@ def places_for(given: argparse.Namespace) -> DataPlaces:
         file = (config.value.get("trace") or {}).get("file")
         named = file.get("path") if isinstance(file, dict) else file
         traces += [base / Path(named).expanduser()] if named else []
-    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces))
+    audit = None if journal is None else audit_in(config, journal)
+    log = None if audit is None else audit.path
+    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), log)
 
 
 def key_file_of(given: argparse.Namespace) -> str:

@@ -35,7 +35,13 @@ class DataPlaces:
         """Return the usual places: everything in a project's `.kaname`, or in the state folder of this program."""
         home = Path(folder or default_state_folder()).expanduser()
         place = Path(journal).expanduser() if journal else home / "journal.db"
-        return cls(place, home / "memory", (home / "cache.db", home / "values.db"), (home / "docs.db",), audit=place.parent / "audit.log")
+        return cls(
+            place,
+            home / "memory",
+            (home / "cache.db", home / "values.db"),
+            (home / "docs.db",),
+            audit=place.parent / "audit.log",
+        )
 
     def databases(self) -> Iterator[Path]:
         """Return all SQLite files that exist, the keys of the users before the journal."""
