@@ -12,7 +12,7 @@ import asyncio
 import resource
 import statistics
 
-from kaname import Agent, MemoryJournal, Permit, Privacy, find_names, max_steps, no_repeats, per_tool, tool
+from kaname import Agent, Flow, MemoryJournal, Permit, Privacy, find_names, max_steps, no_repeats, per_tool, tool
 from kaname.core.messages import ModelReply, ToolCall, assistant
 from kaname.kernel.bases import ModelBase
 
@@ -26,6 +26,7 @@ RULES = [{"name": f"rule {n}", "role": "clerk", "tool": f"tool_{n}"} for n in ra
 USED = {"name": "look", "role": "clerk", "tool": "look", "where": {"number": {"at_most": 1_000}}}
 LAYERS = {
     "no layer": list,
+    "Flow, strict": lambda: [Flow()],
     "Permit, 1 rule": lambda: [Permit([USED], roles={"ann": ["clerk"]})],
     "Permit, 20 rules": lambda: [Permit([*RULES, USED], roles={"ann": ["clerk"]})],
     "Privacy, pseudonyms (default)": lambda: [Privacy()],

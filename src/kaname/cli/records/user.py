@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...memory.protection.erasing import Erasure, erase_user
 from ...memory.protection.exporting import export_user
+from ...serve.access.cookies import SignIns
 from ...serve.users import Users, users_file, users_named_by
 from ..agent import config_for
 from ..main import DONE, FAILED
@@ -58,9 +59,11 @@ async def _erase(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _remove_sign_in(given: argparse.Namespace) -> bool:
-    """Remove the user from the users of `kaname serve`."""
+    """Remove the user from the users of `kaname serve`, and end their sign-ins."""
     config = config_for(given)
-    users = Users((config and users_named_by(config)) or users_file(places_for(given).journal))
+    users = Users(place := (config and users_named_by(config)) or users_file(places_for(given).journal))
+    if (signed_in := place.with_name("signed_in.json")).exists():
+        SignIns(signed_in, users).forget(given.user)
     if known := given.user in users.all():
         users.remove(given.user)
     return known
