@@ -17,6 +17,7 @@ from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("budgets", "cache", "runs", "sessions", "stats")
+_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return USAGE
     try:
-        home = f"records.{given.command}" if given.command in _RECORDS else given.command
+        home = _HOMES.get(given.command, given.command)
         return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)
