@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -17,38 +17,68 @@ Verdict = Literal["real", "not shown", "too few"]
 
 @record
 class Comparison:
-    """`difference`: the rate of `other` minus that of `baseline`, over the cases that both have.
+    """Two evaluations, compared case by case.
 
-    `verdict`: "real" if the difference is significant (`p` of at most 0.05, after Holm's adjustment if there are several
-    comparisons). "not shown" if it is not, and a difference of more than `margin` is ruled out. "too few" if neither can be
-    said. `low`, `high`: exact 95 % bounds of the difference. `better`, `worse`: the cases that changed. `unpaired`: cases that
-    only one has, or that have changed between the two. `needed`: about how many cases would be enough.
+    `differences`: the pass rate of `other` minus that of `baseline`, of each case that both have. `p`: the p-value of the exact
+    sign-flip test, after Holm's adjustment if there are several comparisons. `unpaired`: cases that only one has, or that have
+    changed between the two. `margin`: the largest difference that does not matter.
     """
 
     baseline: EvalReport
     other: EvalReport
-    cases: int
-    difference: float
+    differences: Mapping[str, float]
     p: float
-    low: float
-    high: float
-    better: tuple[str, ...]
-    worse: tuple[str, ...]
-    unpaired: tuple[str, ...]
-    needed: int
-    margin: float
-    errors: int = 0
+    unpaired: tuple[str, ...] = ()
+    margin: float = MARGIN
 
     @property
     def verdict(self) -> Verdict:
+        """Return "real" if the difference is significant (p of at most 0.05); "not shown" if it is not, and a difference of
+        more than `margin` is ruled out; "too few" if neither can be said."""
         if self.p <= ALPHA:
             return "real"
-        return "not shown" if self.cases and max(-self.low, self.high) <= self.margin else "too few"
+        low, high = self.bounds
+        return "not shown" if max(-low, high) <= self.margin else "too few"
+
+    @property
+    def cases(self) -> int:
+        return len(self.differences)
+
+    @property
+    def difference(self) -> float:
+        """The mean difference: 0.1 is 10 points."""
+        return sum(self.differences.values()) / self.cases if self.cases else 0.0
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The exact 95 % bounds of the mean difference."""
+        return difference_bounds([*self.differences.values()]) if self.cases else (-1.0, 1.0)
+
+    @property
+    def better(self) -> list[str]:
+        return [name for name, one in self.differences.items() if one > 0]
+
+    @property
+    def worse(self) -> list[str]:
+        return [name for name, one in self.differences.items() if one < 0]
+
+    @property
+    def errors(self) -> int:
+        """The number of attempts without a verdict, which count as not passed."""
+        both = (*self.baseline.cases, *self.other.cases)
+        return sum([bool(one.error) for case in both if case.name in self.differences for one in case.attempts])
+
+    @property
+    def needed(self) -> int:
+        """About how many cases are enough to say more."""
+        differing = sum([abs(one) for one in self.differences.values()]) / max(1, self.cases)
+        return max(self.cases + 1, cases_needed(self.margin, differing))
 
     def to_json(self) -> dict[str, Any]:
-        skipped = ("baseline", "other")
-        told: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__ if name not in skipped}
-        return {"baseline": self.baseline.summary(), "other": self.other.summary(), "verdict": self.verdict, **told}
+        names = ("verdict", "cases", "difference", "p", "bounds", "better", "worse", "unpaired", "margin", "errors")
+        told = {name: getattr(self, name) for name in names}
+        needed = self.needed if self.verdict == "too few" else None
+        return {"baseline": self.baseline.summary(), "other": self.other.summary(), "needed": needed, **told}
 
     def __str__(self) -> str:
         """Return the result in words."""
@@ -65,12 +95,12 @@ class Comparison:
                             cases=self.cases)
             )  # fmt: skip
         elif self.verdict == "not shown":
-            most = f"{max(-self.low, self.high) * 100:.0f}"
+            most = f"{max(-self.bounds[0], self.bounds[1]) * 100:.0f}"
             told = notice("eval.not_shown", "not shown: the difference is {points} points (p = {p}); more than {most} points "
                           "either way are ruled out ({cases} cases)", points=signed, p=p, most=most,
                           cases=self.cases)  # fmt: skip
         else:
-            low, high = f"{self.low * 100:+.0f}", f"{self.high * 100:+.0f}"
+            low, high = [f"{one * 100:+.0f}" for one in self.bounds]
             told = notice("eval.too_few", "too few cases to say: {points} points (p = {p}), but anything from {low} to {high} "
                           "points is possible. About {needed} cases are needed, and there are {cases}.", points=signed, p=p,
                           low=low, high=high, needed=self.needed, cases=self.cases)  # fmt: skip
@@ -97,25 +127,8 @@ def compare(baseline: EvalReport, other: EvalReport, *, margin: float = MARGIN) 
     paired = {case.name for _, case in pairs}
     unpaired = [case.name for case in (*baseline.cases, *other.cases) if case.name not in paired]
     each = {case.name: _rate(case) - _rate(before) for before, case in pairs}
-    differences = [float(one) for one in each.values()]
-    mean = sum(differences) / len(differences) if differences else 0.0
-    low, high = difference_bounds(differences) if differences else (-1.0, 1.0)
-    differing = sum([abs(one) for one in differences]) / len(differences) if differences else 0.0
-    return Comparison(
-        baseline,
-        other,
-        len(pairs),
-        mean,
-        sign_flip([*each.values()]),
-        low,
-        high,
-        tuple([name for name, one in each.items() if one > 0]),
-        tuple([name for name, one in each.items() if one < 0]),
-        tuple(dict.fromkeys(unpaired)),
-        cases_needed(margin, differing),
-        margin,
-        sum([bool(one.error) for pair in pairs for case in pair for one in case.attempts]),
-    )
+    told = {name: float(one) for name, one in each.items()}
+    return Comparison(baseline, other, told, sign_flip([*each.values()]), tuple(dict.fromkeys(unpaired)), margin)
 
 
 def compare_all(baseline: EvalReport, others: Sequence[EvalReport], *, margin: float = MARGIN) -> list[Comparison]:
