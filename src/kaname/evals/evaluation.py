@@ -120,9 +120,9 @@ class Evaluation:
         about = {**subject.about, "version": version, "time": time.time()}
         header = {"name": self.name, "label": label, "repeat": count, "cases": listed, "about": about}
         recording = Recording(subject.journal, job, header)
-        known = await recording.open(subject.description)
+        await recording.open(subject.description)
         try:
-            await Execution(self.cases, subject, recording, options, known=known).run()
+            await Execution(self.cases, subject, recording, options).run()
         finally:
             await recording.close()
             await subject.close()

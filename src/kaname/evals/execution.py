@@ -62,13 +62,10 @@ class Execution:
         subject: The agent under evaluation.
         recording: The verdicts so far.
         options: See `Evaluation.run`.
-        known: The journal may have runs of this job.
     """
 
-    def __init__(
-        self, cases: Iterable[Case], subject: Subject, recording: Recording, options: EvaluationOptions, *, known: bool
-    ) -> None:
-        self._subject, self._recording, self._options, self._known = subject, recording, options, known
+    def __init__(self, cases: Iterable[Case], subject: Subject, recording: Recording, options: EvaluationOptions) -> None:
+        self._subject, self._recording, self._options = subject, recording, options
         self._journal, self._job = subject.journal, recording.job
         every = [_Todo(case, number, _key(case, number)) for case in cases for number in range(options.repeat)]
         digests = {case.name: case.digest for case in {todo.case.name: todo.case for todo in every}.values()}
@@ -83,8 +80,7 @@ class Execution:
         return found is not None and not found.error and found.digest == self._digests[todo.case.name]
 
     async def run(self) -> None:
-        if self._known:
-            await self._find_ended()
+        await self._find_ended()
         plain = {todo.key: todo for todo in self._todo if self._subject.is_shared and todo.case.user is None}
         over = {key: todo for key, todo in plain.items() if self._run_id(todo) in self._ended}
         alone = [*over.values(), *[todo for todo in self._todo if todo.key not in plain]]

@@ -38,20 +38,19 @@ class Recording:
         self._written = time.monotonic()
         self.attempts: dict[tuple[str, int], CaseAttempt] = {}
 
-    async def open(self, recipe: Mapping[str, Any]) -> bool:
-        """Take the job, and read what a former process has done. Return True if there was one."""
+    async def open(self, recipe: Mapping[str, Any]) -> None:
+        """Take the job, and read what a former process has done."""
         lease = await self._journal.claim(self.job)
         self._epoch, self._seq = lease.epoch, lease.seq
         head = Custom(EVALUATION, dict(self.header), shown=False)
         if not lease.seq:
             title = f"{EVALUATION} {self.header['name']}"
             await self._record(Opened(recipe={**recipe, "strategy": _STRATEGY}), Custom(TITLE, title, shown=False), head)
-            return False
+            return
         before, attempts = _read(await read_run(self._journal, self.job))
         self.header = {**self.header, "label": self.header.get("label") or before.get("label", "")}
         self.attempts = {(one.case, one.number): one for one in attempts}
         await self._record(Resumed(lease.epoch, renewed=True), replace(head, data=dict(self.header)))
-        return True
 
     async def add(self, attempt: CaseAttempt) -> None:
         self.attempts[attempt.case, attempt.number] = attempt

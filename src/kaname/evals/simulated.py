@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import Any
 
 from ..agent.agent import Agent
 from ..agent.input import Input
@@ -26,7 +27,10 @@ RunOne = Callable[[Agent[Any], MapInput], Awaitable[Result[Any]]]
 """Runs an input of a job, or returns the result that the journal has."""
 
 
-class UserTurn(TypedDict):
+@dataclass
+class UserTurn:
+    """What the person says, and whether it is the last message."""
+
     message: str
     done: bool
 
@@ -97,4 +101,4 @@ class Talk:
         if not result.completed or said is None:
             self.error = str(result.stop.summary)
             return ""
-        return "" if said["done"] and self.results else str(said["message"])
+        return "" if said.done and self.results else str(said.message)

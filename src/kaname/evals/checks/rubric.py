@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ...agent.agent import Agent
 from ...agent.many.map import MapInput
@@ -19,7 +20,10 @@ matters unless it says so. The conversation stands between <{mark}> and </{mark}
 Write a short reason first. Then decide: "pass" if the rubric is met, "fail" if it is not, or if you cannot tell."""
 
 
-class Judgement(TypedDict):
+@dataclass
+class Judgement:
+    """The judge's reason and verdict."""
+
     reason: str
     verdict: Literal["pass", "fail"]
 
@@ -36,9 +40,9 @@ async def judge_rubric(model: Model, journal: Journal, run_id: str, case: Case, 
     if not result.completed or result.output is None:
         return "", result.usage, str(result.stop.summary)
     said: Any = result.output
-    if said["verdict"] == "pass":
+    if said.verdict == "pass":
         return "", result.usage, ""
-    return notice("eval.rubric", "the judge says: {reason}", reason=str(said["reason"])), result.usage, ""
+    return notice("eval.rubric", "the judge says: {reason}", reason=str(said.reason)), result.usage, ""
 
 
 def no_judge() -> str:
