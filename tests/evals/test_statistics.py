@@ -46,7 +46,7 @@ def test_mcnemar_is_exact_and_needs_six_cases_of_twenty():
     assert detectable(20) == 0.3
     assert detectable(5) is None
     assert what_it_can_show(20) == "20 cases can show differences of 30 points or more"
-    assert what_it_can_show(5).startswith("5 cases are too few")
+    assert what_it_can_show(5).startswith("too few cases to compare two agents: 5")
 
 
 def test_sign_flip_counts_all_signs_and_is_mcnemar_for_single_attempts():

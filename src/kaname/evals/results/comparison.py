@@ -142,7 +142,7 @@ def what_it_can_show(cases: int, repeat: int = 1) -> str:
     least = detectable(cases)
     if least is None:
         return notice(
-            "eval.shows_nothing", "{cases} cases are too few to compare two agents: at least 6 are needed", cases=cases
+            "eval.shows_nothing", "too few cases to compare two agents: {cases}, and at least 6 are needed", cases=cases
         )
     told = notice("eval.shows", "{cases} cases can show differences of {points} points or more", cases=cases,
                   points=f"{least * 100:.0f}")  # fmt: skip
