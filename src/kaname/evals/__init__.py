@@ -7,6 +7,7 @@ report = await evaluation.run(agent, repeat=3)
 from .case import Case
 from .evaluation import Evaluation
 from .files import load_evaluation
+from .inspect_solver import as_solver
 from .pytest_form import as_test
 from .recorded import add_case, case_from_run
 from .records import find_report, list_reports, read_report
@@ -24,6 +25,7 @@ __all__ = [
     "Finding",
     "SimulatedUser",
     "add_case",
+    "as_solver",
     "as_test",
     "case_from_run",
     "compare",
