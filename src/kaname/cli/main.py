@@ -12,7 +12,8 @@ from typing import Any
 
 from .. import __version__
 from .messages import say, translate
-from .messages.options import COMMANDS, EPILOG, Command
+from .messages.command import Command
+from .messages.options import COMMANDS, EPILOG
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130

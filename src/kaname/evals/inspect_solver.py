@@ -34,7 +34,6 @@ def as_solver(agent: Any) -> Any:
         )
     made: Agent[Any] = found
 
-    @solver
     def kaname_agent() -> Any:
         async def solve(state: Any, generate: Any) -> Any:
             given = state.input
@@ -52,4 +51,5 @@ def as_solver(agent: Any) -> Any:
 
         return solve
 
-    return kaname_agent()
+    register: Any = solver
+    return register(kaname_agent)()
