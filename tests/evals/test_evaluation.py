@@ -298,7 +298,11 @@ async def test_an_agent_that_is_made_for_a_folder_is_checked_by_what_it_leaves_t
             database.close()
             return "ordered"
 
-        return Agent(ScriptedModel([call("order", item="tea"), "done"]), [order, DatabaseTool(folder / "shop.db")])
+        return Agent(
+            ScriptedModel([call("order", item="tea"), "done"]),
+            [order, DatabaseTool(folder / "shop.db")],
+            instructions=f"Work in {folder}.",
+        )
 
     sql = {"database": "shop.db", "query": "select item from orders", "equals": "tea"}
     cases = [

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 Progress = Callable[[CaseAttempt, int, int], Any]
 _COMPLETED = ["completed", "degraded"]
 _OUTPUT = 2_000  # characters of an answer that the report keeps
+_ODD = re.compile(r"[^A-Za-z0-9_-]+")  # what is not in ids
 _QUESTIONS = 20  # questions of one run that are answered
 _RETRIED = (*UNDER_WAY, "failed", "released")  # statuses of runs that are continued; other runs have ended
 
@@ -127,20 +130,20 @@ class Execution:
         agent = self._subject.agent_for(folder)
         if case.user is None:
             given = MapInput(case.input, todo.key, "", self._user(todo))
-            await self._check(todo, [await self._answer(agent, case, await self._run(agent, given))], folder)
+            await self._check(todo, [await self._run(case, agent, given)], folder)
             return
         person = case.user.agent(options.judge or "", self._journal)
-        talk = Talk(agent, person, self._run, todo.key, f"{self._job}-{todo.key}", self._user(todo))
+        talk = Talk(person, partial(self._run, case, agent), self._job, todo.key, self._user(todo))
         await talk.go(case.input, case.user.turns)
         await self._check(todo, talk.results, folder, talk.spent, talk.error)
 
-    async def _run(self, agent: Agent[Any], given: MapInput) -> Result[Any]:
-        """Run an input, or return the result that the journal has."""
+    async def _run(self, case: Case, agent: Agent[Any], given: MapInput) -> Result[Any]:
+        """Run an input and answer its questions, or return the result that the journal has."""
         run_id = run_id_of(self._job, given.key, as_turn(given.input))
         if run_id in self._ended:
             return await agent.result(run_id)
         (result,) = await agent.map([given], job=self._job, deps=self._options.deps)
-        return result
+        return await self._answer(agent, case, result)
 
     async def _answer(self, agent: Agent[Any], case: Case, result: Result[Any]) -> Result[Any]:
         """Answer the questions of a run with the answer of the case."""
@@ -210,4 +213,6 @@ class Execution:
 def _key(case: Case, number: int) -> str:
     """Return the name of an attempt's runs. Cases that differ in more than their input have runs of their own."""
     more = [case.answer, case.user_id, case.user.description if case.user else None]
-    return f"{case.name}.{number}" + (f".{digest(more)[:6]}" if any(more) else "")
+    plain = _ODD.sub("-", case.name)[:30].strip("-")
+    name = case.name if plain == case.name else f"{plain}-{digest(case.name)[:6]}"
+    return f"{name}.{number}" + (f".{digest(more)[:6]}" if any(more) else "")

@@ -23,8 +23,8 @@ Write as this person would: short, one thing at a time. Tell what you know only 
 if you are asked for something that you do not know, say so. Set "done" to true, with a short last message, as soon as your goal
 is reached, or when the assistant cannot help you."""
 
-RunOne = Callable[[Agent[Any], MapInput], Awaitable[Result[Any]]]
-"""Runs an input of a job, or returns the result that the journal has."""
+RunTurn = Callable[[MapInput], Awaitable[Result[Any]]]
+"""Runs a turn of the agent under evaluation, or returns the result that the journal has."""
 
 
 @dataclass
@@ -73,9 +73,9 @@ class Talk:
     Attributes: results: The agent's turns. spent: What the simulated user has cost. error: Why the simulated user said nothing.
     """
 
-    def __init__(self, agent: Agent[Any], person: Agent[Any], run: RunOne, key: str, session: str, user_id: str) -> None:
-        self._agent, self._person, self._run, self._key, self._session = agent, person, run, key, session
-        self._user_id = user_id
+    def __init__(self, person: Agent[Any], run: RunTurn, job: str, key: str, user_id: str) -> None:
+        self._person, self._run, self._job, self._key, self._user_id = person, run, job, key, user_id
+        self._session = f"{job}-{key}"
         self.results: list[Result[Any]] = []
         self.spent: Usage = NOTHING
         self.error = ""
@@ -87,7 +87,7 @@ class Talk:
             if (turn or not first) and not (said := await self._ask(turn)):
                 return
             given = MapInput(said, f"{self._key}.{turn}", self._session, self._user_id)
-            self.results.append(await self._run(self._agent, given))
+            self.results.append(await self._run(given))
             if self.results[-1].stop.kind not in ("completed", "degraded"):
                 return
 
@@ -95,7 +95,7 @@ class Talk:
         """Return what the person says next; "" if the conversation is over."""
         heard = self.results[-1].text if self.results else _BEGIN
         given = MapInput(heard or "…", f"{self._key}.user{turn}", f"{self._session}.user", self._user_id)
-        result = await self._run(self._person, given)
+        (result,) = await self._person.map([given], job=self._job)
         self.spent += result.usage
         said: Any = result.output
         if not result.completed or said is None:
