@@ -99,10 +99,10 @@ class _Progress:
 
     def __init__(self, screen: Screen, *, quiet: bool) -> None:
         self._screen, self._quiet, self._tenth = screen, quiet, 0
-        self._passed = self._seen = 0
+        self._passed = self._done = self._total = 0
 
     def take(self, attempt: CaseAttempt, done: int, total: int) -> None:
-        self._seen, self._passed = self._seen + 1, self._passed + attempt.passed
+        self._passed, self._done, self._total = self._passed + attempt.passed, done, total
         percent = done * 100 // total
         told = f"{percent:3} %  {done}/{total}  " + say(f"{self._passed} passed", f"合格 {self._passed} 件")
         if self._quiet:
@@ -116,6 +116,11 @@ class _Progress:
     def end(self) -> None:
         with suppress(OSError):
             self._screen.replace("")
+            if self._done < self._total:
+                left = self._total - self._done
+                told = say(f"{left} attempts left; the same command again continues",
+                           f"残り {left} 件です。同じコマンドをもう一度実行すると続きから再開します")  # fmt: skip
+                self._screen.note(told)
 
 
 def _tell(given: argparse.Namespace, screen: Screen, report: EvalReport) -> int:
