@@ -9,10 +9,23 @@ import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from kaname import Agent, Approve, ConfigError, DatabaseTool, MemoryJournal, ScriptedModel, SqliteJournal, call, max_steps, tool
+from kaname import (
+    Agent,
+    Approve,
+    ConfigError,
+    DatabaseTool,
+    MemoryJournal,
+    ScriptedModel,
+    SqliteJournal,
+    Workflow,
+    call,
+    max_steps,
+    tool,
+)
 from kaname.agent.figures import rate
 from kaname.core.errors import ModelDenied
 from kaname.core.events import ModelReplied, Stopped
@@ -317,6 +330,23 @@ async def test_an_agent_that_is_made_for_a_folder_is_checked_by_what_it_leaves_t
     again = await Evaluation("state", cases, files=files).run(make, journal=SqliteJournal(tmp_path / "j.db"))
     assert again.job == report.job, "the folder is no part of what the agent is"
     assert (await Evaluation("state", cases[:1], files=files).run(make, journal=MemoryJournal())).rate == 1.0
+
+
+async def test_a_workflow_is_evaluated_with_its_parameters():
+    flow = Workflow("shopping", params={"item": "tea"}, journal="memory")
+    flow.promise({"yen": flow.task(price, flow.param("item"))})
+    cases = [Case("{}", "default", equals={"yen": 300}), Case('{"item": "cake"}', "cake", equals={"yen": 450}, calls=["price"])]
+    report = await Evaluation("flow", cases).run(flow)
+    assert [(case.passed, case.attempts[0].why) for case in report.cases] == [(True, ""), (True, "")]
+
+
+async def test_an_agent_with_tool_servers_is_the_same_version_before_and_after_they_start(tmp_path):
+    servers = {"bare": {"command": sys.executable, "args": [str(Path(__file__).parents[1] / "mcp_servers" / "bare.py")]}}
+    agent = Agent(ScriptedModel(["yes"]), mcp_servers=servers, journal="memory")
+    evaluation = Evaluation("e", [Case("x")])
+    one = await evaluation.run(agent)
+    assert (await evaluation.run(agent)).job == one.job
+    await agent.close()
 
 
 async def test_a_run_that_ended_at_a_limit_is_not_continued_by_a_second_try(tmp_path):

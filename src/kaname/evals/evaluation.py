@@ -109,23 +109,28 @@ class Evaluation:
             deps: What tools find in `ToolContext.deps`.
             progress: A function that is called with each attempt, the number of attempts so far, and that of all.
         """
-        subject = Subject.of(agent, journal, self.files)
         wanted, count = judge or self.judge, repeat or self.repeat
         options = EvaluationOptions(count, at_once, batch, None if wanted is None else resolve(wanted), deps, progress)
         if options.judge is None and any(RUBRIC in case.expect or (case.user and not case.user.model) for case in self.cases):
             raise ConfigError(no_judge())
-        version = subject.version
-        job = await self._job(subject.journal, version, fresh=fresh)
+        subject = Subject.of(agent, journal, self.files)
+        try:
+            return await self._run(subject, label, options, fresh=fresh)
+        finally:
+            await subject.close()
+
+    async def _run(self, subject: Subject, label: str, options: EvaluationOptions, *, fresh: bool) -> EvalReport:
+        await subject.describe()
+        job = await self._job(subject.journal, subject.version, fresh=fresh)
         listed = [[case.name, case.title, case.digest] for case in self.cases]
-        about = {**subject.about, "version": version, "time": time.time()}
-        header = {"name": self.name, "label": label, "repeat": count, "cases": listed, "about": about}
+        about = {**subject.about, "version": subject.version, "time": time.time()}
+        header = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
         recording = Recording(subject.journal, job, header)
         await recording.open(subject.description)
         try:
             await Execution(self.cases, subject, recording, options).run()
         finally:
             await recording.close()
-            await subject.close()
         return await read_report(subject.journal, job)
 
     async def _job(self, journal: Journal, version: str, *, fresh: bool) -> str:

@@ -71,8 +71,7 @@ class Execution:
         self._subject, self._recording, self._options = subject, recording, options
         self._journal, self._job = subject.journal, recording.job
         every = [_Todo(case, number, _key(case, number)) for case in cases for number in range(options.repeat)]
-        digests = {case.name: case.digest for case in {todo.case.name: todo.case for todo in every}.values()}
-        self._digests = digests
+        self._digests = {name: case.digest for name, case in {todo.case.name: todo.case for todo in every}.items()}
         self._todo = [todo for todo in every if not self._has_verdict(todo)]
         self._total, self._done = len(every), len(every) - len(self._todo)
         self._room = asyncio.Semaphore(options.at_once)
@@ -99,7 +98,7 @@ class Execution:
     async def _map(self, todos: dict[str, _Todo], group: asyncio.TaskGroup) -> None:
         """Make the attempts that are a single run of the same agent."""
         agent, options = self._subject.agent, self._options
-        inputs = (MapInput(todo.case.input, todo.key, "", self._user(todo)) for todo in todos.values())
+        inputs = (MapInput(self._subject.input_of(todo.case), todo.key, "", self._user(todo)) for todo in todos.values())
         mapped = agent.map(inputs, job=self._job, at_once=options.at_once, batch=options.batch, deps=options.deps)
         try:
             async for key, result in mapped:
@@ -129,7 +128,7 @@ class Execution:
         folder = await asyncio.to_thread(self._subject.folder, self._job, todo.key)
         agent = self._subject.agent_for(folder)
         if case.user is None:
-            given = MapInput(case.input, todo.key, "", self._user(todo))
+            given = MapInput(self._subject.input_of(case), todo.key, "", self._user(todo))
             await self._check(todo, [await self._run(case, agent, given)], folder)
             return
         person = case.user.agent(options.judge or "", self._journal)
@@ -203,7 +202,7 @@ class Execution:
             self._options.progress(attempt, self._done, self._total)
 
     def _run_id(self, todo: _Todo) -> str:
-        return run_id_of(self._job, todo.key, as_turn(todo.case.input))
+        return run_id_of(self._job, todo.key, as_turn(self._subject.input_of(todo.case)))
 
     def _user(self, todo: _Todo) -> str:
         """Return the user of an attempt: without a name in the case, one who has no memories of other attempts."""

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.agent import Agent
+from ..agent.input import Input
 from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..kernel.bases import ActionBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
-from .case import without_address
+from .case import Case, without_address
 
 
 class Subject:
@@ -26,20 +27,30 @@ class Subject:
     tools with their code, settings, limits and policies, and the files of the workspace.
     """
 
-    def __init__(
-        self, agent: Agent[Any] | None, make: Callable[[Path], Any] | None, journal: Journal | None, files: Path | None
-    ):
-        self._make, self._files = make, files
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._made: list[Agent[Any]] = []
-        with tempfile.TemporaryDirectory() as folder:
-            if agent is None and files is not None:
-                shutil.copytree(files, folder, dirs_exist_ok=True)
-            self.agent = agent or self._build(Path(folder))
-            self.description = describe(self.agent.recipe)
-            told = dump([_version(self.agent.recipe), _contents(files)]).replace(folder, "")
+    def __init__(self, given: Any, agent: Agent[Any] | None, journal: Journal | None, files: Path | None) -> None:
+        self._make: Callable[[Path], Any] | None = given if agent is None else None
+        self._as_input: Callable[[Any], Input] | None = getattr(given, "as_input", None)
+        self._files, self._made = files, list[Agent[Any]]()
+        self._temporary = tempfile.TemporaryDirectory()
+        sample = Path(self._temporary.name) / "sample"
+        if agent is None:
+            self._fill(sample)
+        self.agent = agent or self._build(sample)
         self.journal = self.agent.journal = journal or self.agent.journal
-        self.version = digest(told)
+        self.description: Mapping[str, Any] = {}
+        self.version = ""
+
+    async def describe(self) -> None:
+        """Find out what the agent is. Tool servers are started: their tools are a part of it."""
+        if self.agent.servers is not None:
+            await self.agent.servers.start()
+        self.description = describe(self.agent.recipe)
+        told = dump([_version(self.agent.recipe), _contents(self._files)])
+        self.version = digest(told.replace(self._temporary.name, ""))
+
+    def input_of(self, case: Case) -> Input:
+        """Return the input of a case. For a workflow it is its parameters, checked and with defaults."""
+        return case.input if self._as_input is None else self._as_input(case.input)
 
     @classmethod
     def of(cls, given: Any, journal: Journal | None = None, files: Path | None = None) -> Subject:
@@ -53,7 +64,7 @@ class Subject:
                     given=given,
                 )
             )
-        return cls(agent, None if agent is not None else given, journal, files)
+        return cls(given, agent, journal, files)
 
     @property
     def is_shared(self) -> bool:
@@ -72,8 +83,7 @@ class Subject:
         if not place.exists():
             part = place.with_name(f"{place.name}.part")
             shutil.rmtree(part, ignore_errors=True)
-            part.parent.mkdir(parents=True, exist_ok=True)
-            part.mkdir() if self._files is None else shutil.copytree(self._files, part)
+            self._fill(part)
             part.rename(place)  # a crash leaves the whole folder, or none
         return place
 
@@ -83,16 +93,19 @@ class Subject:
     async def close(self) -> None:
         for agent in self._made:
             await agent.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self._temporary.cleanup()
 
     @property
     def _root(self) -> str:
         """Return the folder of the journal, or a temporary one for a journal in memory."""
         if path := getattr(self.journal, "path", None):
             return str(Path(path).resolve().parent)
-        self._temporary = self._temporary or tempfile.TemporaryDirectory()
         return self._temporary.name
+
+    def _fill(self, folder: Path) -> None:
+        """Make a folder with the files of the evaluation."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir() if self._files is None else shutil.copytree(self._files, folder)
 
     def _build(self, folder: Path) -> Agent[Any]:
         assert self._make is not None

@@ -21,7 +21,7 @@ from ...evals.results.report import CaseAttempt, EvalReport
 from ...evals.subject import as_agent
 from ...journals.default import choose
 from ...tools.loading import object_from
-from ..agent import agent_from, journal_place, place_options
+from ..agent import agent_from, journal_place, place_options, programs_workflow, take_workflow, workflow_from
 from ..main import DONE, FAILED, USAGE
 from ..messages import say, translate
 from ..records.runs import find
@@ -90,6 +90,10 @@ def _subject(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, 
         if as_agent(found) is None and callable(found):
             given.agent = None  # it is no agent by itself
             return found, None
+    take_workflow(given)
+    if getattr(given, "workflow", None) or (given.agent and programs_workflow(given) is not None):
+        flow = workflow_from(given)
+        return flow, flow.agent
     agent = agent_from(given, screen)
     return agent, agent
 
