@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.codec import digest
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, JournalError
 from ..core.notices import notice
 from ..models.registry import resolve
 from .case import Case, prepare_check
@@ -129,8 +130,11 @@ class Evaluation:
         await recording.open(subject.description)
         try:
             await Execution(self.cases, subject, recording, options).run()
-        finally:
-            await recording.close()
+        except BaseException:
+            with suppress(JournalError):  # what is raised says more
+                await recording.close()
+            raise
+        await recording.close()
         return await read_report(subject.journal, job)
 
     async def _job(self, journal: Journal, version: str, *, fresh: bool) -> str:

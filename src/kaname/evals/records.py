@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ..agent.figures import RATING
-from ..core.errors import ConfigError, JournalError, RunNotFound
+from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
 from ..core.notices import notice
 from ..core.record import replace
@@ -69,13 +68,12 @@ class Recording:
 
     async def close(self) -> None:
         """Write what is left. The evaluation ends if it is complete; otherwise it stays interrupted and can be continued."""
-        with suppress(JournalError):
-            await self.flush()
-            made = self.report()
-            if made.complete:
-                await self._record(Stopped(Stop("completed"), {"rate": made.rate, "cases": len(made.cases)}))
-            else:
-                await self._journal.release(self.job, self._epoch)
+        await self.flush()
+        made = self.report()
+        if made.complete:
+            await self._record(Stopped(Stop("completed"), {"rate": made.rate, "cases": len(made.cases)}))
+        else:
+            await self._journal.release(self.job, self._epoch)
 
     async def _record(self, *facts: Fact) -> None:
         now = time.time()
