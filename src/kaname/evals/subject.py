@@ -112,7 +112,7 @@ class Subject:
         agent = as_agent(self._make(folder))
         if agent is None:
             raise ConfigError(notice("eval.made_no_agent", "the function that makes the agent returned something else"))
-        if hasattr(self, "journal"):
+        if self._made:  # the first one is the sample, whose journal is that of all
             agent.journal = self.journal
         self._made.append(agent)
         return agent
@@ -127,7 +127,7 @@ def as_agent(given: Any) -> Agent[Any] | None:
 def _version(recipe: Recipe) -> list[Any]:
     tools = {tool.name: optional(tool, ActionBase, "identity") for tool in recipe.tools.values()}
     model = "" if recipe.model is None else without_address(str(optional(recipe.model, ModelBase, "identity")))
-    limits = [[str(optional(one, StopRuleBase, "kind")), str(getattr(one, "limit", ""))] for one in recipe.stops]
+    limits = [[str(optional(one, StopRuleBase, "kind")), str(optional(one, StopRuleBase, "limit"))] for one in recipe.stops]
     parts = [type(one).__qualname__ for one in (*recipe.policies, *recipe.context)]
     settings: Mapping[str, Any] = recipe.settings
     own = [describe(recipe), tools, model, limits, parts, without_address(repr(settings))]
