@@ -19,7 +19,7 @@ import unicodedata
 from functools import partial
 from pathlib import Path
 
-from kaname import Agent, CalculatorTool, DatabaseTool, RAGPipeline, SearchTool
+from kaname import Agent, CalculatorTool, DatabaseTool, MemoryJournal, RAGPipeline, SearchTool
 from kaname.evals import Case, Evaluation
 from kaname.models import Local
 
@@ -140,7 +140,7 @@ def is_solved(outcome, wanted):
 def agent(folder, mode="json"):
     """Make the agent in a folder of its own."""
     model = Local() if mode == "json" else Local(tool_mode=mode)
-    return Agent(model, tools(folder), journal=folder / "journal.db")
+    return Agent(model, tools(folder))
 
 
 tune, report = [Evaluation(f"small-{half}", cases(half)) for half in TASKS]
@@ -156,7 +156,7 @@ async def main(half, mode, *only):
     evaluation = {"tune": tune, "report": report}[half]
     chosen = [case.name for number, case in enumerate(evaluation.cases) if not only or str(number) in only]
     with tempfile.TemporaryDirectory() as folder:
-        made = await evaluation.only(chosen).run(agent(Path(folder), mode), at_once=1, progress=tell)
+        made = await evaluation.only(chosen).run(agent(Path(folder), mode), journal=MemoryJournal(), at_once=1, progress=tell)
     kinds = {}
     for case in made.cases:
         kind = kinds.setdefault(case.name.partition(" ")[2], [0, 0])

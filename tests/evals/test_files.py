@@ -38,7 +38,7 @@ def is_short(outcome):
 def make(folder):
     made.append(folder)
     (folder / "seen.txt").write_text("yes")
-    return Agent(ScriptedModel(say), [price], name="shop", journal="j.db")
+    return Agent(ScriptedModel(say), [price], name="shop", journal=folder / "own.db")
 """
 YAML = """
 name: shop
@@ -206,6 +206,7 @@ def test_the_terminal_runs_lists_compares_and_adds(folder, capsys):
 def test_the_terminal_makes_an_agent_for_each_attempt(folder, capsys):
     (folder / "state.yaml").write_text("agent: program.py:make\ncases:\n  - {input: 'tea?', files: {seen.txt: 'yes'}}\n")
     code, out, err = run(capsys, "state.yaml")
+    assert "eval-state-" in run(capsys, "list")[1], "in the journal of the program, not in that of a folder"
     assert (code, err) == (0, "too few cases to compare two agents: 1, and at least 6 are needed\n"), out
 
 

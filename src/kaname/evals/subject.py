@@ -14,6 +14,7 @@ from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from ..journals.default import choose
 from ..kernel.bases import ActionBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
 from .case import Case, without_address
@@ -36,9 +37,15 @@ class Subject:
         if agent is None:
             self._fill(sample)
         self.agent = agent or self._build(sample)
-        self.journal = self.agent.journal = journal or self.agent.journal
+        self.journal = self.agent.journal = journal or self._journal_of_all()
         self.description: Mapping[str, Any] = {}
         self.version = ""
+
+    def _journal_of_all(self) -> Journal:
+        """Return the journal of the agent; the default one if the agent has its own in the folder that it was made for."""
+        own = self.agent.journal
+        place = Path(getattr(own, "path", "") or ".").resolve()
+        return choose(None) if place.is_relative_to(Path(self._temporary.name).resolve()) else own
 
     async def describe(self) -> None:
         """Find out what the agent is. Tool servers are started: their tools are a part of it."""
