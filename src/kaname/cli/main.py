@@ -12,12 +12,14 @@ from typing import Any
 
 from .. import __version__
 from .messages import say, translate
-from .messages.options import COMMANDS, EPILOG, Command
+from .messages.command import Command
+from .messages.options import COMMANDS, EPILOG
 from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("audit", "budgets", "cache", "encrypt", "runs", "sessions", "stats", "user")
+_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return USAGE
     try:
-        home = f"records.{given.command}" if given.command in _RECORDS else given.command
+        home = _HOMES.get(given.command, given.command)
         return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)

@@ -41,6 +41,7 @@ from .encoding import Json
 from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.comparing import CompareRoutes
+from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
@@ -237,6 +238,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
+    evaluations = EvaluationRoutes(service)
     one = "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
@@ -250,6 +252,10 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/me", sessions.me),
         Route("/api/figures", FigureRoutes(service).figures),
         Route("/api/compare", whole(CompareRoutes(service).compare)),
+        Route("/api/evaluations", whole(evaluations.all)),
+        Route("/api/evaluations/cases", evaluations.add, methods=["POST"]),
+        Route("/api/evaluations/compare", whole(evaluations.compare)),
+        Route("/api/evaluations/{run_id}", whole(evaluations.get)),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),

@@ -95,6 +95,13 @@ class Rate(RequestForm):
     note: Annotated[str, Meta(max_length=2000)] = ""
 
 
+class AddCase(RequestForm):
+    """Add a recorded run to the evaluation cases. `name`: the name of the case; by default the beginning of its input."""
+
+    run_id: Name
+    name: Annotated[str, Meta(max_length=200)] = ""
+
+
 class Remember(RequestForm):
     """`about`: the subject of the memory. A new memory about the same subject replaces the old one."""
 

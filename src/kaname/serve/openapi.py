@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, SignInForm, StartRun, StopRun
+from .forms import AddCase, Answers, Correction, Fork, Rate, Remember, Rename, Resume, SignInForm, StartRun, StopRun
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction, SignInForm)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -53,6 +53,10 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/me", "get", "Get the name and the roles of the caller", None, [], (_JSON,)),
     ("/api/compare", "get", "Compare two runs line by line", None, _query("one", "other"), (_JSON,)),
     ("/api/figures", "get", "Get metrics by day: success, cost, tools", None, _query("agent", "user_id", "days"), (_JSON,)),
+    ("/api/evaluations", "get", "List evaluations", None, _query("name", "limit"), (_JSON,)),
+    ("/api/evaluations/{run_id}", "get", "Get the report of an evaluation", None, [_RUN], (_JSON,)),
+    ("/api/evaluations/compare", "get", "Compare two evaluations", None, _query("one", "other"), (_JSON,)),
+    ("/api/evaluations/cases", "post", "Add a recorded run to the evaluation cases", AddCase, [], (_JSON,)),
     ("/api/memory", "get", "List and search memories", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
     ("/api/memory", "post", "Add a memory", Remember, _query("agent", "of", "user_id"), (_JSON,)),
     ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),

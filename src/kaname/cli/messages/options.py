@@ -3,41 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
 
-from . import say
-
-# The flags (or the name of a positional), arguments of `add_argument`, and the help in English and Japanese. Options of the
-# same `group` exclude each other. An option without help is hidden.
-Option = tuple[str, dict[str, Any], str, str]
-
-
-class Command(NamedTuple):
-    """A command, or an action of `kaname docs`."""
-
-    name: str
-    english: str
-    japanese: str
-    options: tuple[Option, ...] = ()
-    commands: tuple[Any, ...] = ()
-    epilog: tuple[str, str] = ("", "")  # below the options, in English and Japanese
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(say(f"a number from 1 up, not {text!r}", f"1 以上の数です: {text!r}"))
-    return int(text)
-
-
-def actions(names: str) -> Option:
-    """Return the positional for the action of a command, `list` by default."""
-    how = {"nargs": "?", "default": "list", "choices": names.split()}
-    return "action", how, "What to do (default: list).", "操作 (既定: list)。"
-
+from .command import FLAG, LIST, Command, Option, actions, count
+from .eval_options import EVAL_OPTIONS
 
 # fmt: off
-FLAG = {"action": "store_true"}
-LIST: dict[str, Any] = {"action": "append", "default": []}
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
 A_TOOL: Option = (
     "-t --tool", TOOL,
@@ -306,6 +276,13 @@ COMMANDS = (
         CHUNKS,
         ("-q --quiet", FLAG, "Show only the result.", "結果だけを表示します。"),
         *AGENT,
+    )),
+    Command("eval", "Evaluate an agent on cases, compare two evaluations, or add a case.",
+            "エージェントをケースで評価します。評価の比較やケースの追加もできます。", (
+        *EVAL_OPTIONS,
+        *AGENT,
+        A_TOOL,
+        INSTRUCTIONS,
     )),
     Command("models", "List the models, or download the local one.",
             "モデルを一覧表示します。またはローカルモデルをダウンロードします。", (

@@ -12,6 +12,7 @@ const VIEWS = {
   inbox: { title: "Inbox", key: "i", load: () => import("./views/inbox.js") },
   workflows: { title: "Workflows", key: "w", load: () => import("./views/workflows.js") },
   memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
+  evals: { title: "Evaluations", key: "e", role: "admin", load: () => import("./views/evals.js") },
   figures: { title: "Metrics", key: "f", load: () => import("./views/figures.js") },
 };
 const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
@@ -54,7 +55,7 @@ function Nav({ name, theme, setTheme, showHelp }) {
   const waiting = may("approve") ? questions?.length : 0;
   return html`<nav aria-label=${t("Main")}>
     <a class="brand" href=${link(["runs"])}>kaname <span class="seal" lang="ja" aria-hidden="true">要</span></a>
-    ${Object.entries(VIEWS).map(
+    ${Object.entries(VIEWS).filter(([, { role }]) => !role || may(role)).map(
       ([view, { title }]) =>
         html`<a href=${link([view])} aria-current=${name === view || (name === "compare" && view === "runs") ? "page" : null}>
           ${t(title)}${view === "inbox" && waiting ? html`<span class="count" aria-label=${t("{count} waiting", { count: waiting })}>${waiting}</span>` : null}</a
@@ -110,7 +111,7 @@ function SignIn() {
 
 function Help({ close }) {
   const keys = [
-    ["g c · g r · g i · g w · g m · g f", "Go to chat, runs, inbox, workflows, memory, metrics"],
+    ["g c · g r · g i · g w · g m · g e · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, metrics"],
     ["j · k", "Next, previous item"],
     ["Enter", "Open"],
     ["/", "Search"],
