@@ -154,7 +154,7 @@ def test_a_comparison_says_real_not_shown_or_too_few():
     assert compare(report([0] * 8 + [1] * 12, 1), report([1] * 20, 1)).verdict == "real"
     few = compare(report([0] * 2 + [1] * 18, 1), report([1] * 20, 1))
     assert (few.verdict, few.cases, few.better) == ("too few", 20, ["c0", "c1"])
-    assert few.needed > 20
+    assert few.cases_to_ask > 20
     many = compare(report([0, 1] * 150, 1), report([0, 1] * 148 + [1, 1, 1, 0], 1))
     assert many.verdict == "not shown"
     assert str(many).startswith("not shown: the difference is +0.3 points")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .options import AN_AGENT, CONFIG, FLAG, JOURNAL, Command
+from .command import FLAG, Command
+from .options import AN_AGENT, CONFIG, JOURNAL
 
 # fmt: off
 PROTECTION = (

@@ -10,13 +10,13 @@ from sqlcipher3 import dbapi2 as sqlcipher
 
 
 def _with_sqlite_errors(method: Callable[..., Any]) -> Callable[..., Any]:
-    def translated(self: Any, *given: Any, **named: Any) -> Any:
+    def call_method(self: Any, *given: Any, **named: Any) -> Any:
         try:
             return method(self, *given, **named)
         except sqlcipher.Error as problem:
             raise _as_sqlite(problem) from problem
 
-    return translated
+    return call_method
 
 
 def _as_sqlite(problem: Exception) -> sqlite3.Error:

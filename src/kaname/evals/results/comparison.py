@@ -69,7 +69,7 @@ class Comparison:
         return sum([bool(one.error) for case in both if case.name in self.differences for one in case.attempts])
 
     @property
-    def needed(self) -> int:
+    def cases_to_ask(self) -> int:
         """About how many cases are enough to say more."""
         differing = sum([abs(one) for one in self.differences.values()]) / max(1, self.cases)
         return max(self.cases + 1, cases_needed(self.margin, differing))
@@ -77,7 +77,7 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         names = ("verdict", "cases", "difference", "p", "bounds", "better", "worse", "unpaired", "margin", "errors")
         told = {name: getattr(self, name) for name in names}
-        needed = self.needed if self.verdict == "too few" else None
+        needed = self.cases_to_ask if self.verdict == "too few" else None
         return {"baseline": self.baseline.summary(), "other": self.other.summary(), "needed": needed, **told}
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Comparison:
             low, high = [f"{one * 100:+.0f}" for one in self.bounds]
             told = notice("eval.too_few", "too few cases to say: {points} points (p = {p}), but anything from {low} to {high} "
                           "points is possible. About {needed} cases are needed, and there are {cases}.", points=signed, p=p,
-                          low=low, high=high, needed=self.needed, cases=self.cases)  # fmt: skip
+                          low=low, high=high, needed=self.cases_to_ask, cases=self.cases)  # fmt: skip
         if self.errors:
             more = notice(
                 "eval.with_errors", " {errors} attempts ended in an error and count as not passed.", errors=self.errors

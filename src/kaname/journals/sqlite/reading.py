@@ -112,7 +112,7 @@ def _unseal_fact(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
         return erased_fact(kind)
 
 
-def _plain(path: Path, run: str, snapshot: str) -> str:
+def _open_snapshot(path: Path, run: str, snapshot: str) -> str:
     """Return a snapshot in plain text; an empty one if the key of its user was destroyed."""
     if snapshot[:1] != _SEALED:
         return snapshot
@@ -139,7 +139,7 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
             if (
                 found is not None
                 and row_sum(run_id, fold, *found[:-1]) == found[-1]
-                and (snapshot := _plain(path, run_id, found[1]))
+                and (snapshot := _open_snapshot(path, run_id, found[1]))
             ):
                 parts.append(facts(connection, run_id, found[0], upto, path))
                 break
