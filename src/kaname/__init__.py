@@ -42,6 +42,7 @@ _HOMES = {
         "JournalFull",
         "JournalLocked",
         "JournalTooNew",
+        "JournalUnreachable",
         "LLMError",
         "MaxStepsExceeded",
         "ModelError",
@@ -77,6 +78,7 @@ _HOMES = {
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
     "journals.memory": ("MemoryJournal",),
+    "journals.postgres": ("PostgresJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
@@ -176,6 +178,7 @@ if TYPE_CHECKING:
     from .core.errors import JournalFull as JournalFull
     from .core.errors import JournalLocked as JournalLocked
     from .core.errors import JournalTooNew as JournalTooNew
+    from .core.errors import JournalUnreachable as JournalUnreachable
     from .core.errors import LLMError as LLMError
     from .core.errors import MaxStepsExceeded as MaxStepsExceeded
     from .core.errors import ModelError as ModelError
@@ -215,6 +218,7 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
     from .journals.memory import MemoryJournal as MemoryJournal
+    from .journals.postgres import PostgresJournal as PostgresJournal
     from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase

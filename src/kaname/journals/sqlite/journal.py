@@ -18,12 +18,12 @@ from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
 from ..refusals import busy_text, gap_text, superseded_text
+from ..rows import CARD, fact_row, row_sum
 from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
-from .reading import CARD, SELECT_CARD, card_of
-from .schema import fact_row, row_sum
+from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
 
 _card_values = attrgetter(*RunInfo.__match_args__[:-1])
