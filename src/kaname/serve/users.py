@@ -16,6 +16,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
 from ..journals.default import default_path
+from ..journals.places import is_file
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -66,11 +67,11 @@ OWNER = Caller("", frozenset(["admin"]))
 def users_file(journal: object) -> Path:
     """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder.
 
-    A journal without a file uses the folder of the journal that the program would have by default.
+    A journal without a file, such as one in a database, uses the folder of the journal that the program would have by default.
     """
     place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
     for one in (place, os.environ.get("KANAME_JOURNAL")):
-        if one and str(one) not in ("memory", ":memory:"):
+        if one and is_file(str(one)):
             return Path(one).expanduser().resolve().with_name(_FILE)
     return Path(default_path()).with_name(_FILE)
 

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ..places import shown_place
 
-SCHEMES = ("postgresql://", "postgres://")
 _OPTIONS = ("schema", "ttl", "patience", "connections", "pooler")
 
 
@@ -44,20 +44,10 @@ def parse_address(url: str) -> Address:
     if pooler not in ("", "none", "transaction"):
         raise _wrong("pooler", pooler)
     numbers = [_number(ours, name, least, usual) for name, least, usual in _NUMBERS]
-    return Address(server, without_password(url), schema, numbers[0], numbers[1], int(numbers[2]), pooler)
+    return Address(server, shown_place(url), schema, numbers[0], numbers[1], int(numbers[2]), pooler)
 
 
 _NUMBERS = (("ttl", 0.2, 10.0), ("patience", 0.0, 30.0), ("connections", 1.0, 4.0))
-
-
-def without_password(url: str) -> str:
-    """Return the URL as it can be shown: without its password."""
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/?#]*):.*@", r"\1@", url))
-
-
-def is_address(place: str) -> bool:
-    """Return True if a text is the URL of a PostgreSQL database."""
-    return place.startswith(SCHEMES)
 
 
 def _number(given: dict[str, str], name: str, least: float, usual: float) -> float:

@@ -28,7 +28,7 @@ _STOPS = "SELECT run, reason FROM kaname.stops WHERE run = ANY($1::text[])"
 _ANNOUNCE = "SET LOCAL synchronous_commit = off; NOTIFY {channel}, {told}"
 
 
-class Waiter:
+class Follower:
     """A task that waits for facts of a run after `seen`, or for facts of any run after that place."""
 
     __slots__ = ("future", "seen")
@@ -45,7 +45,7 @@ class Arrivals:
     def __init__(self, connections: Connections, sql: Sql) -> None:
         self._connections, self._sql = connections, sql
         self._channel = f"kaname_{sql.schema}"
-        self._waiting: dict[str, set[Waiter]] = {}
+        self._waiting: dict[str, set[Follower]] = {}
         self._stopping: dict[str, asyncio.Future[str]] = {}
         self._written: set[str] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Arrivals:
 
     async def wait(self, key: str, seen: int) -> None:
         """Wait for a fact of the run after number `seen`; for EVERYTHING, for a fact after that place."""
-        waiter = Waiter(seen)
+        waiter = Follower(seen)
         self._waiting.setdefault(key, set()).add(waiter)
         self._look_soon()
         try:

@@ -24,7 +24,7 @@ _CONNECTING, _ANSWERING = 10.0, 60.0  # seconds
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 
-class Line:
+class Wire:
     """One connection, used by one task at a time. `prepare` is called with each new connection."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], prepare: Statement[None] | None = None) -> None:
@@ -65,9 +65,9 @@ class Connections:
         self.address, self.is_pooled, self.settings = address, address.pooler == "transaction", ""
         self._looked = bool(address.pooler)
         self._was_there = False
-        self._free = [Line(self._connect) for _ in range(address.connections)]
+        self._free = [Wire(self._connect) for _ in range(address.connections)]
         self._room = asyncio.Semaphore(address.connections)
-        self.writer, self.keeper = Line(self._connect), Line(self._connect, self._prepare_keeper)
+        self.writer, self.keeper = Wire(self._connect), Wire(self._connect, self._prepare_keeper)
         self.on_keeper: Statement[None] | None = None
 
     async def read(self, work: Statement[T]) -> T:

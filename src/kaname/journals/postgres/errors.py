@@ -62,7 +62,7 @@ def _unreachable(where: str, problem: BaseException) -> JournalUnreachable:
     if code_of(problem) == TOO_MANY:
         why = notice("journal.pg_too_many", "it has no free connections; raise max_connections, or use a pooler")
     else:
-        why = str(problem) or type(problem).__name__
+        why = notice("journal.pg_says", "{problem}", problem=str(problem) or type(problem).__name__)
     return JournalUnreachable(
         notice(
             "journal.unreachable",

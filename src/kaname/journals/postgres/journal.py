@@ -29,7 +29,8 @@ from .writer import Append, Hold, card_values
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
 _PAGE = 500
 _CLAIM = """
-WITH old AS (SELECT r.run, r.owner, r.claim, r.epoch, r.before, {alive} AS lives FROM kaname.runs AS r WHERE run = $1 FOR UPDATE),
+WITH old AS (
+    SELECT r.run, r.owner, r.claim, r.epoch, r.before, {alive} AS lives FROM kaname.runs AS r WHERE run = $1 FOR UPDATE),
 taken AS (
     UPDATE kaname.runs AS r SET epoch = r.epoch + 1, owner = $2, claim = $3,
         before = CASE WHEN old.owner IS NULL OR old.owner = $2 AND $4 THEN '' WHEN old.owner = $2 OR old.lives THEN 'overtaken'
@@ -216,9 +217,7 @@ class PostgresJournal:
         """Yield the facts of all runs. A long transaction in the same server delays those that were written after it began."""
         while True:
             office = self._office()
-            found = await office.read(
-                partial(reading.changes, sql=office.sql, after=after, most=_PAGE, where=self.place)
-            )
+            found = await office.read(partial(reading.changes, sql=office.sql, after=after, most=_PAGE, where=self.place))
             for change in found:
                 after = change.place
                 yield change
@@ -346,7 +345,7 @@ class PostgresJournal:
         return await office.read(partial(reading.verify, sql=office.sql, where=self.place))
 
     async def close(self) -> None:
-        """Write what is queued, and leave the database. While a run is held, this process stays its owner until it is released."""
+        """Write what is queued, and leave the database. While a run is held, this process stays its owner."""
         self.closed = True
         office = self._own
         if office is not None and office.thread.is_here and not office.thread.closed and not self._held:

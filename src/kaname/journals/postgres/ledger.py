@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ...kernel.ports import Balance, Divide
 from .connections import Connection
+from .office import Office
 from .owner import alive
 from .schema import Sql
-
-if TYPE_CHECKING:
-    from .office import Office
+from .settlements import Settlement
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(name, 1)) FROM unnest($1::text[]) AS name"
 _BALANCES = """
@@ -27,29 +26,10 @@ _RESERVE = """
 INSERT INTO kaname.reservations SELECT name, $2, amount, $4 FROM unnest($1::text[], $3::float8[]) AS g(name, amount)
 ON CONFLICT (name, holder) DO UPDATE SET amount = EXCLUDED.amount, owner = EXCLUDED.owner
 """
-# Sent again because its answer was lost, it counts only if the reservation is still there: else it was counted before.
-_SETTLE = """
-WITH gone AS (DELETE FROM kaname.reservations WHERE holder = $1 RETURNING 1)
-INSERT INTO kaname.accounts SELECT name, amount FROM unnest($2::text[], $3::float8[]) AS g(name, amount)
-WHERE NOT $4 OR EXISTS (SELECT 1 FROM gone)
-ON CONFLICT (name) DO UPDATE SET spent = accounts.spent + EXCLUDED.spent
-"""
 _DELETE = "DELETE FROM kaname.reservations WHERE holder = $1"
 _FREE_DEAD = """
 DELETE FROM kaname.reservations AS r WHERE name = ANY($1::text[]) AND owner <> $2 AND NOT {alive} RETURNING 1
 """
-
-
-class Settlement(NamedTuple):
-    """The end of a reservation, and what was spent by account."""
-
-    holder: str
-    spent: Mapping[str, float]
-
-
-async def settle(connection: Connection, sql: Sql, one: Settlement, again: bool) -> None:
-    names = sorted(one.spent)
-    await connection.execute(sql(_SETTLE), one.holder, names, [float(one.spent[name]) for name in names], again)
 
 
 class PostgresLedger:

@@ -27,7 +27,7 @@ class Arguments:
 
 def executes(office: Office, given: Arguments) -> str:
     """Return the condition that a process executes the run `r`: another one that is alive, or this one."""
-    me, held = given.add(office.me), given.add([run for run in office.held_runs()])
+    me, held = given.add(office.me), given.add(office.held_runs())
     lives = alive("r.owner", office.address.ttl)
     return f"(r.owner IS NOT NULL AND CASE WHEN r.owner = {me} THEN r.run = ANY({held}::text[]) ELSE {lives} END)"
 

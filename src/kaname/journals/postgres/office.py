@@ -13,9 +13,9 @@ from ...core.notices import notice
 from .address import Address
 from .arrivals import Arrivals
 from .connections import Connection, Connections, Statement
-from .ledger import Settlement
 from .owner import Heartbeat
 from .schema import Sql, prepare_database
+from .settlements import Settlement
 from .thread import PostgresThread
 from .writer import Append, Hold, Writer
 

@@ -22,7 +22,9 @@ async def _look(connection: Connection, office: Office, runs: Sequence[str], *, 
     """Return the owner, the number of facts and the status of each run, and whether a process executes it."""
     given = Arguments()
     condition = executes(office, given)
-    query = f"SELECT r.run, r.owner, r.seq, r.status, {condition} FROM kaname.runs AS r WHERE r.run = ANY({given.add(list(runs))}) "
+    query = (
+        f"SELECT r.run, r.owner, r.seq, r.status, {condition} FROM kaname.runs AS r WHERE r.run = ANY({given.add(list(runs))}) "
+    )
     query += "ORDER BY r.run FOR UPDATE" if lock else ""
     return {row[0]: row for row in await connection.fetch(office.sql(query), *given.values)}
 

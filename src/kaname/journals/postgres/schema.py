@@ -1,7 +1,7 @@
 """Schema: the tables in PostgreSQL and their migrations.
 
 Several versions of kaname can work on one journal while a fleet is upgraded. A migration therefore only adds, and says which is
-the oldest version that can still write. Processes of an older version stop writing when they notice it, at their next heartbeat.
+the oldest version that can still write. Processes of an older version stop writing at their next heartbeat.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Migration(NamedTuple):
 
 
 # `place` orders all facts: the number of the transaction, and the position in it. A reader of `changes` reads up to the oldest
-# transaction that is still open, so that no fact appears behind it later. `shift` is added because a restored database may count
-# its transactions from a lower number. `ended` repeats `updated` for runs that are over: a column that every fact changes must
-# not have an index. `claim` marks the last claim, so that a claim can be sent twice; `before` is what it found.
+# transaction that is still open, so that no fact appears behind it later. `shift` is added because a restored database may
+# count its transactions from a lower number. `ended` repeats `updated` for runs that are over: a column that every fact changes
+# must not have an index. `claim` marks the last claim, so that a claim can be sent twice; `before` is what it found.
 _FIRST = f"""
 CREATE TABLE kaname.journal (version int NOT NULL, oldest int NOT NULL, shift int8 NOT NULL DEFAULT 0);
 INSERT INTO kaname.journal VALUES (0, 0);
@@ -37,9 +37,9 @@ CREATE TABLE kaname.owners (
 CREATE TABLE kaname.runs (
     run text COLLATE "C" PRIMARY KEY, agent text NOT NULL, session text NOT NULL, "user" text NOT NULL, status text NOT NULL,
     title text NOT NULL, created float8 NOT NULL, updated float8 NOT NULL, seq int8 NOT NULL, input int8 NOT NULL,
-    output int8 NOT NULL, cost float8, base text COLLATE "C" NOT NULL, questions int8 NOT NULL, parent text COLLATE "C" NOT NULL,
-    base_seq int8 NOT NULL, place int8 NOT NULL, moved int8 NOT NULL, ended float8, epoch int8 NOT NULL, owner text,
-    claim text NOT NULL DEFAULT '', before text NOT NULL DEFAULT '',
+    output int8 NOT NULL, cost float8, base text COLLATE "C" NOT NULL, questions int8 NOT NULL,
+    parent text COLLATE "C" NOT NULL, base_seq int8 NOT NULL, place int8 NOT NULL, moved int8 NOT NULL,
+    ended float8, epoch int8 NOT NULL, owner text, claim text NOT NULL DEFAULT '', before text NOT NULL DEFAULT '',
     thread text GENERATED ALWAYS AS (CASE WHEN session = '' OR parent <> '' THEN NULL
         WHEN starts_with(session, '{SHARED}') THEN session
         ELSE session || chr(31) || agent || chr(31) || "user" END) STORED
@@ -63,7 +63,8 @@ CREATE TABLE kaname.snapshots (
     run text COLLATE "C" PRIMARY KEY, seq int8 NOT NULL, fold int8 NOT NULL, state text NOT NULL, sum int8 NOT NULL);
 CREATE TABLE kaname.accounts (name text COLLATE "C" PRIMARY KEY, spent float8 NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE kaname.reservations (
-    name text COLLATE "C" NOT NULL, holder text NOT NULL, amount float8 NOT NULL, owner text NOT NULL, PRIMARY KEY (name, holder));
+    name text COLLATE "C" NOT NULL, holder text NOT NULL, amount float8 NOT NULL, owner text NOT NULL,
+    PRIMARY KEY (name, holder));
 CREATE INDEX reservations_by_holder ON kaname.reservations (holder);
 """
 MIGRATIONS = (Migration(_FIRST, 1),)

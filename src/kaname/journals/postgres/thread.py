@@ -28,7 +28,7 @@ class Outcome(Protocol):
     outcome: Any
 
 
-class Asked:
+class ThreadCall:
     """A call from another event loop, to be answered there."""
 
     __slots__ = ("future", "loop", "outcome", "task")
@@ -72,19 +72,19 @@ class PostgresThread:
         if self.closed:
             raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._where))
         assert self.loop is not None
-        asked = Asked()
+        asked = ThreadCall()
         self.loop.call_soon_threadsafe(self._begin, work, asked)
         if gives_up:
             asked.future.add_done_callback(lambda future: self._give_up(asked) if future.cancelled() else None)
         return asked.future
 
-    def _begin(self, work: Callable[[], Awaitable[Any]], asked: Asked) -> None:
+    def _begin(self, work: Callable[[], Awaitable[Any]], asked: ThreadCall) -> None:
         assert self.loop is not None
         asked.task = task = self.loop.create_task(self._answer(work, asked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, work: Callable[[], Awaitable[Any]], asked: Asked) -> None:
+    async def _answer(self, work: Callable[[], Awaitable[Any]], asked: ThreadCall) -> None:
         with Border() as border:
             asked.outcome = await work()
         if border.failure is not None:
@@ -92,7 +92,7 @@ class PostgresThread:
             asked.outcome = problem if isinstance(problem, JournalError) else explain(problem, self._where)
         deliver([asked])
 
-    def _give_up(self, asked: Asked) -> None:
+    def _give_up(self, asked: ThreadCall) -> None:
         def cancel() -> None:
             if asked.task is not None:
                 asked.task.cancel()

@@ -21,9 +21,9 @@ from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import CARD
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
-from .ledger import Settlement, settle
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
+from .settlements import Settlement, settle
 from .thread import PostgresThread, deliver
 
 _MOST = 500  # appends in one statement; there is a place for each of them
@@ -36,7 +36,16 @@ _SHORT = {"run": "text", "epoch": "int8", "prior": "int8", "updated": "float8", 
 _SHORT |= {"input": "int8", "output": "int8", "cost": "float8"}
 _WHOLE = {_QUOTED[name]: kind for name, kind in _TYPES.items()}
 _WHOLE |= {"epoch": "int8", "prior": "int8", "base_seq": "int8", "n": "int8", "ends": "bool", "opens": "bool"}
-_FACT = {"run": "text", "seq": "int8", "time": "float8", "agent": "text", "type": "text", "body": "text", "sum": "int8", "n": "int8"}
+_FACT = {
+    "run": "text",
+    "seq": "int8",
+    "time": "float8",
+    "agent": "text",
+    "type": "text",
+    "body": "text",
+    "sum": "int8",
+    "n": "int8",
+}
 
 
 def _given(columns: dict[str, str], first: int) -> str:
@@ -55,11 +64,13 @@ short AS (SELECT * FROM {_given(_SHORT, 2)}),
 whole AS (SELECT * FROM {_given(_WHOLE, 2 + len(_SHORT))}),
 bases AS (SELECT run FROM kaname.runs WHERE run IN (SELECT base FROM whole WHERE opens AND base <> '') FOR KEY SHARE),
 gone_on AS (
-    UPDATE kaname.runs AS r SET {", ".join([f"{name} = g.{name}" for name in _COUNTS])}, ended = {_ENDED.format(status="r.status")}
+    UPDATE kaname.runs AS r SET {", ".join([f"{name} = g.{name}" for name in _COUNTS])},
+        ended = {_ENDED.format(status="r.status")}
     FROM short AS g WHERE r.run = g.run AND r.epoch = g.epoch AND r.seq = g.prior RETURNING r.run
 ), changed AS (
     UPDATE kaname.runs AS r SET {", ".join([f"{name} = g.{name}" for name in list(_QUOTED.values())[1:]])},
-        ended = {_ENDED.format(status="g.status")}, moved = mark.place + g.n, owner = CASE WHEN g.ends THEN NULL ELSE r.owner END
+        ended = {_ENDED.format(status="g.status")}, moved = mark.place + g.n,
+        owner = CASE WHEN g.ends THEN NULL ELSE r.owner END
     FROM whole AS g, mark WHERE NOT g.opens AND r.run = g.run AND r.epoch = g.epoch AND r.seq = g.prior RETURNING r.run
 ), opened AS (
     INSERT INTO kaname.runs ({_OPEN_COLUMNS})
@@ -233,9 +244,7 @@ class Writer:
     async def _append(self, connection: Connection, groups: Sequence[Group], again: bool) -> None:
         if not groups:
             return
-        short = [
-            (one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens
-        ]
+        short = [(one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens]
         whole = [
             (*one.values, one.hold.epoch, one.prior, one.base_seq, number, one.ends, one.opens)
             for number, one in enumerate(groups)
@@ -246,7 +255,9 @@ class Writer:
         self.statements += 1
         taken = {row[0] for row in await connection.fetch(self._sql(_APPEND), self._owner, *columns)}
         left = [group for group in groups if group.run not in taken]
-        reasons = {row[0]: row for row in await connection.fetch(self._sql(_REASONS), [one.run for one in left])} if left else {}
+        reasons = (
+            {row[0]: row for row in await connection.fetch(self._sql(_REASONS), [one.run for one in left])} if left else {}
+        )
         for group in groups:
             group.outcome = None if group.run in taken else self._refusal(group, reasons.get(group.run), again)
 
