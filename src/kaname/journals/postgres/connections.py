@@ -59,28 +59,29 @@ class Wire:
 
 
 class Connections:
-    """The lines of one journal: two with a purpose (`writer`, `keeper`) and a few to read with."""
+    """The connections of one journal: two with a purpose (`writer`, `keeper`) and a few to read with."""
 
     def __init__(self, address: Address) -> None:
         self.address, self.is_pooled, self.settings = address, address.pooler == "transaction", ""
         self._looked = bool(address.pooler)
         self._was_there = False
-        self._free = [Wire(self._connect) for _ in range(address.connections)]
+        self._wires = [Wire(self._connect) for _ in range(address.connections)]
+        self._free = list(self._wires)
         self._room = asyncio.Semaphore(address.connections)
         self.writer, self.keeper = Wire(self._connect), Wire(self._connect, self._prepare_keeper)
         self.on_keeper: Statement[None] | None = None
 
     async def read(self, work: Statement[T]) -> T:
-        """Do the work on any free line. It is repeated if the server went away meanwhile."""
+        """Do the work on any free connection. It is repeated if the server went away meanwhile."""
         return await self.patiently(lambda: self._read(work))
 
     async def _read(self, work: Statement[T]) -> T:
         async with self._room:
-            line = self._free.pop()
+            wire = self._free.pop()
             try:
-                return await line.do(work)
+                return await wire.do(work)
             finally:
-                self._free.append(line)
+                self._free.append(wire)
 
     async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work, again and again while the server is away, for as long as `patience` says."""
@@ -130,8 +131,13 @@ class Connections:
             server_settings={"application_name": "kaname"},
         )
 
+    def drop(self) -> None:
+        """Cut all connections, without a word to the server."""
+        for wire in (self.writer, self.keeper, *self._wires):
+            wire.drop()
+
     async def close(self) -> None:
-        for line in (self.writer, self.keeper, *self._free):
+        for wire in (self.writer, self.keeper, *self._wires):
             with suppress(TimeoutError):
                 async with asyncio.timeout(5):
-                    await line.close()
+                    await wire.close()

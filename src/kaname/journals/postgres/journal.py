@@ -8,7 +8,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from ...core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
 from ...core.events import Event, Opened, Stopped
@@ -87,6 +87,7 @@ class PostgresJournal:
             self._own, self._held = None, {}
         if self._own is None:
             self._own = Office(self._address, self._held)
+            finalize(self, self._own.thread.stop_soon)
         return self._own
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:

@@ -28,8 +28,8 @@ class Office:
 
     def __init__(self, address: Address, held: dict[str, Hold]) -> None:
         self.address, self.sql, self._held = address, Sql(address.schema), held
-        self.thread = PostgresThread(address.shown)
         self._connections = Connections(address)
+        self.thread = PostgresThread(address.shown, self._connections.drop)
         self.arrivals = Arrivals(self._connections, self.sql)
         self._heartbeat = Heartbeat(self._connections, self.arrivals, self.sql)
         self.me = self._heartbeat.name

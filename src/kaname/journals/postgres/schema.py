@@ -122,8 +122,14 @@ def check_version(found: int, oldest: int, where: str) -> None:
         )
 
 
+# Not `to_regclass`: inside a transaction it may not see tables that another process has just created.
+_IS_THERE = """
+SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'journal'
+"""
+
+
 async def _versions(connection: Connection, sql: Sql) -> tuple[int, int]:
-    if await connection.fetchval("SELECT to_regclass($1)::text", sql("kaname.journal")) is None:
+    if await connection.fetchval(_IS_THERE, sql.schema) is None:
         return 0, 0
     found, oldest = await connection.fetchrow(sql("SELECT version, oldest FROM kaname.journal"))
     return found, oldest

@@ -41,10 +41,13 @@ class ThreadCall:
 
 
 class PostgresThread:
-    """Runs coroutines in its own event loop, from whichever event loop they are asked for. `where` is for errors."""
+    """Runs coroutines in its own event loop, from whichever event loop they are asked for.
 
-    def __init__(self, where: str) -> None:
-        self._where, self._starting = where, threading.Lock()
+    `where` is for errors. `at_end` is called in the thread when it ends, however it ends.
+    """
+
+    def __init__(self, where: str, at_end: Callable[[], None]) -> None:
+        self._where, self._at_end, self._starting = where, at_end, threading.Lock()
         self.process, self.closed = 0, False
         self.loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -60,7 +63,7 @@ class PostgresThread:
             if not self.is_here:
                 self._tasks = set()
                 self.loop = loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(loop,), name="kaname-journal", daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(loop, self._at_end), name="kaname-journal", daemon=True)
                 self._thread.start()
                 self.process = os.getpid()
 
@@ -116,14 +119,17 @@ class PostgresThread:
                 self.loop.call_soon_threadsafe(self.loop.stop)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, at_end: Callable[[], None]) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
+        at_end()
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(asyncio.sleep(0), *left, return_exceptions=True))
+        at_end()  # a task may have opened a connection meanwhile
+        loop.run_until_complete(asyncio.sleep(0))
     finally:
         loop.close()
 
