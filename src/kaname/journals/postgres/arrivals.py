@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from ...core.errors import JournalError
 from .connections import Connection, Connections
-from .schema import Sql
+from .schema import BARRIER, Sql
 
 EVERYTHING = ""  # the key of those who wait for a fact of any run
 _POLL, _POLL_WITH_NOTICE = 0.5, 3.0  # seconds between two looks, without and with notifications
@@ -23,7 +23,7 @@ _STOP = "!"  # before the id of a run: it is asked to stop
 _LOOK = """
 SELECT run, seq, status NOT IN ('running', 'waiting') FROM kaname.runs WHERE run = ANY($1::text[])
 """
-_LAST = "SELECT coalesce(max(place), 0) FROM kaname.facts"
+_LAST = f"SELECT coalesce((SELECT place FROM kaname.facts WHERE place < {BARRIER} ORDER BY place DESC LIMIT 1), 0)"
 _STOPS = "SELECT run, reason FROM kaname.stops WHERE run = ANY($1::text[])"
 _ANNOUNCE = "SET LOCAL synchronous_commit = off; NOTIFY {channel}, {told}"
 
@@ -147,7 +147,8 @@ class Arrivals:
                 self._fail(problem)
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_WITH_NOTICE if self._is_listening else _POLL):
+                slowly = self._is_listening and EVERYTHING not in self._waiting  # a transaction may hold the last facts back
+                async with asyncio.timeout(_POLL_WITH_NOTICE if slowly else _POLL):
                     await self._again.wait()
 
     async def _look(self, connection: Connection) -> None:

@@ -211,8 +211,7 @@ class PostgresJournal:
             if over:
                 return
             if not found:
-                office = self._office()
-                await office.ask(partial(office.arrivals.wait, run_id, after), gives_up=True)
+                await self._office().wait(run_id, after)
 
     async def changes(self, after: int = 0, *, wait: bool = True) -> AsyncIterator[Change]:
         """Yield the facts of all runs. A long transaction in the same server delays those that were written after it began."""
@@ -225,7 +224,7 @@ class PostgresJournal:
             if not found:
                 if not wait:
                     return
-                await office.ask(partial(office.arrivals.wait, EVERYTHING, after), gives_up=True)
+                await office.wait(EVERYTHING, after)
 
     async def ask_to_stop(self, run_id: str, reason: str) -> bool:
         office = self._office()

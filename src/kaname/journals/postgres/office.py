@@ -96,6 +96,10 @@ class Office:
     async def begin_here(self) -> None:
         await self._heartbeat.begin()
 
+    async def wait(self, key: str, seen: int) -> None:
+        """Wait for facts of a run after number `seen`, or of all runs after that place."""
+        await self.ask(lambda: self._heartbeat.wait(key, seen), gives_up=True)
+
     async def beat(self) -> None:
         await self.ask(self._heartbeat.beat)
 

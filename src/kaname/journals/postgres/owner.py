@@ -55,6 +55,7 @@ class Heartbeat:
         self.failure: JournalError | None = None
         self._beating: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
+        self._listens = False  # as the entry says
 
     async def begin(self) -> None:
         """Enter this process, and keep renewing the entry."""
@@ -65,18 +66,31 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Renew the entry now. Raises `JournalError` if the server cannot do it."""
-        values = (self.name, self._connections.address.ttl, self._arrivals.has_readers)
+        listens = self._arrivals.has_readers
+        values = (self.name, self._connections.address.ttl, listens)
 
         async def work(connection: Connection) -> tuple[int, int, bool]:
             version, oldest, others = await connection.fetchrow(self._sql(_BEAT), *values)
             return version, oldest, others
 
         version, oldest, others = await self._connections.patiently(lambda: self._connections.keeper.do(work))
-        self._arrivals.others_listen = others
+        self._arrivals.others_listen, self._listens = others, listens
         try:
             check_version(version, oldest, self._connections.address.shown)
         except JournalTooNew as problem:
             self.failure = problem
+
+    async def wait(self, key: str, seen: int) -> None:
+        """Wait for facts (see `Arrivals.wait`). The entry says that this process listens, so that others announce theirs."""
+        waiting = asyncio.create_task(self._arrivals.wait(key, seen))
+        try:
+            await asyncio.sleep(0)
+            await self.begin()
+            if not self._listens:
+                await self.beat()
+            await waiting
+        finally:
+            waiting.cancel()
 
     async def _keep_beating(self) -> None:
         while True:

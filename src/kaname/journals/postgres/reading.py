@@ -13,7 +13,7 @@ from ...core.runs import UNDER_WAY
 from ...kernel.ports import Change, Lineage
 from ..rows import fact_sum, row_sum
 from .connections import Connection
-from .schema import PLACES, Sql
+from .schema import BARRIER, Sql
 
 _FACT = "f.run, f.seq, f.time, f.agent, f.type, f.body, f.sum"
 _BYTES = 500_000  # of a page: a slow reader holds no more in memory
@@ -37,12 +37,11 @@ _FACTS = f"""
 SELECT {_FACT} FROM unnest($1::text[], $2::int8[], $3::int8[]) WITH ORDINALITY AS g(run, after, upto, at)
 JOIN kaname.facts AS f ON f.run = g.run AND f.seq > g.after AND f.seq <= g.upto ORDER BY g.at, f.seq
 """
-_BARRIER = f"(pg_snapshot_xmin(pg_current_snapshot())::text::int8 << {PLACES}) + (SELECT shift FROM kaname.journal)"
 _CHANGES = f"""
 WITH last AS (
-    SELECT place FROM kaname.facts WHERE place > $1 AND place < {_BARRIER} ORDER BY place OFFSET $2 LIMIT 1)
+    SELECT place FROM kaname.facts WHERE place > $1 AND place < {BARRIER} ORDER BY place OFFSET $2 LIMIT 1)
 SELECT {_FACT}, f.place FROM kaname.facts AS f
-WHERE place > $1 AND place < {_BARRIER} AND place <= coalesce((SELECT place FROM last), 9223372036854775807)
+WHERE place > $1 AND place < {BARRIER} AND place <= coalesce((SELECT place FROM last), 9223372036854775807)
 ORDER BY place, seq
 """
 

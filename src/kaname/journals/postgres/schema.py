@@ -17,6 +17,9 @@ from .errors import too_old_server
 OLDEST_SERVER = 13
 PLACES = 10  # bits: how many places there are in one transaction
 
+# Places below it are final: all transactions that could still write there have ended.
+BARRIER = f"(pg_snapshot_xmin(pg_current_snapshot())::text::int8 << {PLACES}) + (SELECT shift FROM kaname.journal)"
+
 
 class Migration(NamedTuple):
     """`oldest`: the number of the migration that a process must know to write to a journal that has this one."""
