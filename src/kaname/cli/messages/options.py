@@ -354,6 +354,12 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
     )),
+    Command("journal", "Copy a journal, such as from a file to a database.", "ジャーナルをコピーします (ファイルからデータベースなど)。", (
+        ("action", {"choices": ["copy"]}, "What to do.", "操作。"),
+        ("source", {"metavar": "FROM"}, "A file, or postgresql://…", "ファイル、または postgresql://…"),
+        ("target", {"metavar": "TO"}, "A file, or postgresql://… The copy is read back and compared.",
+         "ファイル、または postgresql://…。コピーは読み直して比較します。"),
+    )),
     Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
         ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",
          "操作 (既定: show)。"),
