@@ -20,12 +20,17 @@ _POLL, _POLL_WITH_NOTICE = 0.5, 3.0  # seconds between two looks, without and wi
 _PAUSE = 0.05  # seconds between two announcements
 _MOST = 7_500  # bytes of an announcement; PostgreSQL takes 8,000
 _STOP = "!"  # before the id of a run: it is asked to stop
+_WORK = "+"  # a run was queued
 _LOOK = """
 SELECT run, seq, status NOT IN ('running', 'waiting') FROM kaname.runs WHERE run = ANY($1::text[])
 """
 _LAST = f"SELECT coalesce((SELECT place FROM kaname.facts WHERE place < {BARRIER} ORDER BY place DESC LIMIT 1), 0)"
 _STOPS = "SELECT run, reason FROM kaname.stops WHERE run = ANY($1::text[])"
 _ANNOUNCE = "SET LOCAL synchronous_commit = off; NOTIFY {channel}, {told}"
+
+
+async def _nothing(connection: Connection) -> None:
+    """Do nothing with the connection, except for opening it if there is none."""
 
 
 class Follower:
@@ -51,6 +56,7 @@ class Arrivals:
         self._looking: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
+        self._work = asyncio.Event()
         self._is_listening = False
         self.others_listen = False
         connections.on_keeper = self._listen
@@ -84,6 +90,21 @@ class Arrivals:
         finally:
             if self._stopping.get(run_id) is future:
                 del self._stopping[run_id]
+
+    async def wait_for_work(self, seconds: float) -> None:
+        """Wait until a run is queued, and not longer than that."""
+        if self._connections.is_pooled:
+            seconds = min(seconds, _POLL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._connections.patiently(lambda: self._connections.keeper.do(_nothing))  # it is there, and listens
+                await self._work.wait()
+        self._work.clear()
+
+    async def tell_of_work(self) -> None:
+        self._work.set()
+        with suppress(JournalError):  # workers look now and then
+            await self._notify(_WORK)
 
     def note(self, runs: Iterable[str]) -> None:
         """Wake those in this process who wait for these runs, and announce the runs to others."""
@@ -122,6 +143,9 @@ class Arrivals:
             connection.add_termination_listener(lambda _: setattr(self, "_is_listening", False))
 
     def _hear(self, connection: Connection, process: int, channel: str, told: str) -> None:
+        if told == _WORK:
+            self._work.set()
+            return
         if told.startswith(_STOP):
             if told[1:] in self._stopping:
                 self._look_soon()

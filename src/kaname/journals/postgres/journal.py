@@ -24,6 +24,7 @@ from .connections import Connection
 from .ledger import PostgresLedger
 from .office import Office
 from .owner import alive, describe_owner
+from .queue import PostgresQueue
 from .writer import Append, Hold, card_values
 
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -76,7 +77,7 @@ class PostgresJournal:
         self._own: Office | None = None
         self._inherited: list[Office] = []  # of the process from which this one was forked: never touched, never freed
         self._claiming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.ledger = PostgresLedger(self._office)
+        self.ledger, self.queue = PostgresLedger(self._office), PostgresQueue(self._office)
 
     def _office(self) -> Office:
         """Return what this process has of the journal."""

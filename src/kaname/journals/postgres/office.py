@@ -100,6 +100,10 @@ class Office:
         """Wait for facts of a run after number `seen`, or of all runs after that place."""
         await self.ask(lambda: self._heartbeat.wait(key, seen), gives_up=True)
 
+    async def tell_of_work(self) -> None:
+        """Tell the workers that a run was queued."""
+        await self.ask(self.arrivals.tell_of_work)
+
     async def beat(self) -> None:
         await self.ask(self._heartbeat.beat)
 

@@ -70,7 +70,20 @@ CREATE TABLE kaname.reservations (
     PRIMARY KEY (name, holder));
 CREATE INDEX reservations_by_holder ON kaname.reservations (holder);
 """
-MIGRATIONS = (Migration(_FIRST, 1),)
+# Runs that wait for a worker. `waiting` ones are found along the index by queue, key and priority, and `delayed` ones by time.
+_SECOND = """
+CREATE TABLE kaname.queue (
+    number bigserial PRIMARY KEY, run text COLLATE "C" NOT NULL UNIQUE, agent text NOT NULL, "order" text NOT NULL,
+    session text NOT NULL, "user" text NOT NULL, queue text NOT NULL, key text COLLATE "C" NOT NULL, priority int8 NOT NULL,
+    at float8 NOT NULL, seq int8 NOT NULL, attempts int8 NOT NULL DEFAULT 0, state text NOT NULL, worker text,
+    reason text NOT NULL DEFAULT '', thread text NOT NULL
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01);
+CREATE INDEX queue_waiting ON kaname.queue (queue, key, priority DESC, number) WHERE state = 'waiting';
+CREATE INDEX queue_delayed ON kaname.queue (at) WHERE state = 'delayed';
+CREATE INDEX queue_taken ON kaname.queue (worker) WHERE state = 'taken';
+CREATE INDEX queue_threads ON kaname.queue (thread, number) WHERE thread <> '';
+"""
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1))
 
 
 class Sql:

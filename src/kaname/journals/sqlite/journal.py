@@ -23,6 +23,7 @@ from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
+from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
 
@@ -74,6 +75,7 @@ class SqliteJournal:
         self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
+        self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
