@@ -28,6 +28,7 @@ _HOMES = {
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
     "agent.ids": ("SharedSession",),
+    "agent.work.worker": ("Worker",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
@@ -157,6 +158,7 @@ if TYPE_CHECKING:
     from .agent.steps.phase import LoopPhase as LoopPhase
     from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
+    from .agent.work.worker import Worker as Worker
     from .config.build import Config as Config
     from .config.build import load_config as load_config
     from .config.llm import ClaudeConfig as ClaudeConfig

@@ -16,6 +16,7 @@ from .messages.options import COMMANDS, EPILOG, Command
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
+_ELSEWHERE = {"worker": "many.worker"}
 _RECORDS = ("budgets", "cache", "journal", "runs", "sessions", "stats")
 
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return USAGE
     try:
-        home = f"records.{given.command}" if given.command in _RECORDS else given.command
+        home = f"records.{given.command}" if given.command in _RECORDS else _ELSEWHERE.get(given.command, given.command)
         return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)

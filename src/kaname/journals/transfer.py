@@ -28,9 +28,7 @@ class Transferred(NamedTuple):
     checksum: int
 
 
-async def copy_journal(
-    source: Journal, target: Journal, progress: Callable[[int], None] = lambda facts: None
-) -> Transferred:
+async def copy_journal(source: Journal, target: Journal, progress: Callable[[int], None] = lambda facts: None) -> Transferred:
     """Copy all runs and accounts, then read both journals and compare them. Facts that are there already are left alone.
 
     Raises `JournalError` if a process executes a run of the source, or if the target has other facts of a run.
@@ -117,9 +115,7 @@ async def compare(source: Journal, target: Journal) -> Transferred:
         sums = [[fact_row(event)[-1] async for event in one.read(card.run_id)] for one in (source, target)]
         same_card = bool(there) and all(getattr(card, name) == getattr(there[0], name) for name in _COMPARED)
         if sums[0] != sums[1] or not same_card:
-            raise JournalError(
-                notice("journal.copy_differs", "run {run_id} differs in the two journals", run_id=card.run_id)
-            )
+            raise JournalError(notice("journal.copy_differs", "run {run_id} differs in the two journals", run_id=card.run_id))
         runs, facts = runs + 1, facts + len(sums[0])
         total ^= crc32(f"{card.run_id} {sums[0]}".encode())
     return Transferred(runs, facts, total)

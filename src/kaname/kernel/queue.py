@@ -60,10 +60,13 @@ class RunQueue(Protocol):
     `put` adds runs, and returns the ids of those that were not in it; a run that was set aside is tried again if it has other
     facts now. `take` hands out up to `count` runs: of one conversation one at a time, and fairly among keys. What a worker has
     taken is its own until it says `finish`, `retry` or `set_aside`, or until it dies: `rescue` then returns its runs to the
-    queue, and those of this worker that are not among `executing`. A worker that was taken for dead can change nothing. `withdraw` removes a run that no worker has taken. `wait` returns
-    when there may be something to take, and at the latest after `seconds`.
+    queue, and those of this worker that are not among `executing`. A worker that was taken for dead can change nothing.
+    `retry` without a reason does not count as an attempt. `withdraw` removes a run that no worker has taken. `wait` returns
+    when there may be something to take, and at the latest after `seconds`. `pace`: seconds between two calls of `rescue`.
     """
 
+    @property
+    def pace(self) -> float: ...
     async def put(self, items: Sequence[QueuedRun]) -> list[str]: ...
     async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]: ...
     async def finish(self, run_id: str) -> bool: ...
@@ -94,7 +97,7 @@ class Candidate(NamedTuple):
 def choose_runs(candidates: Sequence[Candidate], busy: Mapping[str, int], per_key: int, count: int) -> list[Candidate]:
     """Return the runs to hand out: by priority, then fairly among keys, then in the order of queueing.
 
-    `busy`: how many runs of each key are being executed. A key with fewer runs comes first; runs without a key count one by one.
+    `busy`: how many runs of each key are being executed. A key with fewer runs comes first.
     """
     ranked: list[tuple[int, int, int, Candidate]] = []
     ahead = dict(busy)

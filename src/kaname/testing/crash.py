@@ -7,8 +7,8 @@
 
 Real processes are killed with SIGKILL: right before each fact, right after each fact, and at random times. Each run is then
 resumed by a new process and compared with an undisturbed run. `make_agent` takes no arguments; its journal is replaced by a
-SQLite file of the check, or by a schema in a PostgreSQL database. `KANAME_CRASH_FOLDER` names a folder where the tools of one run can keep their data. The model should
-give the same answer to the same messages, as `ScriptedModel` does.
+SQLite file of the check, or by a schema in a PostgreSQL database. `KANAME_CRASH_FOLDER` names a folder where the tools of one
+run can keep their data. The model should give the same answer to the same messages, as `ScriptedModel` does.
 """
 
 from __future__ import annotations

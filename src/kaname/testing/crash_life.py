@@ -169,9 +169,7 @@ def watch(agent: Any, log: Path) -> None:
         watch(member, log)
 
 
-def live(
-    agent: Any, user_input: str, folder: Path, place: str, death: Death, answers: dict[str, Any] | None
-) -> dict[str, Any]:
+def live(agent: Any, user_input: str, folder: Path, place: str, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
     """Start (`answers` is None) or resume the run, and return how it ended. `place`: that of the journal."""
     agent.journal = DyingJournal(choose(place), death)
     watch(agent, folder / "effects.log")

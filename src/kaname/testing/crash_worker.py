@@ -22,7 +22,15 @@ from .crash_life import RUN, Death, live, random_death, read_lines
 from .crash_places import drop_schemas, facts_at, place_for
 
 _LIVES = 50
-_SHARED = ("asyncio", "asyncpg", "concurrent", "kaname", "pydantic", "regex", "sqlite3")  # they start no thread when they are imported
+_SHARED = (
+    "asyncio",
+    "asyncpg",
+    "concurrent",
+    "kaname",
+    "pydantic",
+    "regex",
+    "sqlite3",
+)  # they start no thread when they are imported
 _MEETINGS = 3  # where a clock has a say (a tool's time limit), a run may be a fact shorter than the one before
 
 

@@ -23,7 +23,7 @@ async def _ids(queue: RunQueue, count: int = 10, wanted: Wanted = _ANY) -> list[
 
 
 class QueueContract(ABC):
-    """Tests for a queue. `make` returns a journal, its queue, and a second one on the same storage, as another worker has it."""
+    """Tests for a queue. `make` returns a journal, its queue, and another worker's journal and queue on the same storage."""
 
     has_keys = True  # False for an engine that has no limits for each key
 
@@ -74,7 +74,7 @@ class QueueContract(ABC):
             assert await _ids(queue) == ["now"]
             assert await queue.finish("now")
             async with asyncio.timeout(10):
-                while await _ids(queue) != ["late"]:
+                while await _ids(queue) != ["late"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 
         self._with(test)
@@ -97,7 +97,7 @@ class QueueContract(ABC):
             assert await queue.set_aside("b", "it kills its worker")
             assert await _ids(other) == []
             async with asyncio.timeout(10):
-                while not (found := await other.take(_ANY, 2)):
+                while not (found := await other.take(_ANY, 2)):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             assert [(one.run_id, one.attempts) for one in found] == [("a", 2)]
             aside = await queue.find("b")

@@ -32,7 +32,9 @@ def pooled(url, mode):
     if user is not None:
         for place in (folder, folder / "users", folder / "ini"):
             shutil.chown(place, user)
-    process = subprocess.Popen([program(), "-q", str(folder / "ini")], user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [program(), "-q", str(folder / "ini")], user=user, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         until = time.monotonic() + 10
         while time.monotonic() < until:

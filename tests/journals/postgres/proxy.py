@@ -1,7 +1,7 @@
 """A proxy before the server that can lose an answer: the statement is carried out, and the client never hears of it."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tests.postgres import folder_of
 
@@ -36,10 +36,8 @@ class Proxy:
                 writer.write(data)
 
         tasks = [asyncio.create_task(requests()), asyncio.create_task(answers())]
-        try:
+        with suppress(asyncio.CancelledError):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pass
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

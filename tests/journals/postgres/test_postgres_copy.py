@@ -32,7 +32,9 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
         assert [one.runs for one in await copied.sessions()] == [one.runs for one in await file.sessions()]
         assert [card.run_id for card in await copied.runs()] == [card.run_id for card in await file.runs()]
         assert await copied.ledger.balances() == await file.ledger.balances()
-        state = (await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun())._work.scope.state
+        state = (
+            await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun()
+        )._work.scope.state
         assert [message.text for message in state.messages if message.role == "user"] == ["turn 0", "turn 1", "turn 2", "on"]
     for journal in (file, server, back):
         await journal.close()

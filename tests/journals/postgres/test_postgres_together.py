@@ -166,7 +166,10 @@ async def test_text_that_postgres_cannot_hold_is_kept_in_facts(url):
     journal = PostgresJournal(url)
     lease = await journal.claim("r")
     facts = [Event("r", 1, 1.0, "a", Opened()), Event("r", 2, 1.0, "a", Received(user("zero \0 and half \ud83d a pair")))]
-    await journal.append([*facts, Event("r", 3, 1.0, "a", Custom("x", {"zero": "\0"})), Event("r", 4, 1.0, "a", Stopped(Stop("completed")))], lease.epoch)
+    await journal.append(
+        [*facts, Event("r", 3, 1.0, "a", Custom("x", {"zero": "\0"})), Event("r", 4, 1.0, "a", Stopped(Stop("completed")))],
+        lease.epoch,
+    )
     assert [event async for event in journal.read("r")][2].body == Custom("x", {"zero": "\0"})
     assert (await journal.runs())[0].title == "zero  and half ? a pair"
     await journal.close()

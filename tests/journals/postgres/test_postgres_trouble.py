@@ -48,7 +48,9 @@ async def test_run_goes_on_over_a_restart_of_the_server(server, url):
             down.set()
         return "seen"
 
-    agent = Agent(ScriptedModel([call("look", number=1), call("look", number=2), call("look", number=3), "done"]), [look], journal=journal)
+    agent = Agent(
+        ScriptedModel([call("look", number=1), call("look", number=2), call("look", number=3), "done"]), [look], journal=journal
+    )
     run = agent.run("go").start()
     await down.wait()
     await asyncio.to_thread(postgres.start, server)
@@ -191,7 +193,10 @@ async def test_full_disk_is_reported_and_loses_nothing(journal, url):
     lease = await journal.claim("r")
     await journal.append([Event("r", 1, 1.0, "a", Opened())], lease.epoch)
     name = schema_of(url)
-    await sql(url, f"CREATE FUNCTION {name}.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$")
+    await sql(
+        url,
+        f"CREATE FUNCTION {name}.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END $$",
+    )
     await sql(url, f"CREATE TRIGGER full_disk BEFORE INSERT ON {name}.facts EXECUTE FUNCTION {name}.full()")
     with pytest.raises(JournalFull, match="no space is left on the server.*all earlier facts are safe"):
         await journal.append([Event("r", 2, 1.0, "a", Received(user("hi")))], lease.epoch)
@@ -285,13 +290,17 @@ async def test_older_version_works_on_until_a_migration_says_that_it_cannot(url,
         new = PostgresJournal(url)
         assert [card.run_id for card in await new.runs()] == ["r"]
         await new.close()
-    assert [tuple(row) for row in await sql(url, f"SELECT version, oldest FROM {schema_of(url)}.journal")] == [(len(schema.MIGRATIONS) + 1, 1)]
+    assert [tuple(row) for row in await sql(url, f"SELECT version, oldest FROM {schema_of(url)}.journal")] == [
+        (len(schema.MIGRATIONS) + 1, 1)
+    ]
     await old.append([Event("r", 2, 1.0, "a", Received(user("still here")))], lease.epoch)
     late = PostgresJournal(url)
     assert (await late.runs())[0].seq == 2, "a process of the old version can even start"
     await late.close()
     with monkeypatch.context() as newer:
-        newer.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, added, schema.Migration("SELECT 1", len(schema.MIGRATIONS) + 2)))
+        newer.setattr(
+            schema, "MIGRATIONS", (*schema.MIGRATIONS, added, schema.Migration("SELECT 1", len(schema.MIGRATIONS) + 2))
+        )
         new = PostgresJournal(url)
         await new.runs()
         await new.close()

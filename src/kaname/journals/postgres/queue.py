@@ -13,7 +13,9 @@ from .connections import Connection
 from .office import Office
 from .owner import alive
 
-_COLUMNS = 'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
+_COLUMNS = (
+    'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
+)
 _KEYS = 500  # keys that are looked at when a worker takes runs
 _PUT = """
 INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
@@ -30,7 +32,8 @@ _CANDIDATES = f"""
 WITH RECURSIVE keys AS (
     SELECT q AS queue, (SELECT min(key) FROM kaname.queue WHERE queue = q AND state = 'waiting') AS key, 1 AS n
     FROM unnest($1::text[]) AS q
-    UNION ALL SELECT k.queue, (SELECT min(key) FROM kaname.queue WHERE queue = k.queue AND state = 'waiting' AND key > k.key), n + 1
+    UNION ALL SELECT k.queue,
+        (SELECT min(key) FROM kaname.queue WHERE queue = k.queue AND state = 'waiting' AND key > k.key), n + 1
     FROM keys AS k WHERE k.key IS NOT NULL AND n < {_KEYS})
 SELECT w.number, w.run, w.key, w.priority FROM keys AS k JOIN LATERAL (
     SELECT number, run, key, priority FROM kaname.queue AS m
@@ -47,7 +50,8 @@ RETURNING {_COLUMNS.replace("run,", "q.run,", 1)}
 """
 _MINE = "WHERE run = $1 AND worker = $2 AND state = 'taken'"
 _RETRY = f"""
-UPDATE kaname.queue SET worker = NULL, reason = $4, at = extract(epoch FROM clock_timestamp()) + $3::float8,
+UPDATE kaname.queue SET worker = NULL, reason = $4, attempts = attempts - ($4 = '')::int,
+    at = extract(epoch FROM clock_timestamp()) + $3::float8,
     state = CASE WHEN $3::float8 > 0 THEN 'delayed' ELSE 'waiting' END {_MINE}
 """
 _SET_ASIDE = f"UPDATE kaname.queue SET worker = NULL, state = 'set_aside', reason = $3, seq = $4 {_MINE}"
@@ -63,6 +67,10 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 class PostgresQueue:
     def __init__(self, office: Callable[[], Office]) -> None:
         self._office = office
+
+    @property
+    def pace(self) -> float:
+        return self._office().address.ttl / 4
 
     async def put(self, items: Sequence[QueuedRun]) -> list[str]:
         office = self._office()

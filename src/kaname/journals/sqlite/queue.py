@@ -51,6 +51,8 @@ _MINE = "WHERE run = :run AND worker = :me AND state = 'taken'"
 
 
 class SqliteQueue:
+    pace = 5.0
+
     def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile, news: News) -> None:
         self._writer, self._reader, self._place, self._news = writer, reader, place, news
 
@@ -90,7 +92,8 @@ class SqliteQueue:
 
     async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
         state = "delayed" if seconds > 0 else "waiting"
-        statement = f"UPDATE queue SET worker = '', state = :state, at = :at, reason = :reason {_MINE}"
+        again = "state = :state, at = :at, reason = :reason, attempts = attempts - (:reason = '')"
+        statement = f"UPDATE queue SET worker = '', {again} {_MINE}"
         return await self._change(statement, run_id, state=state, at=time.time() + seconds, reason=reason)
 
     async def set_aside(self, run_id: str, reason: str) -> bool:
@@ -151,7 +154,9 @@ def _is_there(connection: sqlite3.Connection) -> bool:
 
 def _is_due(connection: sqlite3.Connection) -> bool:
     """Return True if there is a run to take."""
-    query = "SELECT 1 FROM queue WHERE state = 'waiting' UNION ALL SELECT 1 FROM queue WHERE state = 'delayed' AND at <= ? LIMIT 1"
+    query = (
+        "SELECT 1 FROM queue WHERE state = 'waiting' UNION ALL SELECT 1 FROM queue WHERE state = 'delayed' AND at <= ? LIMIT 1"
+    )
     return _is_there(connection) and connection.execute(query, (time.time(),)).fetchone() is not None
 
 
