@@ -40,3 +40,17 @@ class TestPostgresQueue(QueueContract):
     async def kill(self, journal, queue):
         journal._own._heartbeat._beating.cancel()
         await asyncio.sleep(1.0)
+
+
+class TestProcrastinateQueue(TestPostgresQueue):
+    has_keys = False
+
+    def make(self):
+        from kaname import PostgresJournal
+
+        url = f"{self.server}&schema=procrastinate_{next(_schemas)}&ttl=0.5&queue=procrastinate"
+        first, second = PostgresJournal(url), PostgresJournal(url)
+        return first, first.queue, second, second.queue
+
+    async def kill(self, journal, queue):
+        await asyncio.sleep(1.0)

@@ -34,13 +34,14 @@ async def resumed(journal, run_id):
     return any([isinstance(event.body, Resumed) async for event in journal.read(run_id)])
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "procrastinate"])
 async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, tmp_path, monkeypatch):
     """Four workers: three are killed, one is drained, and PostgreSQL is restarted."""
     monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
     place = str(tmp_path / "j.db")
-    if kind == "postgres":
+    if kind != "sqlite":
         place = request.getfixturevalue("url").replace("ttl=0.6&patience=5", "ttl=1&patience=30")
+        place += "&queue=procrastinate" if kind == "procrastinate" else ""
     journal, fleet, count = choose(place), Fleet(place, tmp_path), 40
     agent = make_agent(journal)
     try:
@@ -51,7 +52,7 @@ async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, 
             await completed(journal, done * 2)
             worker.kill()
             await asyncio.to_thread(fleet.start)
-        if kind == "postgres":
+        if kind != "sqlite":
             server = request.getfixturevalue("server")
             await asyncio.to_thread(postgres.stop, server)
             await asyncio.to_thread(postgres.start, server)

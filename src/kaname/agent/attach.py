@@ -10,10 +10,10 @@ from ..core.errors import RunBusy, RunNotFound
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY
 from ..core.steps import Stop
+from ..journals.queue import HasQueue
 from ..kernel.channel import Reader
 from ..kernel.load import end_run
 from ..kernel.ports import Journal
-from ..kernel.queue import HasQueue
 from .run import find_live
 
 _MOST = 64  # chunks of one batch

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ..journals.queue import QueuedRun, RunQueue, Wanted
 from ..kernel.ports import Journal
-from ..kernel.queue import QueuedRun, RunQueue, Wanted
 
 _ANY = Wanted(("clerk",))
 

@@ -11,7 +11,7 @@ from ...core.errors import JournalError
 from ...core.events import Received
 from ...core.messages import Message
 from ...core.notices import notice
-from ...kernel.queue import QueuedRun
+from ...journals.queue import QueuedRun
 from ...kernel.results import must_be_json
 from ..opening.request import RunRequest
 

@@ -9,8 +9,8 @@ from typing import Any
 from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...journals.queue import DEFAULT_QUEUE, HasQueue, QueuedRun, RunQueue
 from ...kernel.ports import Journal
-from ...kernel.queue import DEFAULT_QUEUE, HasQueue, QueuedRun, RunQueue
 from ..ids import check_ids
 from ..input import Input, as_mapping, as_turn
 from ..opening.request import new_run_id

@@ -18,8 +18,8 @@ from typing import Any
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
+from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
 from ...kernel.load import read_run
-from ...kernel.queue import DEFAULT_QUEUE, QueuedRun, Wanted
 from ..agent import Agent
 from ..run import Run, find_live
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left

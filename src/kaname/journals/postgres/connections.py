@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ...core.errors import JournalError
+from ...core.errors import AgentError
 from ...kernel.boundary import Border
 from .address import Address
 from .errors import explain, is_temporary
@@ -42,7 +42,7 @@ class Wire:
             try:
                 return await work(self._connection)
             except BaseException as problem:
-                if not isinstance(problem, JournalError) and (is_temporary(problem) or not isinstance(problem, Exception)):
+                if not isinstance(problem, AgentError) and (is_temporary(problem) or not isinstance(problem, Exception)):
                     self.drop()
                 raise
 
@@ -87,7 +87,7 @@ class Connections:
         """Do the work, again and again while the server is away, for as long as `patience` says."""
         since, pause = time.monotonic(), _SHORTEST_PAUSE
         while True:
-            with Border(passing=(JournalError,)) as border:
+            with Border(passing=(AgentError,)) as border:
                 done = await work()
                 self._was_there = True
                 return done

@@ -15,6 +15,7 @@ from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
+from ..queue import RunQueue
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import fact_row, row_sum
 from . import lists, reading, removal
@@ -24,7 +25,8 @@ from .connections import Connection
 from .ledger import PostgresLedger
 from .office import Office
 from .owner import alive, describe_owner
-from .queue import PostgresQueue
+from .queues.own import PostgresQueue
+from .queues.procrastinate import ProcrastinateQueue
 from .writer import Append, Hold, card_values
 
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -65,7 +67,8 @@ class PostgresJournal:
         url: The address of the database, `postgresql://user:password@host/database`. Options of kaname in its query:
             `schema` (default: kaname), `ttl`: seconds after which a process that is silent counts as dead (default: 10),
             `patience`: seconds to wait for a server that restarts (default: 30), `connections`: connections to read with
-            (default: 4), `pooler`: `transaction` behind PgBouncer in transaction mode (by default it is detected).
+            (default: 4), `pooler`: `transaction` behind PgBouncer in transaction mode (by default it is detected), `queue`:
+            `procrastinate` to queue runs in the tables of Procrastinate, without limits per key.
     """
 
     def __init__(self, url: str) -> None:
@@ -77,7 +80,9 @@ class PostgresJournal:
         self._own: Office | None = None
         self._inherited: list[Office] = []  # of the process from which this one was forked: never touched, never freed
         self._claiming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.ledger, self.queue = PostgresLedger(self._office), PostgresQueue(self._office)
+        self.ledger = PostgresLedger(self._office)
+        queue = ProcrastinateQueue if self._address.queue == "procrastinate" else PostgresQueue
+        self.queue: RunQueue = queue(self._office)
 
     def _office(self) -> Office:
         """Return what this process has of the journal."""

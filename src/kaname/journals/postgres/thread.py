@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
-from ...core.errors import JournalError
+from ...core.errors import AgentError, JournalError
 from ...core.notices import notice
 from ...kernel.boundary import Border
 from .errors import explain
@@ -92,7 +92,7 @@ class PostgresThread:
             asked.outcome = await work()
         if border.failure is not None:
             problem = border.failure.error
-            asked.outcome = problem if isinstance(problem, JournalError) else explain(problem, self._where)
+            asked.outcome = problem if isinstance(problem, AgentError) else explain(problem, self._where)
         deliver([asked])
 
     def _give_up(self, asked: ThreadCall) -> None:

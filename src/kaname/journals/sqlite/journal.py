@@ -355,10 +355,7 @@ class SqliteJournal:
         return list(await (self._writer if trial is None else self._reader).transact(work))
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`; writers wait for that.
-
-        Returns the bytes freed and the bytes still to free.
-        """
+        """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...kernel.queue import Candidate, QueuedRun, Wanted, choose_runs
 from ..news import News
+from ..queue import Candidate, QueuedRun, Wanted, choose_runs
 from .file import JournalFile
 from .thread import SqliteThread
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ...kernel.queue import Candidate, QueuedRun, Wanted, choose_runs
-from .connections import Connection
-from .office import Office
-from .owner import alive
+from ...queue import Candidate, QueuedRun, Wanted, choose_runs
+from ..connections import Connection
+from ..office import Office
+from ..owner import alive
 
 _COLUMNS = (
     'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
