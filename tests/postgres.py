@@ -63,3 +63,35 @@ def start(url: str) -> None:
 def stop(url: str, *, check: bool = True) -> None:
     """Stop the server as a crash would."""
     run(program("pg_ctl") or "", "-D", str(folder_of(url) / "data"), "-m", "immediate", "stop", check=check)
+
+
+@contextmanager
+def replica(url: str, *, synchronous: bool) -> Iterator[str]:
+    """The address of a standby that follows another server."""
+    folder = Path(mkdtemp(prefix="kaname-pg-"))
+    if (user := _user()) is not None:
+        shutil.chown(folder, user)
+    primary = str(folder_of(url))
+    run(program("pg_basebackup") or "", "-D", str(folder / "data"), "-R", "-h", primary, "-U", "kaname", "--checkpoint=fast")
+    (folder / "options").write_text(f"-k {folder} -c listen_addresses= -c fsync=off")
+    address = f"postgresql://kaname@/shop?host={folder}"
+    start(address)
+    try:
+        if synchronous:
+            settings = "ALTER SYSTEM SET synchronous_standby_names = '*'"
+            run(program("psql") or "", "-h", primary, "-U", "kaname", "-c", settings, "-c", "SELECT pg_reload_conf()", "shop")
+        yield address
+    finally:
+        stop(address, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def promote(url: str) -> None:
+    """Make a standby the primary server."""
+    run(program("pg_ctl") or "", "-D", str(folder_of(url) / "data"), "-w", "promote")
+
+
+def pause(url: str) -> None:
+    """Let a standby receive nothing more from its primary server."""
+    folder, settings = str(folder_of(url)), "ALTER SYSTEM SET primary_conninfo = ''"
+    run(program("psql") or "", "-h", folder, "-U", "kaname", "-c", settings, "-c", "SELECT pg_reload_conf()", "shop")

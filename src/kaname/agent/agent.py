@@ -34,7 +34,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
-from .work.submit import Submits
+from .work.verb import Submits
 
 if TYPE_CHECKING:
     from pathlib import Path

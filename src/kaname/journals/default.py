@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import ConfigError
-from ..core.install import install_command
 from ..core.notices import notice
 from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
@@ -49,6 +47,10 @@ def default_path() -> str:
 
 
 def _postgres(url: str) -> PostgresJournal:
+    from importlib.util import find_spec
+
+    from ..core.install import install_command
+
     if find_spec("asyncpg") is None:
         raise ConfigError(
             notice(

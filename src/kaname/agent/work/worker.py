@@ -79,7 +79,7 @@ class Worker:
         self._runs: dict[str, Run[Any]] = {}
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
-        self._opening, self._alone = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1)
+        self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
 
     @property
     def executing(self) -> int:
@@ -98,22 +98,25 @@ class Worker:
             while not self._stopping.is_set():
                 self._changed.clear()
                 room = self._concurrency - len(self._tasks)
-                taken = await self._take(room) if room > 0 else []
-                for item in taken:
-                    self._tasks[item.run_id] = task = asyncio.create_task(self._execute(item))
-                    task.add_done_callback(partial(self._forget, item.run_id))
-                if len(taken) < room or room <= 0:
+                taken = await self._take(room) if room > 0 else 0
+                if taken < room or room <= 0:
                     await self._wait(listening=room > 0)
         finally:
             tending.cancel()
             await self._drain()
 
-    async def _take(self, room: int) -> list[QueuedRun]:
-        try:
-            return await self._queue.take(self._wanted, room)
-        except AgentError as problem:
-            log.warning("no runs can be taken: %s", problem)
-            return []
+    async def _take(self, room: int) -> int:
+        """Take runs and begin to execute them. Return their number."""
+        async with self._taking:
+            try:
+                taken = await self._queue.take(self._wanted, room)
+            except AgentError as problem:
+                log.warning("no runs can be taken: %s", problem)
+                return 0
+            for item in taken:
+                self._tasks[item.run_id] = task = asyncio.create_task(self._execute(item))
+                task.add_done_callback(partial(self._forget, item.run_id))
+        return len(taken)
 
     async def _wait(self, *, listening: bool) -> None:
         """Wait until there may be something to do: a run was queued, one has ended, or the worker stops."""
@@ -147,7 +150,9 @@ class Worker:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
         while True:
             try:
-                for run_id in await self._queue.rescue(self._tasks.keys()):
+                async with self._taking:  # else a run that is being taken would look as if nobody executed it
+                    rescued = await self._queue.rescue(self._tasks.keys())
+                for run_id in rescued:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
             except AgentError as problem:

@@ -5,6 +5,7 @@ Keys are found one after the other along an index, so that a key with very many 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..owner import alive
 _COLUMNS = (
     'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
 )
+_DUE_SECONDS = 0.2
 _KEYS = 500  # keys that are looked at when a worker takes runs
 _PUT = """
 INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
@@ -67,6 +69,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 class PostgresQueue:
     def __init__(self, office: Callable[[], Office]) -> None:
         self._office = office
+        self._due = 0.0  # when delayed runs are looked for again
 
     @property
     def pace(self) -> float:
@@ -84,7 +87,9 @@ class PostgresQueue:
         office = self._office()
 
         async def work(connection: Connection) -> list[QueuedRun]:
-            await connection.execute(office.sql(_DUE))
+            if time.monotonic() >= self._due:
+                self._due = time.monotonic() + _DUE_SECONDS
+                await connection.execute(office.sql(_DUE))
             async with connection.transaction():
                 busy: Mapping[str, int] = {}
                 if wanted.per_key:  # one worker after the other: else two could take the last place of a key
