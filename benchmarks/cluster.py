@@ -129,13 +129,13 @@ async def handout(url, home):
             await asyncio.sleep(0.05)
             began = time.time()
             run = await sender.submit("go")
-            while not (cards := await client.runs(run_id=run, limit=1)):
+            while not (cards := await client.runs(run_id=run, limit=1)):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             taken.append(cards[0].created - began)
         taken.sort()
         count, began = 300, time.perf_counter()
         await asyncio.gather(*[sender.submit("go") for _ in range(count)])
-        while sum([one.runs for one in await client.count() if one.status == "completed"]) < count + 60:
+        while sum([one.runs for one in await client.count() if one.status == "completed"]) < count + 60:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         rate = count / (time.perf_counter() - began)
         print(
@@ -184,7 +184,8 @@ PARTS = {"journal": journals, "followers": followers, "processes": processes, "h
 
 async def main():
     if sys.argv[1:2] == ["child"]:
-        return await child(sys.argv[2])
+        await child(sys.argv[2])
+        return
     with postgres.cluster(fsync=True, options="-c max_connections=200 -c shared_buffers=256MB") as url:
         for name, part in PARTS.items():
             if not sys.argv[1:] or name in sys.argv[1:]:
