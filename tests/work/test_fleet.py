@@ -11,8 +11,6 @@ from kaname.journals.default import choose
 from tests import postgres
 from tests.work.fleet import Fleet, make_agent
 
-pytestmark = pytest.mark.slow
-
 
 async def completed(journal, count, seconds=60):
     async with asyncio.timeout(seconds):

@@ -9,8 +9,6 @@ from kaname import Agent, JournalError, PostgresJournal, ScriptedModel, call, to
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
 from tests import postgres
 
-pytestmark = pytest.mark.slow
-
 
 class Noting(PostgresJournal):
     """A journal that notes every fact that was acknowledged."""

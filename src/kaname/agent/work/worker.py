@@ -215,8 +215,8 @@ class Worker:
         facts = await read_run(self._journal, item.run_id) if cards else []
         died = deaths(facts) if facts else item.attempts - 1
         if died >= DEATHS:
-            told = "its process died {died} times without any progress of the run"
-            await self._put_aside(item, notice("worker.deaths", told, died=died))
+            told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
+            await self._put_aside(item, told)
             return
         if facts and (left := pause_left(died, time() - facts[-1].time)):
             await self._later(item, left)
