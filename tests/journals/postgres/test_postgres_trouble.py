@@ -1,6 +1,8 @@
 """The journal in PostgreSQL when the server is away, refuses, or loses an answer."""
 
 import asyncio
+import subprocess
+import sys
 
 import asyncpg
 import pytest
@@ -107,6 +109,49 @@ async def test_answers_that_are_lost_write_nothing_twice(url):
         assert [event.seq for event in facts] == list(range(1, result.state.seq + 1))
         assert [event.seq async for event in journal.follow(result.run_id)] == [event.seq for event in facts]
         await journal.close()
+
+
+async def test_slow_network_delays_runs_and_loses_nothing(url):
+    async with proxied(url) as (proxy, through):
+        journal = PostgresJournal(through)
+        await journal.runs()
+        proxy.delay = 0.03
+        agent = Agent(adding(), [add], journal=journal)
+        results = await asyncio.gather(*[agent.run("go") for _ in range(10)])
+        assert [result.output for result in results] == ["the sum is 7"] * 10
+        proxy.delay = 0.0
+        assert await journal.verify() == []
+        await journal.close()
+
+
+async def test_large_facts_of_many_runs_are_written(url):
+    journal = PostgresJournal(url)
+    agent = Agent(ScriptedModel(lambda request: "x" * 1_500_000), journal=journal)
+    results = await asyncio.gather(*[agent.run("go") for _ in range(8)])
+    assert {len(result.output) for result in results} == {1_500_000}
+    assert len([event async for event in journal.read(results[0].run_id)]) == results[0].state.seq
+    await journal.close()
+
+
+async def test_forked_child_has_connections_and_a_name_of_its_own(url):
+    journal = PostgresJournal(url)
+    agent = Agent(adding(), [add], journal=journal)
+    await agent.run("go")
+    program = "import asyncio, os, sys\nfrom kaname import PostgresJournal\n"
+    program += "async def look(j): return [card.run_id for card in await j.runs()]\n"
+    program += "j = PostgresJournal(sys.argv[1]); mine = asyncio.run(look(j)); name = j._own.me\n"
+    program += "child = os.fork()\nif not child: os._exit(0 if asyncio.run(look(j)) == mine and j._own.me != name else 1)\n"
+    program += "assert os.waitpid(child, 0)[1] == 0\nassert asyncio.run(look(j)) == mine\n"
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-W", "ignore", "-c", program, url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    await journal.close()
 
 
 async def test_first_facts_and_claims_whose_answers_are_lost_are_ours(url):

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ...core.errors import JournalError
+from ...core.errors import JournalError, JournalUnreachable
 from .connections import Connection, Connections
 from .schema import BARRIER, Sql
 
@@ -169,7 +169,8 @@ class Arrivals:
                 await self._connections.patiently(lambda: self._connections.keeper.do(self._look))
             except JournalError as problem:
                 self._fail(problem)
-                return
+                await asyncio.sleep(_POLL)
+                continue
             with suppress(TimeoutError):
                 slowly = self._is_listening and EVERYTHING not in self._waiting  # a transaction may hold the last facts back
                 async with asyncio.timeout(_POLL_WITH_NOTICE if slowly else _POLL):
@@ -199,6 +200,8 @@ class Arrivals:
         for future in [waiter.future for waiters in self._waiting.values() for waiter in waiters]:
             if not future.done():
                 future.set_exception(problem)
+        if isinstance(problem, JournalUnreachable):  # a run in a long call must still hear that it is to stop, afterwards
+            return
         for stopping in self._stopping.values():
             if not stopping.done():
                 stopping.set_exception(problem)

@@ -90,7 +90,7 @@ class PostgresJournal:
             raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self.place))
         if self._own is not None and not self._own.thread.is_here:
             self._inherited.append(self._own)
-            self._own, self._held = None, {}
+            self._own, self._held, self._claiming = None, {}, WeakValueDictionary()
         if self._own is None:
             self._own = Office(self._address, self._held)
             finalize(self, self._own.thread.stop_soon)

@@ -26,6 +26,7 @@ WITH mine AS (
 SELECT version, oldest, EXISTS (SELECT 1 FROM kaname.owners WHERE listens AND owner <> $1 AND until > clock_timestamp())
 FROM kaname.journal
 """
+_LEAVING = 3.0  # seconds
 _LEAVE = "DELETE FROM kaname.owners WHERE owner = $1"
 
 
@@ -102,7 +103,8 @@ class Heartbeat:
         """Remove the entry: runs of this process that are still open are free at once."""
         if self._beating is not None:
             self._beating.cancel()
-            with suppress(JournalError):
-                await self._connections.patiently(
-                    lambda: self._connections.keeper.do(lambda c: c.execute(self._sql(_LEAVE), self.name))
-                )
+            with suppress(JournalError, TimeoutError):  # else it runs out by itself
+                async with asyncio.timeout(_LEAVING):
+                    await self._connections.patiently(
+                        lambda: self._connections.keeper.do(lambda c: c.execute(self._sql(_LEAVE), self.name))
+                    )

@@ -27,6 +27,7 @@ from .settlements import Settlement, settle
 from .thread import PostgresThread, deliver
 
 _MOST = 500  # appends in one statement; there is a place for each of them
+_BYTES = 4_000_000  # of the facts in one statement
 _TYPES = dict.fromkeys(CARD, "text")
 _TYPES |= dict.fromkeys(("created", "updated", "cost"), "float8")
 _TYPES |= dict.fromkeys(("seq", "input", "output", "questions"), "int8")
@@ -190,7 +191,7 @@ class Writer:
     async def _write_all(self) -> None:
         while True:
             self._is_awake = True
-            appends = [self._appends.popleft() for _ in range(min(len(self._appends), _MOST))]
+            appends = self._next_appends()
             settlements = [self._settlements.popleft() for _ in range(len(self._settlements))]
             if not appends and not settlements:
                 self._is_awake = False
@@ -203,6 +204,15 @@ class Writer:
                 group.finish()
             self._wrote([group.run for group in groups if group.outcome is None])
             deliver(appends)
+
+    def _next_appends(self) -> list[Append]:
+        """Return what is written together: up to so many appends, and not much more than so many bytes."""
+        taken: list[Append] = []
+        size = 0
+        while self._appends and len(taken) < _MOST and size < _BYTES:
+            taken.append(self._appends.popleft())
+            size += sum([len(row[5]) for row in taken[-1].rows])
+        return taken
 
     async def _write(self, groups: list[Group], settlements: list[Settlement]) -> None:
         tried = [False]
