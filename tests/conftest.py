@@ -94,6 +94,7 @@ _SLOW += tuple(
     f"serve/test_{name}"
     for name in ("a", "facts", "failures", "leaving", "long", "mcp", "mounted", "node", "op", "runs", "slow")
 )
+_SLOW += ("journals/postgres/test_postgres_crash.py", "journals/postgres/test_postgres_failover.py", "work/test_fleet.py")
 _SLOW += ("api/test_fastapi.py",)  # an import of two seconds
 _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety", "views"))
 
@@ -101,6 +102,8 @@ _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety"
 _LONGEST = (
     "designs/test_d_models.py",
     "e2e/test_crash.py",
+    "journals/postgres/test_postgres_crash.py",
+    "work/test_fleet.py",
     "page/",
     "tools/test_database",
     "api/test_types.py",
@@ -164,7 +167,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "local_model" in item.fixturenames:
             item.add_marker(pytest.mark.model)
-        elif "postgres" in item.name:
+        elif "postgres" in item.nodeid:
             item.add_marker(pytest.mark.postgres)
         if places[item].startswith(_SLOW) or "litellm" in item.nodeid.lower():
             item.add_marker(pytest.mark.slow)

@@ -32,6 +32,7 @@ _HOMES = {
     "core.chunks": ("Chunk",),
     "agent.ids": ("SharedSession",),
     "core.encryption.keys": ("use_key",),
+    "agent.work.worker": ("Worker",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
@@ -48,6 +49,7 @@ _HOMES = {
         "JournalFull",
         "JournalLocked",
         "JournalTooNew",
+        "JournalUnreachable",
         "LLMError",
         "MaxStepsExceeded",
         "ModelError",
@@ -84,6 +86,7 @@ _HOMES = {
     "core.steps": ("AgentStep", "Stop"),
     "journals.audit.log": ("AuditLog",),
     "journals.memory": ("MemoryJournal",),
+    "journals.postgres": ("PostgresJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
@@ -167,6 +170,7 @@ if TYPE_CHECKING:
     from .agent.steps.phase import LoopPhase as LoopPhase
     from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
+    from .agent.work.worker import Worker as Worker
     from .config.build import Config as Config
     from .config.build import load_config as load_config
     from .config.llm import ClaudeConfig as ClaudeConfig
@@ -191,6 +195,7 @@ if TYPE_CHECKING:
     from .core.errors import JournalFull as JournalFull
     from .core.errors import JournalLocked as JournalLocked
     from .core.errors import JournalTooNew as JournalTooNew
+    from .core.errors import JournalUnreachable as JournalUnreachable
     from .core.errors import LLMError as LLMError
     from .core.errors import MaxStepsExceeded as MaxStepsExceeded
     from .core.errors import ModelError as ModelError
@@ -232,6 +237,7 @@ if TYPE_CHECKING:
     from .designs.react.runtime import ReActPlanner as ReActPlanner
     from .journals.audit.log import AuditLog as AuditLog
     from .journals.memory import MemoryJournal as MemoryJournal
+    from .journals.postgres import PostgresJournal as PostgresJournal
     from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase

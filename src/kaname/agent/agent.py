@@ -34,6 +34,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
+from .work.verb import Submits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ T = TypeVar("T")
 _SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
-class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
+class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
     asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
 
@@ -156,7 +157,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         return McpServers(servers, self.tools, elicit, answers_for(self))
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.recipe.name
 
     def __repr__(self) -> str:
@@ -300,6 +301,10 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             deps=parent.deps,
         )
         return self._run(request, opener=Opener(recipe, journal, sinks, self._description))
+
+    def run_request(self, request: RunRequest) -> Run[OutputT]:
+        """Return the run of a request, for a worker."""
+        return self._run(request)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalLocked
+from ..core.errors import ConfigError, JournalLocked, JournalUnreachable
 from ..core.events import Event, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
@@ -165,7 +165,7 @@ class Work:
         releasing = asyncio.ensure_future(release())
         releasing.add_done_callback(_read_exception)  # a journal that cannot even do this has said so already
         try:
-            if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
+            if not isinstance(problem, JournalLocked | JournalUnreachable):  # else releasing would only wait once more
                 await asyncio.wait([releasing])
         except asyncio.CancelledError:
             if problem is None:  # else that is what the caller has to hear

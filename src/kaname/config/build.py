@@ -13,6 +13,7 @@ from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
 from ..core.record import field, record
+from ..journals.places import is_file
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
@@ -114,8 +115,8 @@ class AgentConfig:
 
     @property
     def journal_path(self) -> str:
-        """Return the path of the journal, relative to the file; by default one next to the file."""
-        if self.journal in ("memory", ":memory:"):
+        """Return the path of the journal, relative to the file; by default one next to the file. A URL stays as it is."""
+        if self.journal and not is_file(self.journal):
             return self.journal
         if not self.journal:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")

@@ -264,7 +264,9 @@ SCHEMA: dict[str, Any] = {
         "workflows": {**TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
         "limits": {**LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "permissions": PERMISSIONS,
-        "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
+        "journal": field_of(
+            "string", "where runs are recorded: a file, from this file's folder, or a database (postgresql://…)"
+        ),
         "encryption": mapping_of(
             "Encrypt the journal, memories, index and cache with a key: name one of these.",
             {

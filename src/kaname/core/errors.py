@@ -33,6 +33,7 @@ AgentError                      everything that is raised for the caller
     ├── JournalFull             no room on the disk, or in the quota
     ├── DiskFailed              reading, writing or syncing failed
     ├── JournalLocked           another program holds the file
+    ├── JournalUnreachable      the server of the journal is away
     ├── JournalCorrupt          what was read is not what was written
     ├── EncryptionError         the key of a file is missing or wrong (a ConfigError, too)
     └── JournalTooNew           a newer kaname made the file
@@ -292,6 +293,9 @@ class DiskFailed(JournalError): ...
 
 
 class JournalLocked(JournalError): ...
+
+
+class JournalUnreachable(JournalError): ...
 
 
 class JournalCorrupt(JournalError): ...

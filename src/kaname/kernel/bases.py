@@ -7,7 +7,7 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
@@ -209,3 +209,10 @@ def conclude(strategy: Any, state: State, stop: Stop) -> Step:
         return Finish(state.limit)
     step: Step = optional(strategy, StrategyBase, "conclude")(state, stop)
     return step
+
+
+@runtime_checkable
+class Verifies(Protocol):
+    """A journal that can read itself back. `verify` returns a description of everything that is damaged."""
+
+    async def verify(self) -> list[str]: ...

@@ -12,6 +12,7 @@ from ..agent.agent import Agent
 from ..agent.attach import stop_run
 from ..agent.result import Result
 from ..agent.run import Run, find_live
+from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import RunInfo
@@ -30,7 +31,6 @@ _PAGE = 500  # runs
 _SWEEP = 60.0  # seconds
 _LOOKS = 5  # tries to read a run that changes meanwhile
 LEFT = notice("serve.left", "the client disconnected")
-SERVED = "served"  # in the origin of a run: a server can resume it
 _LETTING_GO = 10.0  # seconds to release the runs when the server shuts down
 log = getLogger("kaname.serve")
 

@@ -193,7 +193,7 @@ class Opener:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
                     channel.event(event)
-        if _at_rest(state, known):
+        if _at_rest(state, known, request):
             yield self._scope(run_id, 0, state, channel)
             return
         lease = await self.journal.claim(run_id, takeover=request.takeover)
@@ -205,7 +205,7 @@ class Opener:
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
             raise
-        if _at_rest(state, known):
+        if _at_rest(state, known, request):
             await self.journal.release(run_id, lease.epoch)
             yield self._scope(run_id, 0, state, channel)
             return
@@ -300,8 +300,8 @@ class Opener:
         return scope
 
 
-def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
+def _at_rest(state: State, answers: Mapping[str, Any], request: RunRequest) -> bool:
     """Return True if there is nothing to resume: the run is completed, or waits for an answer that was not given."""
     if state.stop is not None:
-        return state.stop.kind in ("completed", "degraded")
+        return request.unfinished or state.stop.kind in ("completed", "degraded")
     return state.waiting and not answers

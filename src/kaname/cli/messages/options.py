@@ -40,8 +40,9 @@ CONFIG: Option = ("-c --config", {"action": "append"}, "A configuration file (de
                   "設定ファイル (既定: kaname.yaml)。複数指定すると順に重ねます。")
 JOURNAL: Option = (
     "--journal", {"metavar": "FILE"},
-    "The file that runs are recorded in (default: the journal of the configuration, $KANAME_JOURNAL, or .kaname/journal.db).",
-    "実行を記録するジャーナル (既定: 設定ファイルのジャーナル、$KANAME_JOURNAL、.kaname/journal.db の順)。",
+    "The file or database (postgresql://…) that runs are recorded in (default: that of the configuration, $KANAME_JOURNAL, "
+    "or .kaname/journal.db).",
+    "実行を記録するファイルまたは postgresql://… (既定: 設定ファイルのジャーナル、$KANAME_JOURNAL、.kaname/journal.db の順)。",
 )
 def agent_option(default: str, by_default: str) -> Option:
     """Return the option `-a`, with its default in English and Japanese."""
@@ -156,6 +157,24 @@ COMMANDS = (
         ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},
          "The level of the log (default: info).",
          "ログレベル (既定: info)。"),
+        A_TOOL,
+        MODEL,
+        CONFIG,
+        agent_option("all agents and workflows of the configuration", "設定ファイルのすべて"),
+        JOURNAL,
+    )),
+    Command("worker", "Execute queued and interrupted runs. Start as many workers as you like, on any machine.",
+            "待ち行列の実行と中断した実行を処理します。ワーカーは複数のマシンでいくつでも開始できます。", (
+        ("--concurrency", {"type": count, "default": 8}, "Runs at the same time (default: 8).",
+         "同時に処理する実行の数 (既定: 8)。"),
+        ("--queues", {"default": "", "metavar": "NAMES"}, "Serve these queues, with commas between them (default: default).",
+         "処理する待ち行列。コンマ区切り (既定: default)。"),
+        ("--per-key", {"type": count}, "Runs with the same key at the same time, over all workers (default: no limit).",
+         "同じキーの実行を同時に処理する数。すべてのワーカーの合計 (既定: 上限なし)。"),
+        ("--embedded", FLAG, "Start a PostgreSQL of its own in .kaname/postgres, and use it as the journal.",
+         ".kaname/postgres に専用の PostgreSQL を開始し、ジャーナルとして使います。"),
+        ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},
+         "The level of the log (default: info).", "ログレベル (既定: info)。"),
         A_TOOL,
         MODEL,
         CONFIG,
@@ -330,6 +349,13 @@ COMMANDS = (
         ("--all", FLAG, "Show past periods, too.", "過去の期間も表示します。"),
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
+    )),
+    Command("journal", "Copy a journal, such as from a file to a database.",
+            "ジャーナルをコピーします (ファイルからデータベースなど)。", (
+        ("action", {"choices": ["copy"]}, "What to do.", "操作。"),
+        ("source", {"metavar": "FROM"}, "A file, or postgresql://…", "ファイル、または postgresql://…"),
+        ("target", {"metavar": "TO"}, "A file, or postgresql://… The copy is read back and compared.",
+         "ファイル、または postgresql://…。コピーは読み直して比較します。"),
     )),
     Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
         ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",

@@ -7,7 +7,10 @@ import os
 from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE
+from ...core.errors import ConfigError
+from ...core.notices import notice
 from ...core.project import FOLDER, default_state_folder
+from ...journals.places import is_file, is_server, shown_place
 from ...memory.protection.places import DataPlaces
 from ...serve.access.auditor import audit_in
 from ..agent import config_for, journal_place
@@ -22,7 +25,15 @@ def config_folder(given: argparse.Namespace) -> Path:
 def places_for(given: argparse.Namespace) -> DataPlaces:
     """Return all places where the project stores words of users."""
     config, home, place = config_for(given), config_folder(given), journal_place(given)
-    journal = None if place in ("memory", ":memory:") or "://" in place else Path(place).expanduser().resolve()
+    if is_server(place):
+        raise ConfigError(
+            notice(
+                "rights.server",
+                "the journal is in a database ({place}), and this command works with files only: nothing was done",
+                place=shown_place(place),
+            )
+        )
+    journal = Path(place).expanduser().resolve() if is_file(place) else None
     usual = DataPlaces.below(home, journal)
     caches = {home / "cache.db", home / "values.db"}
     traces: list[Path] = []

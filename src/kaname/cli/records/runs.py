@@ -19,6 +19,7 @@ from ...core.project import path_without_project
 from ...core.runs import RunInfo
 from ...core.values import plain_text
 from ...journals.default import choose, default_path
+from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
@@ -39,7 +40,7 @@ from .transcript import print_run, stories
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
-    if place not in ("memory", ":memory:") and not os.path.exists(os.path.expanduser(place)):
+    if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
         if os.path.exists(before := path_without_project("journal.db")) and place == default_path():
             command = f"{this_command()} runs --journal {shlex.quote(before)}"

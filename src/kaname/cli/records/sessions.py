@@ -13,6 +13,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...journals.default import choose
+from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
 from ..agent import agent_name, journal_place, place_options
@@ -31,7 +32,7 @@ _WIDE = 100  # columns
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
-    if not os.path.exists(os.path.expanduser(place)):
+    if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no sessions yet: {place} does not exist", f"まだセッションがありません ({place})"))
         return DONE if given.action == "list" else FAILED
     given.journal = place

@@ -18,13 +18,14 @@ from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
 from ..refusals import busy_text, gap_text, superseded_text
+from ..rows import CARD, fact_row, row_sum
 from . import lists, reading, removal
 from .copies import note_copy
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
-from .reading import CARD, SELECT_CARD, card_of
-from .schema import fact_row, row_sum
+from .queue import SqliteQueue
+from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
 from .writing import CHANGE, GO_ON, NEXT, OPEN, Hold, card_values, rarely_changing
 
@@ -62,6 +63,7 @@ class SqliteJournal:
         self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
+        self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
@@ -348,10 +350,7 @@ class SqliteJournal:
         return list(await (self._writer if trial is None else self._reader).transact(work))
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`; writers wait for that.
-
-        Returns the bytes freed and the bytes still to free.
-        """
+        """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:

@@ -15,10 +15,9 @@ from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
 from ..refusals import gap_text, superseded_text
+from ..rows import CARD, fact_sum, row_sum
 from .errors import damage_error
-from .schema import fact_sum, row_sum
 
-CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
