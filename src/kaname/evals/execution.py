@@ -20,7 +20,7 @@ from ..core.record import record
 from ..core.runs import UNDER_WAY
 from .case import Case
 from .checks.kinds import RUBRIC, find_problem
-from .checks.outcome import Outcome
+from .checks.outcome import CaseOutcome
 from .checks.rubric import judge_rubric
 from .records import Recording
 from .results.report import CaseAttempt, Finding
@@ -163,9 +163,9 @@ class Execution:
     ) -> None:
         case, made = todo.case, CaseAttempt(todo.case.name, todo.number, self._digests[todo.case.name])
         if not results or not results[-1].state.seq:  # another process executes the run, or nothing was said
-            await self._add(made, [], Outcome(results), spent, error or str(results[-1].stop.summary if results else ""))
+            await self._add(made, [], CaseOutcome(results), spent, error or str(results[-1].stop.summary if results else ""))
             return
-        outcome = Outcome(results, folder)
+        outcome = CaseOutcome(results, folder)
         expect = case.expect if "stop" in case.expect else {"stop": _COMPLETED, **case.expect}
         if outcome.stop == "failed" and "failed" not in expect["stop"]:
             error = error or str(outcome.last.stop.summary)
@@ -179,7 +179,7 @@ class Execution:
             spent += cost
         await self._add(made, findings, outcome, spent, error)
 
-    async def _add(self, made: CaseAttempt, findings: list[Finding], outcome: Outcome, spent: Usage, error: str) -> None:
+    async def _add(self, made: CaseAttempt, findings: list[Finding], outcome: CaseOutcome, spent: Usage, error: str) -> None:
         ran = bool(outcome.results)
         attempt = CaseAttempt(
             made.case,

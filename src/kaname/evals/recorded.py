@@ -14,7 +14,7 @@ from ..core.openai_shape import to_openai
 from ..core.values import plain_text
 from ..kernel.load import load
 from ..kernel.ports import Journal
-from .checks.outcome import Outcome
+from .checks.outcome import CaseOutcome
 from .files import load_evaluation, make_case, read_cases
 from .records import read_rating
 
@@ -40,7 +40,7 @@ async def case_from_run(journal: Journal, run_id: str, name: str = "") -> dict[s
     made: dict[str, Any] = {"name": name or f"{state.question.text[:40].strip()} ({run_id[-6:]})", "input": given}
     stop = state.stop.kind if state.stop else ""
     if stop == "completed" and await read_rating(journal, run_id) != "bad":
-        outcome = Outcome([result_of(run_id, state, None)])
+        outcome = CaseOutcome([result_of(run_id, state, None)])
         calls = [call.name for call in outcome.calls]
         made |= {"calls_in_order": calls} if calls else {}
         made["reference"] = plain_text(outcome.output)

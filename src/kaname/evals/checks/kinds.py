@@ -19,7 +19,7 @@ from ...kernel.boundary import Failure, attempt
 from ...tools.arguments.pattern import matches
 from ...tools.arguments.schema import problems
 from ...tools.loading import object_from
-from .outcome import Outcome
+from .outcome import CaseOutcome
 from .state import file_problem, prepare_sql, sql_problem
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -37,7 +37,7 @@ def prepare(check: str, value: Any) -> Any:
         raise ConfigError(told) from problem
 
 
-async def find_problem(check: str, value: Any, outcome: Outcome) -> str:
+async def find_problem(check: str, value: Any, outcome: CaseOutcome) -> str:
     """Return what is wrong with the outcome, or "" if the check holds. A check that raises does not hold."""
     work = KINDS[check][1]
     assert work is not None
@@ -51,7 +51,7 @@ def _texts(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-def _equals(outcome: Outcome, wanted: Any) -> str:
+def _equals(outcome: CaseOutcome, wanted: Any) -> str:
     given = outcome.output
     same_text = isinstance(wanted, str) and outcome.text.strip() == wanted.strip()
     if same_text or (not isinstance(wanted, str) and identity(_as_value(given)) == identity(wanted)):
@@ -69,7 +69,7 @@ def _as_value(given: Any) -> Any:
         return given
 
 
-def _contains(outcome: Outcome, wanted: list[str]) -> str:
+def _contains(outcome: CaseOutcome, wanted: list[str]) -> str:
     missing = [one for one in wanted if one not in outcome.text]
     if not missing:
         return ""
@@ -82,7 +82,7 @@ def _read_pattern(value: Any) -> str:
     return str(value)
 
 
-def _matches(outcome: Outcome, pattern: str) -> str:
+def _matches(outcome: CaseOutcome, pattern: str) -> str:
     found = matches(pattern, outcome.text)
     if found:
         return ""
@@ -104,7 +104,7 @@ def _read_number(value: Any) -> tuple[float, float]:
     return wanted, abs(wanted) * float(within.strip().rstrip("%")) / 100 if share else float(within)
 
 
-def _number(outcome: Outcome, wanted: tuple[float, float]) -> str:
+def _number(outcome: CaseOutcome, wanted: tuple[float, float]) -> str:
     value, within = wanted
     given = outcome.output
     if isinstance(given, int | float) and not isinstance(given, bool):
@@ -119,7 +119,7 @@ def _number(outcome: Outcome, wanted: tuple[float, float]) -> str:
                   within=f"{within:g}", found=listed)  # fmt: skip
 
 
-def _schema(outcome: Outcome, schema: Mapping[str, Any]) -> str:
+def _schema(outcome: CaseOutcome, schema: Mapping[str, Any]) -> str:
     wrong = problems(_as_value(outcome.output), schema, "output")
     return wrong[0] if wrong else ""
 
@@ -128,14 +128,14 @@ def _read_schema(value: Any) -> Mapping[str, Any]:
     return {**value}
 
 
-def _read_predicate(value: Any) -> Callable[[Outcome], Any]:
+def _read_predicate(value: Any) -> Callable[[CaseOutcome], Any]:
     found = object_from(value, Path.cwd()) if isinstance(value, str) else value
     if not callable(found):
         raise TypeError("it is not a function")
     return found  # type: ignore[no-any-return]
 
 
-async def _predicate(outcome: Outcome, judge: Callable[[Outcome], Any]) -> str:
+async def _predicate(outcome: CaseOutcome, judge: Callable[[CaseOutcome], Any]) -> str:
     said = judge(outcome)
     said = await said if isawaitable(said) else said
     if isinstance(said, str):
@@ -169,11 +169,11 @@ def _name(wanted: Wanted) -> str:
     return f"{wanted[0]}({', '.join([f'{key}={plain_text(value)}' for key, value in wanted[1].items()])})"
 
 
-def _list_calls(outcome: Outcome) -> str:
+def _list_calls(outcome: CaseOutcome) -> str:
     return ", ".join([f"{call.name}({plain_text(call.args)[:80]})" for call in outcome.calls]) or "-"
 
 
-def _calls(outcome: Outcome, wanted: list[Wanted]) -> str:
+def _calls(outcome: CaseOutcome, wanted: list[Wanted]) -> str:
     left = list(outcome.calls)
     for one in wanted:
         place = next((number for number, call in enumerate(left) if _fits(call, one)), None)
@@ -185,7 +185,7 @@ def _calls(outcome: Outcome, wanted: list[Wanted]) -> str:
     return ""
 
 
-def _calls_in_order(outcome: Outcome, wanted: list[Wanted]) -> str:
+def _calls_in_order(outcome: CaseOutcome, wanted: list[Wanted]) -> str:
     left = iter(outcome.calls)
     for one in wanted:
         if not any(_fits(call, one) for call in left):
@@ -194,7 +194,7 @@ def _calls_in_order(outcome: Outcome, wanted: list[Wanted]) -> str:
     return ""
 
 
-def _no_calls(outcome: Outcome, unwanted: list[Wanted]) -> str:
+def _no_calls(outcome: CaseOutcome, unwanted: list[Wanted]) -> str:
     made = [_name(one) for one in unwanted if any(_fits(call, one) for call in outcome.calls)]
     return notice("eval.called", "{call} was called", call=", ".join(made)) if made else ""
 
@@ -206,7 +206,7 @@ def _read_stop(value: Any) -> list[str]:
     return _texts(value)
 
 
-def _stop(outcome: Outcome, kinds: list[str]) -> str:
+def _stop(outcome: CaseOutcome, kinds: list[str]) -> str:
     if outcome.stop in kinds:
         return ""
     why = outcome.last.stop.summary
@@ -214,19 +214,19 @@ def _stop(outcome: Outcome, kinds: list[str]) -> str:
                   why=why)  # fmt: skip
 
 
-def _cost(outcome: Outcome, most: float) -> str:
+def _cost(outcome: CaseOutcome, most: float) -> str:
     if outcome.cost is None:
         return notice("eval.cost_unknown", "the cost is unknown, because the model has no known price")
     told = notice("eval.cost", "it cost ${cost}, more than ${most}", cost=f"{outcome.cost:.4f}", most=f"{most:.4f}")
     return told if outcome.cost > most else ""
 
 
-def _steps(outcome: Outcome, most: int) -> str:
+def _steps(outcome: CaseOutcome, most: int) -> str:
     told = notice("eval.steps", "it took {steps} steps, more than {most}", steps=outcome.steps, most=most)
     return told if outcome.steps > most else ""
 
 
-def _time(outcome: Outcome, most: float) -> str:
+def _time(outcome: CaseOutcome, most: float) -> str:
     told = notice("eval.time", "it took {seconds} s, more than {most} s", seconds=f"{outcome.seconds:.1f}", most=f"{most:g}")
     return told if outcome.seconds > most else ""
 
@@ -238,7 +238,7 @@ def _read_rubric(value: Any) -> str:
 
 
 RUBRIC = "rubric"  # a model judges it: see rubric.py
-KINDS: dict[str, tuple[Callable[[Any], Any] | None, Callable[[Outcome, Any], Any] | None]] = {
+KINDS: dict[str, tuple[Callable[[Any], Any] | None, Callable[[CaseOutcome, Any], Any] | None]] = {
     "equals": (None, _equals),
     "contains": (_texts, _contains),
     "matches": (_read_pattern, _matches),

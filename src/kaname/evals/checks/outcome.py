@@ -1,4 +1,4 @@
-"""`Outcome`: what came of one attempt at a case, for its checks."""
+"""`CaseOutcome`: what came of one attempt at a case, for its checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...core.messages import NOTHING, ToolCall, Usage
 from ...core.values import plain_text
 
 
-class Outcome:
+class CaseOutcome:
     """One attempt at a case: a run, or the turns of a conversation.
 
     Attributes: results: The result of each turn. folder: The folder of the attempt, or None if the agent does not have one.

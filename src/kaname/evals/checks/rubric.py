@@ -12,7 +12,7 @@ from ...core.messages import Usage
 from ...core.notices import notice
 from ...kernel.ports import Journal, Model
 from ..case import Case
-from .outcome import Outcome
+from .outcome import CaseOutcome
 
 JUDGE = "evaluation judge"  # the name of the agent
 _INSTRUCTIONS = """You judge the answer of an assistant by a rubric. Judge only what the rubric says: neither style nor length
@@ -28,7 +28,7 @@ class Judgement:
     verdict: Literal["pass", "fail"]
 
 
-async def judge_rubric(model: Model, journal: Journal, run_id: str, case: Case, outcome: Outcome) -> tuple[str, Usage, str]:
+async def judge_rubric(model: Model, journal: Journal, run_id: str, case: Case, outcome: CaseOutcome) -> tuple[str, Usage, str]:
     """Ask the model. Return what is wrong, or ""; the usage of the judgement; and the reason if there is no verdict."""
     rubric = str(case.expect["rubric"])
     text = f"{outcome.transcript}\n\nFinal answer: {outcome.text}"

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.notices import notice
-from .outcome import Outcome
+from .outcome import CaseOutcome
 
 _SHOWN = 200
 
 
-def file_problem(outcome: Outcome, wanted: Mapping[str, Any]) -> str:
+def file_problem(outcome: CaseOutcome, wanted: Mapping[str, Any]) -> str:
     """Compare files with their texts. A text must be equal; `{"contains": …}` must be in the file; None: there is no file."""
     if (folder := outcome.folder) is None:
         return _no_folder()
@@ -44,7 +44,7 @@ def prepare_sql(value: Any) -> list[dict[str, Any]]:
     return made
 
 
-async def sql_problem(outcome: Outcome, wanted: list[dict[str, Any]]) -> str:
+async def sql_problem(outcome: CaseOutcome, wanted: list[dict[str, Any]]) -> str:
     """Compare results of queries on SQLite files of the folder: a single value, a row, or a list of rows."""
     if (folder := outcome.folder) is None:
         return _no_folder()

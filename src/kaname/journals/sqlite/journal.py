@@ -27,7 +27,7 @@ from .ledger import SqliteLedger
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
-from .writing import CHANGE, GO_ON, NEXT, OPEN, Hold, card_values, rarely_changing
+from .writing import CHANGE, GO_ON, NEXT, OPEN, RunHold, card_values, rarely_changing
 
 _PAGE = 500
 
@@ -54,7 +54,7 @@ class SqliteJournal:
         if key_file is not None:
             use_key(key_file, places=files_of(self.path))
         self.closed = False
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, RunHold] = {}
         self._place = place = JournalFile(self.path, patience, max_bytes)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
@@ -68,11 +68,11 @@ class SqliteJournal:
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
-        taken: list[Hold] = []
+        taken: list[RunHold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, before: str = "") -> None:
-            taken[:] = [Hold(epoch, card, turn, before)]
+            taken[:] = [RunHold(epoch, card, turn, before)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -136,7 +136,7 @@ class SqliteJournal:
         if ends:
             self._drop(run, epoch)
 
-    def _entry(self, hold: Hold, events: Sequence[Event], ends: bool) -> Work:
+    def _entry(self, hold: RunHold, events: Sequence[Event], ends: bool) -> Work:
         """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
@@ -161,7 +161,7 @@ class SqliteJournal:
 
         return work
 
-    def _begin(self, hold: Hold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
+    def _begin(self, hold: RunHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
         """Write the first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
@@ -196,7 +196,7 @@ class SqliteJournal:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
         connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
 
-    def _release_soon(self, run_id: str, taken: list[Hold]) -> None:
+    def _release_soon(self, run_id: str, taken: list[RunHold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for hold in taken:
                 self._drop(run_id, hold.epoch)
@@ -386,7 +386,7 @@ async def _data_version(reader: SqliteThread) -> int:
     return int(version)
 
 
-def _shut_down(place: JournalFile, held: Mapping[str, Hold], *threads: SqliteThread, wait: bool = False) -> None:
+def _shut_down(place: JournalFile, held: Mapping[str, RunHold], *threads: SqliteThread, wait: bool = False) -> None:
     """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
     for thread in threads:
         thread.stop(wait=wait)

@@ -16,7 +16,7 @@ from ...core.events import Custom, Fact, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.steps import Stop
-from .schema import fact_sum
+from ..rows import fact_sum
 
 ERASED = "erased"  # the name of the fact in place of one that cannot be read any more
 ERASED_TEXT = "[erased]"

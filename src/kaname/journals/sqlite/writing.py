@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import JournalError
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
-from .reading import CARD
+from ..rows import CARD
 
 if TYPE_CHECKING:
     from .sealing import Seal
@@ -26,7 +26,7 @@ _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?,
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 
 
-class Hold:
+class RunHold:
     """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the file."""
 
     __slots__ = ("before", "card", "constant", "epoch", "failure", "seal", "turn")
