@@ -25,8 +25,8 @@ class Expectations(TypedDict, total=False):
 
     equals: The output: a text, or a JSON value. contains: A text, or several, that the answer contains.
     matches: A regular expression. number: A number that the answer contains, or `{"is": 300, "within": 5}` ("within": "2%").
-    schema: A JSON Schema for the output. predicate: A function of the `CaseOutcome`, or `FILE.py:NAME`; it returns True, False, or
-    a text that says what is wrong. calls: Tools that must be called, in any order; `{"price": {"item": "tea"}}` names
+    schema: A JSON Schema for the output. predicate: A function of the `CaseOutcome`, or `FILE.py:NAME`; it returns True, False
+    or a text that says what is wrong. calls: Tools that must be called, in any order; `{"price": {"item": "tea"}}` names
     arguments. calls_in_order: The same, in this order; other calls can come between. no_calls: Tools that must not be called.
     files: Files of the workspace, and their texts; None for a file that must not be there. sql: Queries on a database of the
     workspace, and their results. stop: How the run must end, or several ways. cost, steps, time: Upper limits.
