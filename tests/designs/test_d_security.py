@@ -1,9 +1,25 @@
-"""Design D, 3.13: personal data and permissions, in the document's names."""
+"""Design D, 3.13: personal data and permissions, in the document's names; encryption, audit, export and erasure."""
+
+from zipfile import ZipFile
 
 import pytest
 
-from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, call, tool
+from kaname import (
+    Agent,
+    AuditLog,
+    ConfigError,
+    MemoryJournal,
+    ScriptedModel,
+    SqliteJournal,
+    call,
+    erase_user,
+    export_user,
+    tool,
+    use_key,
+)
+from kaname.core.encryption.keys import create_key_file, forget_keys
 from kaname.designs import SecurityManager
+from kaname.memory.protection.places import DataPlaces
 
 ADDRESS, CARD = "a.b@example.com", "4111 1111 1111 1111"
 RULES = [
@@ -90,3 +106,32 @@ async def test_d13_kinds_say_what_is_done_with_data_in_a_run(pay):
     assert "Write to [email]" in facts
     assert ADDRESS not in facts
     assert (await agent.run(f"Pay with {CARD}")).stop.kind == "blocked"
+
+
+@pytest.mark.requirement("D13")
+async def test_d13_what_a_user_said_is_encrypted_exported_and_erased_and_the_audit_log_says_so(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    create_key_file(tmp_path / "key")
+    journal = SqliteJournal(folder / "journal.db", key_file=tmp_path / "key")
+    agent = Agent(ScriptedModel(["The secret word is plover."]), journal=journal)
+    await agent.run("My secret word is plover.", user_id="ken")
+    await agent.close()
+    log = AuditLog(folder / "audit.log")
+    log.record("approval", actor="ken", subject="run:1", user="ken")
+    use_key(tmp_path / "key", places=[folder])
+    try:
+        assert not any(b"plover" in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+        places = DataPlaces.below(folder)
+        await export_user("ken", tmp_path / "ken.zip", places)
+        with ZipFile(tmp_path / "ken.zip") as archive:
+            assert any(b"plover" in archive.read(name) for name in archive.namelist())
+        done = await erase_user("ken", places)
+        assert done.journal.runs == 1
+        with pytest.raises(ConfigError, match="nothing is stored"):
+            await export_user("ken", tmp_path / "again.zip", places)
+        assert [entry.kind for entry in log.entries()][:3] == ["approval", "export", "erased"]
+        assert log.verify() == []
+        assert b"ken" not in log.path.read_bytes()
+    finally:
+        forget_keys()
