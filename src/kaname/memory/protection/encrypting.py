@@ -16,6 +16,7 @@ from ...core.errors import EncryptionError
 from ...core.install import this_command
 from ...core.notices import notice
 from ...journals.sqlite.copies import copies_of
+from ...journals.sqlite.media import seal_media, unseal_media
 from ...journals.sqlite.rewriting import seal_all, unseal_all
 from ..files import MemoryFiles, Owner
 from .places import Places
@@ -78,10 +79,27 @@ def _each(places: Places, old: MasterKey, new: MasterKey | None) -> Iterator[Pat
                 keys.close()
         elif new is None and places.journal is not None and path == files_of(places.journal)[1]:
             continue  # it is still needed to decrypt the journal
+        elif places.journal is not None and path == files_of(places.journal)[2]:
+            done = _convert_media(places.journal, old, new)
         else:
             done = convert(path, old, new)
         if done:
             yield path
+
+
+def _convert_media(journal: Path, old: MasterKey, new: MasterKey | None) -> bool:
+    """Convert the pictures and other media of a journal: what belongs to users is sealed with their keys, or unsealed."""
+    path, keys = files_of(journal)[2], UserKeys(journal, new or old)
+    try:
+        if new is None:
+            return convert(path, old, new, partial(unseal_media, keys=keys))
+        if not is_plain(path):
+            return convert(path, old, new)
+        with closing(open_database(journal, key=None if is_plain(journal) else old)) as connection:
+            owners = dict(connection.execute("SELECT run, user FROM runs WHERE user <> ''").fetchall())
+        return convert(path, old, new, partial(seal_media, keys=keys, owners=owners))
+    finally:
+        keys.close()
 
 
 def _copies(journal: Path, key: MasterKey) -> list[Path]:
