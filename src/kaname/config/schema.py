@@ -69,6 +69,7 @@ _PROVIDER = mapping_of(
         "tool_mode": field_of("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
         "plan_first": field_of("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
         "prompt_cache": field_of("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
+        "takes": {**TEXTS, "description": "openai: media types that the model accepts, such as image/; []: only text"},
         "threads": field_of("integer", "local: how many to compute with"),
         "context": field_of("integer", "local: the longest prompt, in tokens"),
     },

@@ -12,7 +12,7 @@ from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, Text, ToolResult, user
+from ...core.messages import Media, Message, Text, ToolResult, user
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, other_model
+from ..recipe import all_models, check_strategy, describe, other_model
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
@@ -103,7 +103,7 @@ class Opener:
         """Record the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        received = [await self._written_down(message) for message in request.messages]
+        received = [await self._written_down(await self._admit(message)) for message in request.messages]
         return await self._begin(request.run_id, state, [opened, *handed, *received], channel, turn)
 
     @asynccontextmanager
@@ -121,6 +121,14 @@ class Opener:
         self._recent.keep(scope.run_id, scope.state)
         if scope.state.session:
             await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
+
+    async def _admit(self, message: Message) -> Message:
+        """Check the media of a message, and prepare them for the agent's models."""
+        if not any([type(part) is Media for part in message.parts]):
+            return message
+        from ...senses.entry import admit_message
+
+        return await admit_message(message, all_models(self.recipe))
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""
@@ -249,7 +257,7 @@ class Opener:
                 told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
                 raise InvalidState(told + nearest(call_id, waiting))
             facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
-        facts += [await self._written_down(message) for message in messages]
+        facts += [await self._written_down(await self._admit(message)) for message in messages]
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._begin(request.run_id, state, facts, channel)
