@@ -90,7 +90,7 @@ class Media:
             mime: Its media type. By default it follows from its content and the ending of the name.
 
         Raises:
-            ConfigError: The content contradicts the name or `mime`, such as a program that is called photo.jpg.
+            ValueError: The content contradicts the name or `mime`, such as a program that is called photo.jpg.
         """
         from pathlib import Path
 
@@ -102,7 +102,7 @@ class Media:
         """Return a medium with these bytes. It is checked as `file` checks it."""
         from base64 import b64encode
 
-        from .media_types import checked_type
+        from .reading.media_types import checked_type
 
         return cls(checked_type(content, name, mime), b64encode(content).decode(), name=name)
 

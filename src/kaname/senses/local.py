@@ -1,4 +1,4 @@
-"""Tasks that this machine does without a key. Files are decoded in a process with limits; models get only raw pixels and samples."""
+"""Tasks that this machine does without a key. Files are decoded in a process with limits; models get pixels and samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..models.local.weights import folder
 from . import weights
 from .process.client import COMPUTING, DECODING, Progress, SenseError, worker
-from .results import Line, MadeMedia, Page, Scene, Sentence, SpokenTurn, Transcript
+from .results import MadeMedia, Page, Scene, Sentence, SpeechText, SpokenTurn, TextLine
 from .sources import content_of
 
 _READ_SIDE, _FRAME_SIDE, _MOST_SCENES = 2_000, 1_280, 300  # pixels
@@ -56,7 +56,7 @@ async def read(picture: Media) -> Page:
     needs("PIL", "av", "rapidocr")
     about, pixels = await worker("decoding").do("raster", [content_of(picture)], mime=picture.mime, side=_READ_SIDE)
     found, _ = await worker("reading", COMPUTING).do("text", pixels, seconds=180.0, **_size(about))
-    return Page(tuple([Line(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]]))
+    return Page(tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]]))
 
 
 def _size(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def fit(picture: Media, side: int, most: int) -> Media:
     """Return a picture that is at most `side` pixels long and `most` bytes large."""
     needs("PIL", "av")
     about, made = await worker("decoding").do("fit", [content_of(picture)], mime=picture.mime, side=side, most=most)
-    return Media.of(made[0], about["mime"], _renamed(picture.name, about["mime"]))
+    return Media.of(made[0], about["mime"], _rename(picture.name, about["mime"]))
 
 
 async def edit(picture: Media, steps: Sequence[Mapping[str, Any]]) -> MadeMedia:
@@ -83,7 +83,7 @@ async def edit(picture: Media, steps: Sequence[Mapping[str, Any]]) -> MadeMedia:
     wanted = [await _with_boxes(picture, step) if step.get("words") else step for step in steps]
     work = worker("decoding")
     about, made = await work.do("edit", [content_of(picture)], mime=picture.mime, steps=wanted, font=font())
-    return MadeMedia(Media.of(made[0], about["mime"], _renamed(picture.name, about["mime"])), details=about)
+    return MadeMedia(Media.of(made[0], about["mime"], _rename(picture.name, about["mime"])), details=about)
 
 
 async def _with_boxes(picture: Media, step: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -97,7 +97,7 @@ async def _with_boxes(picture: Media, step: Mapping[str, Any]) -> Mapping[str, A
     return {**{name: value for name, value in step.items() if name != "words"}, "boxes": boxes}
 
 
-def _renamed(name: str, mime: str) -> str:
+def _rename(name: str, mime: str) -> str:
     ending = {"image/jpeg": ".jpg"}.get(mime, "." + mime.partition("/")[2])
     return str(Path(name or "picture").with_suffix(ending))
 
@@ -112,18 +112,18 @@ async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
     return pcm[0], about["seconds"]
 
 
-async def transcribe(sound: Media, language: str, longest: float, progress: Progress | None = None) -> Transcript:
+async def transcribe(sound: Media, language: str, longest: float, progress: Progress | None = None) -> SpeechText:
     """Write down what is said."""
     needs("av", "faster_whisper")
     model = weights.find_bundle(weights.WHISPER)
     pcm, seconds = await samples(sound, longest)
     if not pcm:
-        return Transcript(seconds=seconds)
+        return SpeechText(seconds=seconds)
     work = worker("hearing", COMPUTING, model=str(model))
     patience = 120.0 + seconds * 20
     found, _ = await work.do("transcribe", [pcm], seconds=patience, progress=progress, language=language)
     said = tuple([Sentence(one["start"], one["end"], one["text"]) for one in found["segments"]])
-    return Transcript(said, found["language"], seconds)
+    return SpeechText(said, found["language"], seconds)
 
 
 async def speech(sound: Media, longest: float) -> list[tuple[float, float]]:

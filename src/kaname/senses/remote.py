@@ -13,11 +13,12 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.messages import Media, Usage
 from ..core.notices import notice
+from ..core.reading.media_types import WrongMediaType
 from ..core.record import record, replace
 from ..models.compatible import SERVERS
 from ..models.http.client import PATIENT, Http, Timeouts
 from ..models.http.errors import Who, from_status, garbled_reply
-from .results import MadeMedia, Sentence, Transcript
+from .results import MadeMedia, Sentence, SpeechText
 from .sources import content_of, fetch
 
 _OPENAI = "https://api.openai.com/v1"
@@ -87,28 +88,29 @@ class RemoteSenses:
             else:
                 content, mime = await asyncio.to_thread(fetch, one["url"])
                 made = Media.of(content, mime, "picture")
-        except (KeyError, IndexError, TypeError, AttributeError, NotBase64):
+        except (KeyError, IndexError, TypeError, AttributeError, NotBase64, WrongMediaType):
             raise garbled_reply(notice("senses.no_picture", "the answer has no picture"), self._who) from None
         made = replace(made, name="picture." + made.mime.partition("/")[2])
         usage = answer.get("usage") if isinstance(answer.get("usage"), Mapping) else {}
-        tokens = [int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")]  # type: ignore[union-attr]
-        return MadeMedia(made, self.name, Usage(*tokens, cost=self._price.picture))
+        read, written = [int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")]  # type: ignore[union-attr]
+        return MadeMedia(made, self.name, Usage(read, written, cost=self._price.picture))
 
-    async def transcribe(self, sound: Media, language: str = "", seconds: float | None = None) -> Transcript:
+    async def transcribe(self, sound: Media, language: str = "", seconds: float | None = None) -> SpeechText:
         """Write down what is said."""
         form: list[tuple[str, Field]] = [("model", self.model), ("response_format", "verbose_json"), ("file", _file(sound))]
         form += [("language", language)] if language else []
         answer = _parse(await self._form("/audio/transcriptions", form), self._who)
         try:
             found = [
-                Sentence(float(one["start"]), float(one["end"]), str(one["text"]).strip()) for one in answer.get("segments") or ()
+                Sentence(float(one["start"]), float(one["end"]), str(one["text"]).strip())
+                for one in answer.get("segments") or ()
             ]
             lasts = float(answer.get("duration") or seconds or (found[-1].end if found else 0.0))
             said = found or ([Sentence(0.0, lasts, str(answer["text"]).strip())] if answer["text"].strip() else [])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise garbled_reply(notice("senses.no_transcript", "the answer has no transcript"), self._who) from None
         cost = None if self._price.minute is None else self._price.minute * lasts / 60
-        return Transcript(tuple(said), str(answer.get("language") or language), lasts, self.name, Usage(cost=cost))
+        return SpeechText(tuple(said), str(answer.get("language") or language), lasts, self.name, Usage(cost=cost))
 
     async def speak(self, text: str, voice: str = "", speed: float = 1.0) -> MadeMedia:
         """Speak a text."""
@@ -117,7 +119,7 @@ class RemoteSenses:
         cost = None if self._price.characters is None else self._price.characters * len(text) / 1000
         try:
             made = Media.of(content, "audio/wav", "speech.wav")
-        except ConfigError:
+        except WrongMediaType:
             raise garbled_reply(notice("senses.no_sound", "the answer is not a sound"), self._who) from None
         return MadeMedia(made, self.name, Usage(cost=cost))
 

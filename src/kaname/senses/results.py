@@ -9,7 +9,7 @@ from ..core.record import record
 
 
 @record
-class Line:
+class TextLine:
     """A line of text in a picture: its box (left, top, right, bottom, in pixels) and how sure the reader is (0 to 1)."""
 
     text: str
@@ -21,14 +21,14 @@ class Line:
 class Page:
     """The text in a picture, line by line."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TextLine, ...] = ()
     by: str = "local"
     usage: Usage = NOTHING
 
     @property
     def text(self) -> str:
         """Return the text. Lines that stand next to each other become one."""
-        rows: list[list[Line]] = []
+        rows: list[list[TextLine]] = []
         for line in sorted(self.lines, key=lambda one: (one.box[1] + one.box[3]) / 2):
             middle, height = (line.box[1] + line.box[3]) / 2, line.box[3] - line.box[1]
             last = rows[-1][0] if rows else None
@@ -50,7 +50,7 @@ class Sentence:
 
 
 @record
-class Transcript:
+class SpeechText:
     """What is said in a sound, sentence by sentence. `language`: its code, such as "en"."""
 
     sentences: tuple[Sentence, ...] = ()
@@ -85,7 +85,7 @@ class Scene:
 
 
 @record
-class Described:
+class Description:
     """What is in a picture or a video, in words. `sees`: False if no model looked at it."""
 
     text: str

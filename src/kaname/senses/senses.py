@@ -17,7 +17,7 @@ from . import local
 from .captions import captions
 from .process.client import Progress, SenseError, close_workers
 from .remote import RemoteSenses, TaskPrice
-from .results import Described, MadeMedia, Page, Scene, Sentence, SpokenTurn, Transcript
+from .results import Description, MadeMedia, Page, Scene, Sentence, SpeechText, SpokenTurn
 from .sources import MOST_BYTES, Source, open_source
 
 Provider = str | RemoteSenses
@@ -55,14 +55,12 @@ class Senses:
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.model = None if model is None else resolve(model)
-        self._prices = {
-            name: one if isinstance(one, TaskPrice) else TaskPrice(**one) for name, one in (prices or {}).items()
-        }
+        self._prices = {name: one if isinstance(one, TaskPrice) else TaskPrice(**one) for name, one in (prices or {}).items()}
         given = dict(zip(_TASKS, (generate, edit, transcribe, speak), strict=True))
-        self._providers = {task: self._named(task, one) for task, one in given.items()}
+        self._providers = {task: self._resolve_providers(task, one) for task, one in given.items()}
         self.longest, self.most_bytes = as_seconds(longest), most_bytes
 
-    def _named(self, task: str, given: Provider | Sequence[Provider]) -> list[RemoteSenses | str]:
+    def _resolve_providers(self, task: str, given: Provider | Sequence[Provider]) -> list[RemoteSenses | str]:
         every = [given] if isinstance(given, str | RemoteSenses) else list(given)
         if "local" in every and task == "generate":
             told = notice("senses.not_local", "pictures cannot be made from words on this machine: name a provider")
@@ -82,32 +80,32 @@ class Senses:
         """Read the text in a picture (OCR)."""
         return await local.read(await self.open(picture))
 
-    async def describe(self, picture: Source, question: str = "") -> Described:
+    async def describe(self, picture: Source, question: str = "") -> Description:
         """Describe a picture, or answer a question about it."""
         media = await self.open(picture)
         if self.model is not None and self._sees(media):
             try:
                 return await self._ask([media], question or _ASKED)
             except ModelError as problem:
-                return replace(await self._measured(media), details={"failed": {self.model.name: problem.public}})
-        return await self._measured(media)
+                return replace(await self._measure(media), details={"failed": {self.model.name: problem.public}})
+        return await self._measure(media)
 
-    async def _measured(self, media: Media) -> Described:
+    async def _measure(self, media: Media) -> Description:
         about, page = await local.measure(media), await local.read(media)
         light = "dark" if about["brightness"] < 0.3 else "bright" if about["brightness"] > 0.7 else "of medium brightness"
         told = f"A picture of {about['width']} x {about['height']} pixels, {light}; colours {', '.join(about['colours'])}."
         told += f"\nText in it:\n{page.text}" if page.text else "\nNo text was found in it."
-        return Described(told + "\n(No model has looked at it: objects and scenes are not described.)", details=about)
+        return Description(told + "\n(No model has looked at it: objects and scenes are not described.)", details=about)
 
     def _sees(self, media: Media) -> bool:
         takes = optional(self.model, ModelBase, "takes")
         return takes is None or media.mime.startswith(tuple(takes))
 
-    async def _ask(self, media: Sequence[Media], words: str) -> Described:
+    async def _ask(self, media: Sequence[Media], words: str) -> Description:
         assert self.model is not None
         request = ModelRequest((Message("user", (Text(words), *media)),), stream=False)
         reply = await self.model.reply(request, silent)
-        return Described(reply.message.text, bool(media), self.model.name, reply.usage)
+        return Description(reply.message.text, bool(media), self.model.name, reply.usage)
 
     async def generate(self, prompt: str, size: str = "") -> MadeMedia:
         """Make a picture from words."""
@@ -139,7 +137,7 @@ class Senses:
 
     # --- sound ---
 
-    async def transcribe(self, sound: Source, language: str = "", progress: Progress | None = None) -> Transcript:
+    async def transcribe(self, sound: Source, language: str = "", progress: Progress | None = None) -> SpeechText:
         """Write down what is said in a sound or video, with the time of each sentence."""
         media = await self.open(sound)
         here = lambda: local.transcribe(media, language, self.longest, progress)  # noqa: E731
@@ -172,7 +170,7 @@ class Senses:
         turns = await self.speakers(media) if who else []
         return captions([replace(one, speaker=speaker_of(one, turns)) for one in said], form)
 
-    async def summarize(self, video: Source, progress: Progress | None = None) -> Described:
+    async def summarize(self, video: Source, progress: Progress | None = None) -> Description:
         """Summarize a video from its pictures, the text in them, and what is said. Without a model, list them."""
         media = await self.open(video)
         found, about = await local.scenes(media, self.longest, progress)
@@ -183,11 +181,11 @@ class Senses:
             said = await self.transcribe(media, progress=progress)
             usage += said.usage
         except AgentError as problem:  # the pictures are worth something without the sound
-            said, failed = Transcript(), {"transcribe": problem.public}
+            said, failed = SpeechText(), {"transcribe": problem.public}
         listed = _outline(found, said, about["seconds"])
         details = {**about, "failed": failed, "scenes": [(one.start, one.end, one.text) for one in found]}
         if self.model is None:
-            return Described(listed, usage=usage, details=details)
+            return Description(listed, usage=usage, details=details)
         pictures = [one.picture for one in found if self._sees(one.picture)]
         words = f"Summarize this video in a few sentences.\n\n{listed[:_MOST_TEXT]}"
         made = await self._ask(pictures, words)
@@ -236,12 +234,10 @@ def speaker_of(sentence: Sentence, turns: Sequence[SpokenTurn]) -> str:
     return best if shares.get(best) else ""
 
 
-def _outline(scenes: Sequence[Scene], said: Transcript, seconds: float) -> str:
+def _outline(scenes: Sequence[Scene], said: SpeechText, seconds: float) -> str:
     lines = [f"A video of {seconds:.0f} seconds with {len(scenes)} scenes."]
     for number, one in enumerate(scenes, 1):
         words = " ".join([each.text for each in said.sentences if one.start <= each.start < one.end])
         shown = f" Text in the picture: {' / '.join(one.text.splitlines())}." if one.text else ""
         lines.append(f"{number}. {one.start:.1f}-{one.end:.1f} s.{shown}" + (f" Said: {words}" if words else ""))
     return "\n".join(lines)
-
-

@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from ..core.errors import ConfigError
-from ..core.media_types import checked_type
 from ..core.messages import Media
 from ..core.notices import notice
+from ..core.reading.media_types import WrongMediaType, checked_type
 from ..core.record import replace
 from .process.client import SenseError
 
@@ -36,10 +36,17 @@ async def open_source(source: Source, *, most: int = MOST_BYTES) -> Media:
         ConfigError: It is too large, or its content contradicts its name.
         SenseError: The address cannot be fetched, or is not a public one.
     """
+    try:
+        return await _open(source, most)
+    except WrongMediaType as problem:
+        raise ConfigError(problem.args[0]) from None
+
+
+async def _open(source: Source, most: int) -> Media:
     if isinstance(source, str) and re.match(r"https?://", source):
         source = Media("", url=source)
     if isinstance(source, str | Path):
-        source = await asyncio.to_thread(_read_file, Path(source).expanduser(), most)
+        source = await asyncio.to_thread(_read_file, source, most)
     if isinstance(source, bytes):
         source = Media.of(source)
     if not source.data and source.url:
@@ -60,7 +67,8 @@ def content_of(media: Media) -> bytes:
         raise ConfigError(notice("media.base64", "the data of {name} is not base64", name=media.name or media.mime)) from None
 
 
-def _read_file(path: Path, most: int) -> Media:
+def _read_file(given: str | Path, most: int) -> Media:
+    path = Path(given).expanduser()
     if path.stat().st_size > most:
         raise _too_large(path.name, most)
     return Media.file(path)
@@ -81,7 +89,9 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
     for _ in range(_REDIRECTS + 1):
         found = urlsplit(url)
         if found.scheme not in ("http", "https") or not found.hostname or found.username:
-            raise SenseError(notice("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200]))
+            raise SenseError(
+                notice("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200])
+            )
         address = _public_address(found.hostname, found.port or (443 if found.scheme == "https" else 80))
         try:
             with_content, kind = _get(found.scheme, found.hostname, address, url, most)

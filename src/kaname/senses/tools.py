@@ -37,7 +37,7 @@ def senses_tools(
         more: Arguments of `Senses`, instead of `senses`.
     """
     used = senses or Senses(**more)
-    every = {one.name: one for one in _pictures(used, folder, urls) + _sounds(used, folder, urls)}
+    every = {one.name: one for one in _pictures(used, folder, urls) + _drawings(used) + _sounds(used, folder, urls)}
     wanted = [name for name in only if name]
     if unknown := [name for name in wanted if name not in every]:
         told = notice("senses.no_tool", "there is no tool {name!r} for pictures or sound", name=unknown[0])
@@ -84,6 +84,20 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
         """
         return _as_result(await senses.edit(find(file, context), steps))
 
+    @tool(timeout=600)
+    async def generate_picture(prompt: str, size: str = "") -> Any:
+        """Make a picture from words.
+
+        Args:
+            prompt: What the picture shows.
+            size: Its size, such as 1024x1024.
+        """
+        return _as_result(await senses.generate(prompt, size))
+
+    return [read_text, describe_picture, edit_picture, generate_picture]
+
+
+def _drawings(senses: Senses) -> list[FunctionTool[Any, Any]]:
     @tool(effect="pure", timeout=120)
     async def draw_chart(
         kind: Literal["line", "bar", "pie", "scatter", "histogram"],
@@ -116,17 +130,7 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
         """
         return _as_result(await senses.diagram(edges, title=title))
 
-    @tool(timeout=600)
-    async def generate_picture(prompt: str, size: str = "") -> Any:
-        """Make a picture from words.
-
-        Args:
-            prompt: What the picture shows.
-            size: Its size, such as 1024x1024.
-        """
-        return _as_result(await senses.generate(prompt, size))
-
-    return [read_text, describe_picture, edit_picture, draw_chart, draw_diagram, generate_picture]
+    return [draw_chart, draw_diagram]
 
 
 def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[FunctionTool[Any, Any]]:
@@ -212,7 +216,9 @@ class Finder:
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
         names = ", ".join([f"{number} {one.name or one.mime}" for number, one in enumerate(media, 1)]) or "none"
-        told = notice("senses.no_file", "there is no file {wanted!r} in this conversation. Its files: {names}", wanted=wanted, names=names)
+        told = notice(
+            "senses.no_file", "there is no file {wanted!r} in this conversation. Its files: {names}", wanted=wanted, names=names
+        )
         raise AgentError(told)
 
 
@@ -240,5 +246,3 @@ def _as_result(made: MadeMedia) -> ToolResult:
     about = f" {made.details}" if made.details else ""
     usage: Usage = made.usage
     return ToolResult(f"made {made.media.name} ({made.media.mime}){about}", media=(made.media,), usage=usage)
-
-

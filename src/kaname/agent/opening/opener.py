@@ -124,7 +124,7 @@ class Opener:
 
     async def _admit(self, message: Message) -> Message:
         """Check the media of a message, and prepare them for the agent's models."""
-        if not any([type(part) is Media for part in message.parts]):
+        if not any(type(part) is Media for part in message.parts):
             return message
         from ...senses.entry import admit_message
 

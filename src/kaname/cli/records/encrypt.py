@@ -10,9 +10,9 @@ from ...core.errors import ConfigError
 from ...memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from ..main import DONE, FAILED
 from ..messages import many, say
-from .places import config_folder, key_file_of, places_for
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen
+from .places import config_folder, key_file_of, places_for
 
 
 def main(given: argparse.Namespace) -> int:

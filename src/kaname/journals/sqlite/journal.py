@@ -365,7 +365,7 @@ class SqliteJournal:
 
         The journal remembers the place, so that erasing a user reaches the copy, too.
         """
-        target = Path(path).expanduser().resolve()
+        target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
         await self._writer.submit(lambda connection: note_copy(connection, target))
         await self._reader.transact(lambda connection: copy(connection, self.path, target))
         await asyncio.to_thread(self.media.copy, target)

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -21,10 +20,8 @@ Progress = Callable[[float, float], None]
 
 _STARTING = 120.0  # seconds to load the libraries on a busy machine
 _IDLE = 60.0  # seconds after which an unused process is ended
-_START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from kaname.senses.process.child import main; main()"
-)
-_THREADS = {name: "2" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from kaname.senses.process.child import main; main()"
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
 _PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CACHE_HOME", "KANAME_CACHE", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
 
 
@@ -36,20 +33,20 @@ class SenseTimeout(SenseError):
     """The work took longer than allowed. Its process was ended."""
 
 
-class Limits(NamedTuple):
+class WorkLimits(NamedTuple):
     """What one piece of work may use: seconds, and bytes of memory above what its libraries need."""
 
     seconds: float = 60.0
     memory: int = 256_000_000
 
 
-DECODING, COMPUTING = Limits(30.0, 256_000_000), Limits(600.0, 2_500_000_000)
+DECODING, COMPUTING = WorkLimits(30.0, 256_000_000), WorkLimits(600.0, 2_500_000_000)
 
 
 class Worker:
     """One process, for one kind of work. It does one task at a time."""
 
-    def __init__(self, work: str, limits: Limits, opening: dict[str, Any]) -> None:
+    def __init__(self, work: str, limits: WorkLimits, opening: dict[str, Any]) -> None:
         self._work, self._limits, self._opening = work, limits, opening
         self._turn = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
@@ -75,17 +72,20 @@ class Worker:
             if self._ending is not None:
                 self._ending.cancel()
             patience = self._limits.seconds if seconds is None else seconds
+            answer: dict[str, Any] = {"last": True}
             try:
                 process = await self._start()
                 async with asyncio.timeout(patience):
                     answer, made = await self._exchange(process, {"task": task, **data}, blocks, progress)
-            except BaseException as problem:
-                await self._kill()
-                raise _explain(problem, patience) from (problem if isinstance(problem, Exception) else None)
-            if answer.get("last"):
-                await self._kill()
-            else:
-                self._ending = asyncio.get_running_loop().call_later(_IDLE, self._end)
+            except TimeoutError:
+                raise _too_slow(patience) from None
+            except (asyncio.IncompleteReadError, ConnectionError, frames.BadFrame):
+                raise _process_ended() from None
+            finally:
+                if answer.get("last"):  # also after a cancellation
+                    await self._kill()
+                else:
+                    self._ending = asyncio.get_running_loop().call_later(_IDLE, self._end)
         if "refused" in answer:
             raise SenseError(notice("senses.refused", "the file cannot be used: {why}", why=answer["refused"]))
         return answer["ok"], made
@@ -93,7 +93,7 @@ class Worker:
     async def _start(self) -> asyncio.subprocess.Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
-        paths = json.dumps([str(Path(entry or ".").absolute()) for entry in sys.path])
+        paths = json.dumps(_search_path())
         known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", _START, paths),
@@ -144,20 +144,25 @@ class Worker:
             await self._kill()
 
 
-def _explain(problem: BaseException, patience: float) -> BaseException:
-    if isinstance(problem, TimeoutError):
-        told = notice("senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience)
-        return SenseTimeout(told)
-    if isinstance(problem, asyncio.IncompleteReadError | ConnectionError | frames.BadFrame):
-        told = notice("senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory")
-        return SenseError(told)
-    return problem
+def _search_path() -> list[str]:
+    return [os.path.abspath(entry or ".") for entry in sys.path]
+
+
+def _too_slow(patience: float) -> SenseTimeout:
+    told = notice("senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience)
+    return SenseTimeout(told)
+
+
+def _process_ended() -> SenseError:
+    return SenseError(
+        notice("senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory")
+    )
 
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Worker]] = WeakKeyDictionary()
 
 
-def worker(work: str, limits: Limits = DECODING, **opening: Any) -> Worker:
+def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> Worker:
     """Return the process for a kind of work: one per event loop."""
     mine = _workers.setdefault(asyncio.get_running_loop(), {})
     key = (work, limits, json.dumps(opening, sort_keys=True))

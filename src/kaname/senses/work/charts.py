@@ -17,7 +17,7 @@ def load(opening: dict[str, Any]) -> None:
 
     matplotlib.use("Agg")
     logging.disable(logging.WARNING)
-    import matplotlib.pyplot  # noqa: F401
+    import matplotlib.pyplot
 
     if opening.get("font"):
         from matplotlib import font_manager

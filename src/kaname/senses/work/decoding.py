@@ -51,7 +51,7 @@ def _open(job: Job, side: int = 0) -> Any:
     if image.width * image.height > _MOST_PIXELS or pixels > _MOST_DRAFTED:
         raise Refused(f"it has {job.data['size'][0]:,} x {job.data['size'][1]:,} pixels; the limit is {_MOST_PIXELS:,} in all")
     image.seek(0)
-    shown = image.convert("RGBA") if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA") else image.convert("RGB")
+    shown = image.convert("RGBA" if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA") else "RGB")
     return ImageOps.exif_transpose(shown) if kind in ("JPEG", "WEBP", "TIFF") else shown
 
 
@@ -213,7 +213,7 @@ def scenes(job: Job) -> _Made:
             raise Refused(f"its frames have more than {_MOST_PIXELS:,} pixels")
         of = float(container.duration or 0) / 1_000_000
         seconds = 0.0
-        for seconds, frame in _sampled(container, stream, job.data.get("rate", 5.0)):
+        for seconds, frame in _sample(container, stream, job.data.get("rate", 5.0)):
             if seconds > longest:
                 raise Refused(f"it is longer than {longest:g} seconds")
             small = frame.reformat(*_SMALL, "rgb24").to_ndarray().astype(np.int16)
@@ -233,10 +233,11 @@ def scenes(job: Job) -> _Made:
             found[-1]["frame"] = _jpeg(found[-1]["frame"], job.data["side"])
     ends = [*[one["start"] for one in found[1:]], max(of, seconds)]
     told = [{"start": one["start"], "end": end, "taken": one["taken"]} for one, end in zip(found, ends, strict=True)]
-    return {"scenes": told, "seconds": ends[-1], "width": stream.width, "height": stream.height}, [one["frame"] for one in found]
+    about = {"scenes": told, "seconds": ends[-1], "width": stream.width, "height": stream.height}
+    return about, [one["frame"] for one in found]
 
 
-def _sampled(container: Any, stream: Any, rate: float) -> Iterator[tuple[float, Any]]:
+def _sample(container: Any, stream: Any, rate: float) -> Iterator[tuple[float, Any]]:
     last = -1.0
     for frame in container.decode(stream):
         seconds = float(frame.time or 0.0)

@@ -35,7 +35,8 @@ def text(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     pixels = np.frombuffer(job.blocks[0], np.uint8).reshape(height, width, 3)
     found = _engine(np.ascontiguousarray(pixels[:, :, ::-1]))  # it wants blue first
     lines = []
-    for box, words, score in zip(found.boxes if found.boxes is not None else (), found.txts or (), found.scores or (), strict=True):
+    boxes = found.boxes if found.boxes is not None else ()
+    for box, words, score in zip(boxes, found.txts or (), found.scores or (), strict=True):
         xs, ys = [float(x) * factor for x, _ in box], [float(y) * factor for _, y in box]
         lines.append({"text": words, "box": [min(xs), min(ys), max(xs), max(ys)], "score": round(float(score), 3)})
     return {"lines": lines}, []

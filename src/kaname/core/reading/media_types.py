@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from mimetypes import guess_type
 
-from .errors import ConfigError
-from .notices import notice
+from ..notices import notice
+
+
+class WrongMediaType(ValueError):
+    """The content of a file contradicts its name or its stated type."""
+
 
 UNKNOWN = "application/octet-stream"
 _STARTS: tuple[tuple[bytes, str], ...] = (
@@ -69,7 +73,7 @@ def checked_type(content: bytes, name: str = "", mime: str = "") -> str:
         mime: The type that the caller states (default: the one that follows from the name).
 
     Raises:
-        ConfigError: The content contradicts the name or the stated type.
+        WrongMediaType: The content contradicts the name or the stated type.
     """
     stated = (mime or guess_type(name)[0] or "").partition(";")[0].strip().lower()
     stated = "" if stated in (UNKNOWN, "image/*") else stated
@@ -79,7 +83,7 @@ def checked_type(content: bytes, name: str = "", mime: str = "") -> str:
     if _agree(stated, found, content):
         return found if found and stated.partition("/")[0] == found.partition("/")[0] and found != "text/html" else stated
     told = found or ("text" if _is_text(content) else "unknown data")
-    raise ConfigError(
+    raise WrongMediaType(
         notice(
             "media.contradiction",
             "{name} is not what it claims to be: it should be {stated}, but its content is {found}. It was not accepted.",
