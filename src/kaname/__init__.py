@@ -17,6 +17,9 @@ _HOMES = {
     "memory.compact": ("Compact",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
+    "memory.protection.erasing": ("erase_user",),
+    "memory.protection.exporting": ("export_user",),
+    "memory.protection.places": ("DataPlaces",),
     "memory.retention": ("Keep", "prune"),
     "agent.result": ("Result",),
     "agent.run": ("Run",),
@@ -28,6 +31,7 @@ _HOMES = {
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
     "agent.ids": ("SharedSession",),
+    "core.encryption.keys": ("use_key",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
@@ -35,6 +39,7 @@ _HOMES = {
         "ConfigError",
         "DiskFailed",
         "DuplicateToolError",
+        "EncryptionError",
         "Halt",
         "InvalidState",
         "JournalCorrupt",
@@ -163,12 +168,14 @@ if TYPE_CHECKING:
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
+    from .core.encryption.keys import use_key as use_key
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
     from .core.errors import BadArguments as BadArguments
     from .core.errors import ConfigError as ConfigError
     from .core.errors import DiskFailed as DiskFailed
     from .core.errors import DuplicateToolError as DuplicateToolError
+    from .core.errors import EncryptionError as EncryptionError
     from .core.errors import Halt as Halt
     from .core.errors import InvalidState as InvalidState
     from .core.errors import JournalCorrupt as JournalCorrupt
@@ -228,6 +235,9 @@ if TYPE_CHECKING:
     from .memory.compact import Compact as Compact
     from .memory.memory import Memory as Memory
     from .memory.project import ProjectContext as ProjectContext
+    from .memory.protection.erasing import erase_user as erase_user
+    from .memory.protection.exporting import export_user as export_user
+    from .memory.protection.places import DataPlaces as DataPlaces
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE
 from ...core.project import FOLDER, default_state_folder
-from ...memory.protection.places import Places
+from ...memory.protection.places import DataPlaces
 from ..agent import config_for, journal_place
 
 
@@ -18,23 +18,20 @@ def config_folder(given: argparse.Namespace) -> Path:
     return Path(default_state_folder()) if config is None else Path(config.agent().folder).resolve() / FOLDER
 
 
-def places_for(given: argparse.Namespace) -> Places:
+def places_for(given: argparse.Namespace) -> DataPlaces:
     """Return all places where the project stores words of users."""
     config, home, place = config_for(given), config_folder(given), journal_place(given)
     journal = None if place in ("memory", ":memory:") or "://" in place else Path(place).expanduser().resolve()
-    usual = Places.below(home, journal)
+    usual = DataPlaces.below(home, journal)
     caches = {home / "cache.db", home / "values.db"}
     traces: list[Path] = []
-    users = home / "users.json" if journal is None else journal.with_name("users.json")
     if config is not None:
         caches |= {Path(one.cache_path) for one in config.agents.values()}
         base = Path(config.agent().folder)
         file = (config.value.get("trace") or {}).get("file")
         named = file.get("path") if isinstance(file, dict) else file
         traces += [base / Path(named).expanduser()] if named else []
-        if own := (config.value.get("serve") or {}).get("users"):
-            users = base / Path(str(own)).expanduser()
-    return Places(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), users)
+    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces))
 
 
 def key_file_of(given: argparse.Namespace) -> str:

@@ -64,12 +64,17 @@ def convert(path: Path, old: keys.MasterKey | None, new: keys.MasterKey | None, 
         except BaseException:
             remove(unfinished)
             raise
-        with path.open("r+b") as before:
-            unfinished.replace(path)
-            sync_folder(path.parent)
-            if used is None:
-                _overwrite(before)
+        replace_file(path, unfinished, overwrite=used is None)
     return True
+
+
+def replace_file(path: Path, new: Path, *, overwrite: bool = True) -> None:
+    """Put another file in the place of a file, and overwrite what the old one held."""
+    with path.open("r+b") as before:
+        new.replace(path)
+        sync_folder(path.parent)
+        if overwrite:
+            _overwrite(before)
 
 
 def _key_of(path: Path, old: keys.MasterKey | None) -> str | None:

@@ -102,6 +102,13 @@ class UserKeys:
             ErasedKey: Its key was destroyed.
             EncryptionError: Its key is unknown, or the text was changed.
         """
+        return self._key_of(text, place).unseal(text, place)
+
+    def seal_like(self, before: str, text: str, place: str) -> str:
+        """Encrypt a text with the key that another text was encrypted with."""
+        return self._key_of(before, place).seal(text, place)
+
+    def _key_of(self, text: str, place: str) -> UserKey:
         id = text[1 : 1 + _ID]
         with self._lock:
             if id not in self._known:
@@ -120,7 +127,7 @@ class UserKeys:
         if key is None:
             told = notice("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
             raise ErasedKey(told)
-        return key.unseal(text, place)
+        return key
 
     def destroy(self, user: str) -> bool:
         """Destroy the keys of a user, for good. Return False if there were none."""
@@ -140,7 +147,9 @@ class UserKeys:
             ]
 
     def close(self) -> None:
+        """Close the file and forget the keys. Both are read again with the next use."""
         with self._lock:
+            self._known.clear()
             if self._db is not None and self._process == os.getpid():
                 self._db.close()
             self._db = None

@@ -69,10 +69,6 @@ class JournalFile:
         try:
             if self.owner is None or self.owner.process != os.getpid():
                 self.owner = Owner(self._owners)
-            if self.keys is None and not isinstance(connection, PlainConnection):
-                from ...core.encryption.user_keys import user_keys
-
-                self.keys = user_keys(self.path)
             connection.execute("PRAGMA busy_timeout = 0")  # the thread waits by itself
         except BaseException:
             disconnect(connection, self.path)
@@ -89,6 +85,10 @@ class JournalFile:
             self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
         try:
+            if self.keys is None and not isinstance(connection, PlainConnection):
+                from ...core.encryption.user_keys import user_keys
+
+                self.keys = user_keys(self.path)
             if self._files is None:
                 _check_indexes(connection, self.path)
                 self._files = self._inodes()
@@ -197,14 +197,10 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """Copy the file that a connection reads to a new file, with the same key. Raises `JournalError` if that file exists.
+    """Copy the file that a connection reads to a new file, with the same key.
 
     Of an encrypted file, the copy has no snapshots of shared sessions: they hold words of several users.
     """
-    if target.exists():
-        raise JournalError(
-            notice("journal.copy_exists", "the file {target} already exists; choose another name", target=target)
-        )
     try:
         key = key_for(path)
         with closing(open_database(target, create=True, key=key)) as other:

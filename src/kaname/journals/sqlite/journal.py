@@ -396,5 +396,7 @@ def _shut_down(place: JournalFile, held: Mapping[str, Hold], *threads: SqliteThr
     """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
     for thread in threads:
         thread.stop(wait=wait)
+    if place.keys is not None:
+        place.keys.close()
     if not held:
         place.release_owner()

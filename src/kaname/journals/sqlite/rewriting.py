@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any
 
 from ...core.codec import encode_body
 from ...core.encryption.user_keys import SEALED, ErasedKey, UserKeys
-from ...core.messages import PLACEHOLDER
 from .reading import CARD, SELECT_CARD
 from .schema import fact_sum, row_sum
-from .sealing import Seal, erased_fact, fact_place
+from .sealing import ERASED_TEXT, Seal, erased_fact, fact_place
 
 Changed = tuple[str, str] | None
 """The new type and body of a fact; None leaves it as it is."""
@@ -78,18 +76,21 @@ def _plain_title(keys: UserKeys, title: str, run: str) -> str:
     try:
         return keys.unseal(title, run)
     except ErasedKey:
-        return PLACEHOLDER
+        return ERASED_TEXT
 
 
-def decoder(keys: UserKeys | None) -> Callable[[str, int, str, str], str | None]:
-    """Return a function that gives the plain body of a fact; None if it cannot be read any more."""
+def plain_body(keys: UserKeys | None, run: str, seq: int, kind: str, body: str) -> str | None:
+    """Return the plain body of a fact; None if it cannot be read any more."""
+    if keys is None or not body.startswith(SEALED):
+        return body
+    try:
+        return keys.unseal(body, fact_place(run, seq, kind))
+    except ErasedKey:
+        return None
 
-    def plain(run: str, seq: int, kind: str, body: str) -> Any:
-        if keys is None or not body.startswith(SEALED):
-            return body
-        try:
-            return keys.unseal(body, fact_place(run, seq, kind))
-        except ErasedKey:
-            return None
 
-    return plain
+def stored_body(keys: UserKeys | None, run: str, seq: int, kind: str, plain: str, before: str) -> str:
+    """Return a changed body as it is stored: encrypted with the same key as before, if it was encrypted."""
+    if keys is None or not before.startswith(SEALED):
+        return plain
+    return keys.seal_like(before, plain, fact_place(run, seq, kind))

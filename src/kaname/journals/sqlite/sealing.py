@@ -13,13 +13,13 @@ from typing import Any
 from ...core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
 from ...core.errors import EncryptionError, JournalCorrupt
 from ...core.events import Custom, Fact, Opened, Stopped
-from ...core.messages import PLACEHOLDER
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.steps import Stop
 from .schema import fact_sum
 
 ERASED = "erased"  # the name of the fact in place of one that cannot be read any more
+ERASED_TEXT = "[erased]"
 _TITLE = RunInfo.__match_args__.index("title")
 _OPENED, _STOPPED = Opened.__name__, Stopped.__name__
 
@@ -82,7 +82,7 @@ def unseal_title(path: Path, row: Sequence[Any]) -> list[Any]:
     try:
         values[_TITLE] = unseal(path, values[_TITLE], values[0])
     except ErasedKey:
-        values[_TITLE] = PLACEHOLDER
+        values[_TITLE] = ERASED_TEXT
     return values
 
 

@@ -19,10 +19,10 @@ from ...journals.sqlite.copies import copies_of
 from ...journals.sqlite.media import seal_media, unseal_media
 from ...journals.sqlite.rewriting import seal_all, unseal_all
 from ..files import MemoryFiles, Owner
-from .places import Places
+from .places import DataPlaces
 
 
-def encrypt_files(places: Places, key: MasterKey) -> Iterator[Path]:
+def encrypt_files(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Encrypt every file that is plain, and yield each that was converted. No program must use the files meanwhile.
 
     Raises:
@@ -31,14 +31,14 @@ def encrypt_files(places: Places, key: MasterKey) -> Iterator[Path]:
     yield from _each(places, key, key.current())
 
 
-def decrypt_files(places: Places, key: MasterKey) -> Iterator[Path]:
+def decrypt_files(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Decrypt every file, and yield each that was converted. The keys of the users are removed at the end."""
     yield from _each(places, key, None)
     if places.journal is not None and (kept := files_of(places.journal)[1]).exists():
         remove(kept)
 
 
-def rotate_key(places: Places, key: MasterKey) -> Iterator[Path]:
+def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """Encrypt every file with a new key, and yield each. Both keys are in the key file until all files are converted.
 
     Raises:
@@ -61,7 +61,7 @@ def rotate_key(places: Places, key: MasterKey) -> Iterator[Path]:
         drop_old_keys(key)
 
 
-def _each(places: Places, old: MasterKey, new: MasterKey | None) -> Iterator[Path]:
+def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator[Path]:
     copies = [] if places.journal is None else _copies(places.journal, old)
     for path in [*places.databases(), *copies]:
         if places.memory is not None and path.parent == places.memory:

@@ -11,7 +11,7 @@ from ...core.record import record
 
 
 @record
-class Places:
+class DataPlaces:
     """Files and folders that hold what users said.
 
     Args:
@@ -20,7 +20,6 @@ class Places:
         caches: Files of caches.
         indexes: Files of documents for the tool `search`. They are encrypted, but hold nothing of users.
         traces: Files that `trace: {file: …}` writes.
-        users: The file with the users of `kaname serve`.
     """
 
     journal: Path | None = None
@@ -28,21 +27,13 @@ class Places:
     caches: tuple[Path, ...] = ()
     indexes: tuple[Path, ...] = ()
     traces: tuple[Path, ...] = ()
-    users: Path | None = None
 
     @classmethod
-    def below(cls, folder: str | Path | None = None, journal: str | Path | None = None) -> Places:
+    def below(cls, folder: str | Path | None = None, journal: str | Path | None = None) -> DataPlaces:
         """Return the usual places: everything in a project's `.kaname`, or in the state folder of this program."""
         home = Path(folder or default_state_folder()).expanduser()
         place = Path(journal).expanduser() if journal else home / "journal.db"
-        return cls(
-            place,
-            home / "memory",
-            (home / "cache.db", home / "values.db"),
-            (home / "docs.db",),
-            (),
-            place.with_name("users.json"),
-        )
+        return cls(place, home / "memory", (home / "cache.db", home / "values.db"), (home / "docs.db",))
 
     def databases(self) -> Iterator[Path]:
         """Return all SQLite files that exist, the keys of the users before the media and the journal."""
