@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import all_models, check_strategy, describe, other_model
+from ..recipe import check_strategy, describe, other_model
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
@@ -128,7 +128,7 @@ class Opener:
             return message
         from ...senses.entry import admit_message
 
-        return await admit_message(message, all_models(self.recipe))
+        return await admit_message(message, [] if self.recipe.model is None else [self.recipe.model])
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""

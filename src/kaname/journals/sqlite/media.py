@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from ...core.encryption.database import open_database
-from ...core.encryption.keys import files_of
+from ...core.encryption.database import SET_KEY, open_database
+from ...core.encryption.keys import MasterKey, files_of, key_for
 from ...core.encryption.user_keys import ErasedKey, UserKey, UserKeys, user_keys
 from ...core.errors import JournalError
 from ...core.notices import notice
@@ -56,10 +56,13 @@ class StoredMedium(NamedTuple):
 
 
 class MediaFile:
-    """The media of one journal. Several threads and processes can use it. The file is created with the first medium."""
+    """The media of one journal. Several threads and processes can use it. The file is created with the first medium.
 
-    def __init__(self, journal: Path) -> None:
-        self.journal, self.path = journal, files_of(journal)[2]
+    `key`: the master key (default: the one that is set for the file).
+    """
+
+    def __init__(self, journal: Path, key: MasterKey | None = SET_KEY) -> None:
+        self.journal, self.path, self._key = journal, files_of(journal)[2], key
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._process = 0
@@ -189,7 +192,7 @@ class MediaFile:
             if db is not None:
                 place = files_of(target)[2]
                 place.unlink(missing_ok=True)  # left over from a copy that was removed
-                with open_database(place, create=True) as other:
+                with open_database(place, create=True, key=key_for(self.path)) as other:
                     db.backup(other)
                 other.close()
 
@@ -206,7 +209,7 @@ class MediaFile:
             return self._db
         if not create and not self.path.exists():
             return None
-        db = open_database(self.path, timeout=30.0, create=True)
+        db = open_database(self.path, timeout=30.0, create=True, key=self._key)
         if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("PRAGMA secure_delete = ON")

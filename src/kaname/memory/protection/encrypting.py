@@ -63,7 +63,8 @@ def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
 
 def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator[Path]:
     copies = [] if places.journal is None else _copies(places.journal, old)
-    for path in [*places.databases(), *copies]:
+    beside = [path for one in copies if (path := files_of(one)[2]).is_file()]  # before the copies, which say whose they are
+    for path in [*places.databases(), *beside, *copies]:
         if places.memory is not None and path.parent == places.memory:
             path = _rename(path, old, hidden=new is not None)
         rewrite = None
@@ -79,23 +80,23 @@ def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator
                 keys.close()
         elif new is None and places.journal is not None and path == files_of(places.journal)[1]:
             continue  # it is still needed to decrypt the journal
-        elif places.journal is not None and path == files_of(places.journal)[2]:
-            done = _convert_media(places.journal, old, new)
+        elif places.journal is not None and path in (files_of(places.journal)[2], *beside):
+            done = _convert_media(path, places.journal, old, new)
         else:
             done = convert(path, old, new)
         if done:
             yield path
 
 
-def _convert_media(journal: Path, old: MasterKey, new: MasterKey | None) -> bool:
-    """Convert the pictures and other media of a journal: what belongs to users is sealed with their keys, or unsealed."""
-    path, keys = files_of(journal)[2], UserKeys(journal, new or old)
+def _convert_media(path: Path, journal: Path, old: MasterKey, new: MasterKey | None) -> bool:
+    """Convert the media of a journal or of its copy: what belongs to users is sealed with their keys, or unsealed."""
+    keys, owner = UserKeys(journal, new or old), path.with_name(path.name.removesuffix("-media"))
     try:
         if new is None:
             return convert(path, old, new, partial(unseal_media, keys=keys))
         if not is_plain(path):
             return convert(path, old, new)
-        with closing(open_database(journal, key=None if is_plain(journal) else old)) as connection:
+        with closing(open_database(owner, key=None if is_plain(owner) else old)) as connection:
             owners = dict(connection.execute("SELECT run, user FROM runs WHERE user <> ''").fetchall())
         return convert(path, old, new, partial(seal_media, keys=keys, owners=owners))
     finally:
