@@ -102,6 +102,8 @@ def _search(rest: str, folder: Path, **options: Any) -> Any:
 
 def _senses(rest: str, folder: Path, **options: Any) -> Any:
     """Return the tools of a package that stands above this one: it is loaded when a user names it."""
+    if options.get("folder"):
+        options["folder"] = folder / Path(options["folder"]).expanduser()
     return importlib.import_module("kaname.senses.tools").senses_tools(only=rest.split(","), **options)
 
 
