@@ -24,10 +24,10 @@ from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
 from .agent import agent_from, input_for, place_options, restore_options
-from .attachments import attached, from_clipboard
 from .main import DONE
 from .messages import say, translate
 from .messages.stops import status_word
+from .terminal.attachments import attached, from_clipboard
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen, truncate
@@ -146,8 +146,8 @@ class _Chat:
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
         loop = asyncio.get_running_loop()
         try:
-            asked = [input_for(self._given, text), *self._files] if self._files else input_for(self._given, text)
-            self._files = []
+            words, files, self._files = input_for(self._given, text), self._files, []
+            asked: str | list[str | Media] = [words, *files] if files else words
             run = self._agent.run(asked, session_id=self._session, abort_event=stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)

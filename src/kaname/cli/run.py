@@ -13,12 +13,13 @@ from ..agent.result import Result
 from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
+from ..core.messages import Media
 from ..core.values import plain_text
 from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
-from .attachments import attached
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
+from .terminal.attachments import attached
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
@@ -73,8 +74,8 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     try:
         stop = asyncio.Event()
         words = input_for(given, task)
-        asked = [*([words] if words else []), *await attached(given.file)] if given.file else words
-        run = agent.run(asked, session_id=given.session, abort_event=stop)
+        asked: list[str | Media] = [*([words] if words else []), *await attached(given.file)]
+        run = agent.run(asked if given.file else words, session_id=given.session, abort_event=stop)
         return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
     finally:
         await agent.close()

@@ -90,6 +90,8 @@ class RemoteSenses:
                 made = Media.of(content, mime, "picture")
         except (KeyError, IndexError, TypeError, AttributeError, NotBase64, WrongMediaType):
             raise garbled_reply(notice("senses.no_picture", "the answer has no picture"), self._who) from None
+        if not made.mime.startswith("image/"):
+            raise garbled_reply(notice("senses.no_picture", "the answer has no picture"), self._who)
         made = replace(made, name="picture." + made.mime.partition("/")[2])
         usage = answer.get("usage") if isinstance(answer.get("usage"), Mapping) else {}
         read, written = [int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")]  # type: ignore[union-attr]

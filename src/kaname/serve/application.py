@@ -37,6 +37,7 @@ from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.comparing import CompareRoutes
 from .page.facts import FactRoutes
+from .page.media import MediaRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
 from .page.memories import MemoryRoutes
@@ -219,6 +220,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
         Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
         Route(f"{one}/facts", whole(facts.facts)),
+        Route(f"{one}/media/{{hash}}", whole(MediaRoutes(service).media)),
         Route(f"{one}/state", whole(facts.state)),
         Route(f"{one}/test", whole(facts.test)),
         Route(f"{one}/rating", runs.rate, methods=["POST"]),

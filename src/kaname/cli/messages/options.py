@@ -41,8 +41,8 @@ LIST: dict[str, Any] = {"action": "append", "default": []}
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
 A_TOOL: Option = (
     "-t --tool", TOOL,
-    "Add a tool: calculator, database:FILE, search, senses, MODULE:NAME, or FILE.py for all tools in the file. Repeat for several.",
-    "ツールを追加します: calculator、database:FILE、search、senses、MODULE:NAME、または FILE.py (ファイルのすべてのツール)。複数可。",
+    "Add a tool: calculator, database:FILE, search, senses, MODULE:NAME, or FILE.py for all its tools. Repeat for several.",
+    "ツールを追加します: calculator、database:FILE、search、senses、MODULE:NAME、または FILE.py (すべてのツール)。複数可。",
 )
 A_COST: Option = (
     "--cost", {"metavar": "USD"}, 'Stop when the run has cost this much, such as "$0.50" (default: no limit).',

@@ -81,7 +81,8 @@ def checked_type(content: bytes, name: str = "", mime: str = "") -> str:
     if not stated or not content:
         return stated or found or (UNKNOWN if not _is_text(content) else "text/plain")
     if _agree(stated, found, content):
-        return found if found and stated.partition("/")[0] == found.partition("/")[0] and found != "text/html" else stated
+        family = stated.partition("/")[0]
+        return found if family in ("image", *_TIMED) and found.startswith(f"{family}/") else stated
     told = found or ("text" if _is_text(content) else "unknown data")
     raise WrongMediaType(
         notice(

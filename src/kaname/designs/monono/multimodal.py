@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
@@ -64,7 +64,8 @@ class MultiModalProcessor:
                 return await self.senses.generate(str(image_data), size)
             case "edit":
                 return await self.senses.edit(image_data, steps)
-        _refuse(task_type, _IMAGE)
+            case _:
+                raise _unknown(task_type, _IMAGE)
 
     async def process_audio(
         self, audio_data: Source, task_type: str = "transcribe", *, language: str = "", voice: str = "", count: int = 0
@@ -85,7 +86,8 @@ class MultiModalProcessor:
                 return await self.senses.speak(str(audio_data), language, voice)
             case "speakers":
                 return await self.senses.speakers(audio_data, count)
-        _refuse(task_type, _AUDIO)
+            case _:
+                raise _unknown(task_type, _AUDIO)
 
     async def process_video(self, video_data: Source, task_type: str = "summarize", *, form: str = "srt") -> Description | str:
         """Process a video.
@@ -100,12 +102,13 @@ class MultiModalProcessor:
                 return await self.senses.summarize(video_data)
             case "caption":
                 return await self.senses.caption(video_data, form)
-        _refuse(task_type, _VIDEO)
+            case _:
+                raise _unknown(task_type, _VIDEO)
 
     async def close(self) -> None:
         """Close connections and processes. They are opened again on the next use."""
         await self.senses.close()
 
 
-def _refuse(task: str, known: Sequence[str]) -> NoReturn:
-    raise ConfigError(notice("senses.no_task", "there is no task {task!r}", task=task) + nearest(str(task), known))
+def _unknown(task: str, known: Sequence[str]) -> ConfigError:
+    return ConfigError(notice("senses.no_task", "there is no task {task!r}", task=task) + nearest(str(task), known))

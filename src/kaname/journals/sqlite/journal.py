@@ -350,10 +350,7 @@ class SqliteJournal:
         return found
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`; writers wait for that.
-
-        Returns the bytes freed and the bytes still to free.
-        """
+        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`. See `Journal`."""
         try:
             await self._reader.transact(self.media.sweep)
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)

@@ -43,7 +43,10 @@ def _open(job: Job, side: int = 0) -> Any:
     kind = _FORMATS.get(job.data["mime"])
     if kind is None:
         raise Refused(f"{job.data['mime']} is not a picture that can be decoded here")
-    image = Image.open(io.BytesIO(job.blocks[0]), formats=[kind])
+    try:
+        image = Image.open(io.BytesIO(job.blocks[0]), formats=[kind])
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Refused(f"it states more than {_MOST_DRAFTED:,} pixels") from None
     job.data["size"] = image.size
     pixels = image.width * image.height
     if kind == "JPEG" and side:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from ..core.messages import Media
+from ...core.messages import Media
 
 _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -18,7 +18,7 @@ _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
 
 async def attached(places: Sequence[str]) -> list[Media]:
     """Return the media of files and addresses. Raises `ConfigError` or `OSError` for one that cannot be used."""
-    from ..senses.sources import open_source
+    from ...senses.sources import open_source
 
     return [await open_source(place) for place in places]
 
