@@ -50,8 +50,12 @@ CONDITIONS = {
 }
 
 
+_NUMERALS = str.maketrans("一二三四五六七八九", "123456789")
+
+
 def plain(text: str) -> str:
-    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text).lower())
+    """Return the characters that count. 三月 and 3月 are the same: speech does not tell how a number is written."""
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", text).lower()).translate(_NUMERALS)
 
 
 def distance(one: str, other: str) -> int:
