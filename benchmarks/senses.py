@@ -96,7 +96,9 @@ async def speech(senses: Senses) -> None:
         lasted = time.perf_counter() - started
         wanted = "".join(lines)
         words = f", words {word_rate(' '.join(lines), found.text):6.1%}" if language == "en" else ""
-        print(f"speech {language}: characters {rate(wanted, found.text):6.1%}{words}; {found.seconds:.0f} s of sound in {lasted:.0f} s")
+        print(
+            f"speech {language}: characters {rate(wanted, found.text):6.1%}{words}; {found.seconds:.0f} s of sound in {lasted:.0f} s"
+        )
         print(f"   {found.text}", flush=True)
 
 
@@ -116,7 +118,9 @@ def joined(*sounds: bytes, gap: float = 1.0) -> tuple[bytes, list[tuple[float, f
     for one in sounds:
         with av.open(io.BytesIO(one)) as given:
             resampler = av.AudioResampler(format="s16", layout="mono", rate=16_000)
-            samples = numpy.concatenate([part.to_ndarray()[0] for frame in given.decode(audio=0) for part in resampler.resample(frame)])
+            samples = numpy.concatenate(
+                [part.to_ndarray()[0] for frame in given.decode(audio=0) for part in resampler.resample(frame)]
+            )
         times.append((at, at + len(samples) / 16_000))
         pieces += [samples, numpy.zeros(int(gap * 16_000), "int16")]
         at = times[-1][1] + gap
@@ -132,7 +136,10 @@ def joined(*sounds: bytes, gap: float = 1.0) -> tuple[bytes, list[tuple[float, f
 async def captions(senses: Senses) -> None:
     spoken = [b64decode((await senses.speak(line, "en")).media.data) for line in ENGLISH]
     sound, times = joined(*spoken)
-    shown = [(end - start + 1.0, f"scene {n}", colour) for n, ((start, end), colour) in enumerate(zip(times, ("navy", "darkred", "darkgreen", "purple"), strict=True))]
+    shown = [
+        (end - start + 1.0, f"scene {n}", colour)
+        for n, ((start, end), colour) in enumerate(zip(times, ("navy", "darkred", "darkgreen", "purple"), strict=True))
+    ]
     found = (await senses.transcribe(Media.of(video(shown, speech=sound), "video/mp4"), "en")).sentences
     off = [min(abs(one.start - start) for one in found) for start, _ in times]
     late = [min(abs(one.end - end) for one in found) for _, end in times]
@@ -145,9 +152,7 @@ async def voices(senses: Senses) -> None:
     """Two voices take turns: how much of the time is given to the wrong one."""
     pairs = {"woman, man": ("jf_alpha", "jm_kumo"), "two women": ("jf_alpha", "jf_tebukuro")}
     for name, both in pairs.items():
-        spoken = [
-            b64decode((await senses.speak(line, "ja", both[n % 2])).media.data) for n, line in enumerate(JAPANESE)
-        ]
+        spoken = [b64decode((await senses.speak(line, "ja", both[n % 2])).media.data) for n, line in enumerate(JAPANESE)]
         sound, times = joined(*spoken, gap=0.6)
         for count in (2, 0):
             turns = await senses.speakers(sound, count)
@@ -161,7 +166,10 @@ async def voices(senses: Senses) -> None:
                 [sum(shares.get((n, names[m]), 0.0) for n, m in enumerate(order)) for order in orders(len(names))], default=0.0
             )
             wrong = 1 - best / max(0.01, sum(shares.values()))
-            print(f"voices, {name}, {'number known' if count else 'number unknown'}: {wrong:5.1%} of the time wrong, {len(names)} found", flush=True)
+            print(
+                f"voices, {name}, {'number known' if count else 'number unknown'}: {wrong:5.1%} of the time wrong, {len(names)} found",
+                flush=True,
+            )
     assert speaker_of
 
 

@@ -8,8 +8,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from kaname import Media
 from senses.agents import bill_agent, meeting_agent
+
+from kaname import Media
 
 HERE = Path(__file__).parent / "senses"
 QUESTIONS = {

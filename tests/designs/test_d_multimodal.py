@@ -31,7 +31,9 @@ async def test_d12_picture_is_read_described_and_changed_without_a_key(processor
     assert "INV-2031" in described.text
     assert not described.sees
     assert "No model has looked at it" in described.text
-    changed = await processor.process_image(page, "edit", steps=[{"do": "redact", "words": ["INV"]}, {"do": "convert", "format": "jpeg"}])
+    changed = await processor.process_image(
+        page, "edit", steps=[{"do": "redact", "words": ["INV"]}, {"do": "convert", "format": "jpeg"}]
+    )
     assert changed.media.mime == "image/jpeg"
     left = await processor.process_image(b64decode(changed.media.data), "ocr")
     assert "INV" not in left.text
@@ -45,7 +47,9 @@ async def test_d12_picture_is_generated_by_a_provider_and_charged_to_the_run():
         processor = MultiModalProcessor(Senses(generate=remote(server, price=TaskPrice(picture=0.04))))
         made = await processor.process_image("a cat", "generate", size="512x512")
         assert made.media.mime == "image/png"
-        agent = Agent(ScriptedModel([call("generate_picture", prompt="a cat"), "here it is"]), processor.tools, journal="memory")
+        agent = Agent(
+            ScriptedModel([call("generate_picture", prompt="a cat"), "here it is"]), processor.tools, journal="memory"
+        )
         result = await agent.run("draw a cat")
         await processor.close()
     assert result.usage.cost == pytest.approx(0.04)
@@ -85,7 +89,11 @@ async def test_d12_speech_is_synthesized_transcribed_and_captioned(processor, he
 
 @pytest.mark.requirement("D12")
 async def test_d12_task_that_does_not_exist_is_refused_with_the_nearest_name(processor):
-    for work, known in ((processor.process_image, "ocr"), (processor.process_audio, "transcribe"), (processor.process_video, "caption")):
+    for work, known in (
+        (processor.process_image, "ocr"),
+        (processor.process_audio, "transcribe"),
+        (processor.process_video, "caption"),
+    ):
         with pytest.raises(ConfigError, match=f"there is no task.*{known}"):
             await work(sound(0.1), known[:-1] + "x")
 

@@ -61,7 +61,9 @@ def test_file_is_dropped_on_the_message_and_can_be_taken_away(go):
 
 def test_file_that_is_not_what_it_claims_to_be_is_refused_with_the_reason(go, tab):
     page = go("#/chat")
-    page.locator("input[type=file]").set_input_files({"name": "photo.png", "mimeType": "image/png", "buffer": b"\x7fELF" + bytes(50)})
+    page.locator("input[type=file]").set_input_files(
+        {"name": "photo.png", "mimeType": "image/png", "buffer": b"\x7fELF" + bytes(50)}
+    )
     ask(page, "look at this", "travel")
     expect(page.get_by_text("is not what it claims to be")).to_be_visible()
     tab.wrong.clear()  # the browser tells of the status 400

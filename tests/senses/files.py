@@ -92,23 +92,60 @@ def hostile():
         ("huge-text.png", "image/png", png(10, 10, bytes(310), _chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(90_000_000))))),
         ("huge-icc.png", "image/png", png(10, 10, bytes(310), _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(90_000_000))))),
         ("many-chunks.png", "image/png", png(10, 10, bytes(310), _chunk(b"tEXt", b"a\0b") * 200_000)),
-        ("bomb.gif", "image/gif", b"GIF89a" + struct.pack("<HH", 65_535, 65_535) + b"\xf0\0\0" + bytes(6) + _gif_frame(65_535, 65_535)),
+        (
+            "bomb.gif",
+            "image/gif",
+            b"GIF89a" + struct.pack("<HH", 65_535, 65_535) + b"\xf0\0\0" + bytes(6) + _gif_frame(65_535, 65_535),
+        ),
         ("frames.gif", "image/gif", b"GIF89a\x0a\0\x0a\0\xf0\0\0" + bytes(6) + _gif_frame(10, 10) * 20_000 + b";"),
-        ("bomb.bmp", "image/bmp", b"BM" + struct.pack("<IHHI", 60, 0, 0, 54) + struct.pack("<IiiHHIIiiII", 40, 99_999, 99_999, 1, 24, 0, 0, 0, 0, 0, 0)),
+        (
+            "bomb.bmp",
+            "image/bmp",
+            b"BM"
+            + struct.pack("<IHHI", 60, 0, 0, 54)
+            + struct.pack("<IiiHHIIiiII", 40, 99_999, 99_999, 1, 24, 0, 0, 0, 0, 0, 0),
+        ),
         ("bomb.tiff", "image/tiff", _tiff(90_000, 90_000)),
         ("loop.tiff", "image/tiff", b"II*\0\x08\0\0\0\0\0\x08\0\0\0"),
-        ("bomb.jpg", "image/jpeg", b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01" + bytes(2000)),
-        ("bomb.webp", "image/webp", b"RIFF" + struct.pack("<I", 40) + b"WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff" + bytes(20)),
+        (
+            "bomb.jpg",
+            "image/jpeg",
+            b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01" + bytes(2000),
+        ),
+        (
+            "bomb.webp",
+            "image/webp",
+            b"RIFF" + struct.pack("<I", 40) + b"WEBPVP8X\x0a\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff" + bytes(20),
+        ),
         ("script.svg", "image/svg+xml", b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'),
         ("entities.svg", "image/svg+xml", b'<?xml version="1.0"?><!DOCTYPE svg [<!ENTITY a "aaaa">]><svg>&a;</svg>'),
         ("files.svg", "image/svg+xml", b'<svg><image href="file:///etc/passwd"/></svg>'),
-        ("endless.wav", "audio/wav", b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x44\xac\0\0\x88\x58\1\0\2\0\x10\0data\xff\xff\xff\xff" + bytes(40_000_000)),
-        ("rate.wav", "audio/wav", b"RIFF\xff\xff\0\0WAVEfmt \x10\0\0\0\x01\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x10\0data\xff\xff\0\0" + bytes(60_000)),
+        (
+            "endless.wav",
+            "audio/wav",
+            b"RIFF\xff\xff\xff\xffWAVEfmt \x10\0\0\0\x01\0\x01\0\x44\xac\0\0\x88\x58\1\0\2\0\x10\0data\xff\xff\xff\xff"
+            + bytes(40_000_000),
+        ),
+        (
+            "rate.wav",
+            "audio/wav",
+            b"RIFF\xff\xff\0\0WAVEfmt \x10\0\0\0\x01\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x10\0data\xff\xff\0\0"
+            + bytes(60_000),
+        ),
         ("playlist.mp4", "video/mp4", b"\0\0\0\x18ftypisom" + b"#EXTM3U\nhttp://127.0.0.1/\n" * 100),
         ("atoms.mp4", "video/mp4", b"\0\0\0\x18ftypisom\0\0\0\0isommp41" + b"\0\0\0\x08moov" * 100_000),
-        ("deep.mp4", "video/mp4", b"\0\0\0\x18ftypisom\0\0\0\0isommp41" + b"".join(struct.pack(">I", 800_000 - 8 * n) + b"moov" for n in range(100_000))),
+        (
+            "deep.mp4",
+            "video/mp4",
+            b"\0\0\0\x18ftypisom\0\0\0\0isommp41"
+            + b"".join(struct.pack(">I", 800_000 - 8 * n) + b"moov" for n in range(100_000)),
+        ),
         ("size.mp4", "video/mp4", b"\0\0\0\x18ftypisom\0\0\0\0isommp41\0\0\0\x01mdat\xff\xff\xff\xff\xff\xff\xff\xff"),
-        ("pages.pdf", "application/pdf", b"%PDF-1.7\n1 0 obj<</Type/Pages/Kids[1 0 R]/Count 99999999>>endobj\ntrailer<</Root 1 0 R>>"),
+        (
+            "pages.pdf",
+            "application/pdf",
+            b"%PDF-1.7\n1 0 obj<</Type/Pages/Kids[1 0 R]/Count 99999999>>endobj\ntrailer<</Root 1 0 R>>",
+        ),
         ("stream.pdf", "application/pdf", b"%PDF-1.7\n" + _pdf_bomb()),
         ("polyglot.gif", "image/gif", b"GIF89a/*" + bytes(20) + b"*/=1;alert(1)//"),
         ("polyglot.png", "image/png", png(10, 10, bytes(310)) + _archive()),
@@ -145,7 +182,17 @@ def _gif_frame(width, height):
 
 
 def _tiff(width, height):
-    tags = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, height), (279, 4, 1, 10)]
+    tags = [
+        (256, 4, 1, width),
+        (257, 4, 1, height),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8),
+        (277, 3, 1, 1),
+        (278, 4, 1, height),
+        (279, 4, 1, 10),
+    ]
     return b"II*\0\x08\0\0\0" + struct.pack("<H", len(tags)) + b"".join(struct.pack("<HHII", *tag) for tag in tags) + bytes(4)
 
 
@@ -161,5 +208,8 @@ def _pdf_bomb():
     return (
         b"1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
         b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R>>endobj\n4 0 obj<</Filter[/FlateDecode/FlateDecode]/Length "
-        + str(len(data)).encode() + b">>stream\n" + data + b"\nendstream endobj\ntrailer<</Root 1 0 R>>"
+        + str(len(data)).encode()
+        + b">>stream\n"
+        + data
+        + b"\nendstream endobj\ntrailer<</Root 1 0 R>>"
     )

@@ -10,9 +10,7 @@ from kaname.senses.senses import speaker_of
 
 def test_srt_and_vtt_have_their_own_times():
     said = [Sentence(0.0, 1.5, "Hello."), Sentence(3661.25, 3662.0, "A < B & C --> D")]
-    assert captions(said) == (
-        "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n2\n01:01:01,250 --> 01:01:02,000\nA < B & C → D\n"
-    )
+    assert captions(said) == ("1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n2\n01:01:01,250 --> 01:01:02,000\nA < B & C → D\n")
     assert captions(said, "vtt").startswith("WEBVTT\n\n1\n00:00:00.000 --> 00:00:01.500\nHello.\n\n2\n")
     assert "A &lt; B &amp; C" in captions(said, "vtt")
     with pytest.raises(ConfigError, match='"srt" or "vtt"'):

@@ -29,7 +29,9 @@ async def result_of(tools, *calls, given=()):
 async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machine(tmp_path):
     (tmp_path / "secret.png").write_bytes(picture("secret"))
     bill = Media.of(picture("Total 7"), name="bill.png")
-    calls = [call("read_text", file=one) for one in ("bill.png", "1", str(tmp_path / "secret.png"), "../x", "http://localhost/x")]
+    calls = [
+        call("read_text", file=one) for one in ("bill.png", "1", str(tmp_path / "secret.png"), "../x", "http://localhost/x")
+    ]
     found = await result_of(senses_tools(), *calls, given=[bill])
     assert [one.output for one in found[:2]] == ["Total 7", "Total 7"]
     assert "there is no file" in found[2].error

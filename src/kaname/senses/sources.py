@@ -10,18 +10,21 @@ import socket
 import ssl
 from base64 import b64decode
 from binascii import Error as NotBase64
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 from ..core.errors import ConfigError
 from ..core.messages import Media
 from ..core.notices import notice
-from ..core.reading.media_types import WrongMediaType, checked_type
+from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, type_of
 from ..core.record import replace
 from .process.client import SenseError
 
 Source = Media | bytes | str | Path
 MOST_BYTES = 50_000_000
+_HEAD, _LOOKED_AT = 4096, 1_000_000
+_GROUPS = ("image", "audio", "video", "executable", "archive")
 _SECONDS, _REDIRECTS, _BLOCK = 30.0, 3, 1 << 16
 
 
@@ -56,7 +59,27 @@ async def _open(source: Source, most: int) -> Media:
     content = content_of(source)
     if len(content) > most:
         raise _too_large(source.name, most)
-    return replace(source, mime=checked_type(content, source.name, source.mime))
+    mime = checked_type(content, source.name, source.mime)
+    if not type_of(content) and b"\0" in content[:_HEAD] and find_spec("magika") is not None:
+        mime = await _second_look(content, mime, source.name)
+    return replace(source, mime=mime)
+
+
+async def _second_look(content: bytes, mime: str, name: str) -> str:
+    """Ask a model what binary data is, if its first bytes are not known. Raises `WrongMediaType` for a contradiction."""
+    from .process.client import worker
+
+    try:
+        found, _ = await worker("decoding").do("identify", [content[:_LOOKED_AT]])
+    except SenseError:
+        return mime
+    if not found["sure"]:
+        return mime
+    if mime == UNKNOWN:
+        return str(found["mime"])
+    if found["group"] in _GROUPS and mime.partition("/")[0] in {*_GROUPS, "text"} - {found["group"]}:
+        raise contradiction(name, mime, found["mime"])
+    return mime
 
 
 def content_of(media: Media) -> bytes:

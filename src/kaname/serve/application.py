@@ -37,9 +37,9 @@ from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.comparing import CompareRoutes
 from .page.facts import FactRoutes
-from .page.media import MediaRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
+from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
 from .recovery import Recovery

@@ -83,14 +83,18 @@ def checked_type(content: bytes, name: str = "", mime: str = "") -> str:
     if _agree(stated, found, content):
         family = stated.partition("/")[0]
         return found if family in ("image", *_TIMED) and found.startswith(f"{family}/") else stated
-    told = found or ("text" if _is_text(content) else "unknown data")
-    raise WrongMediaType(
+    raise contradiction(name, stated, found or ("text" if _is_text(content) else "unknown data"))
+
+
+def contradiction(name: str, stated: str, found: str) -> WrongMediaType:
+    """Return the error for a file whose content is another than its name or stated type says."""
+    return WrongMediaType(
         notice(
             "media.contradiction",
             "{name} is not what it claims to be: it should be {stated}, but its content is {found}. It was not accepted.",
             name=name or "the file",
             stated=stated,
-            found=told,
+            found=found,
         )
     )
 

@@ -266,3 +266,12 @@ def pdf(job: Job) -> _Made:
         if characters > 20_000 or len(pages) >= 50:
             break
     return {"text": "\n".join(pages)}, []
+
+
+def identify(job: Job) -> _Made:
+    """Return what kind of file this is, by a model that knows about 200 kinds."""
+    from magika import Magika
+
+    found = Magika().identify_bytes(job.blocks[0])
+    known = found.ok and found.output.label not in ("unknown", "empty") and found.score > 0.9
+    return {"mime": found.output.mime_type, "group": found.output.group, "sure": bool(known)}, []
