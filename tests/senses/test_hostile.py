@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
@@ -102,8 +103,8 @@ async def test_process_has_no_network_and_writes_no_files(tmp_path):
     assert work.held["memory"]
     mine, theirs = (os.readlink(f"/proc/{one}/ns/net") for one in ("self", work._process.pid))
     assert mine != theirs
-    with open(f"/proc/{work._process.pid}/limits") as file:
-        (line,) = [line for line in file if line.startswith("Max file size")]
+    limits = Path(f"/proc/{work._process.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max file size")]
     assert line.split()[3] == "0"
 
 

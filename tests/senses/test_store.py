@@ -7,6 +7,7 @@ from base64 import b64encode
 import pytest
 
 from kaname import Agent, Media, ScriptedModel, tool
+from kaname.core.codec import dump
 from kaname.core.errors import JournalError
 from kaname.core.events import Received
 from kaname.core.messages import ModelReply, assistant
@@ -108,7 +109,7 @@ async def test_run_cannot_read_the_medium_of_another_by_its_hash(tmp_path):
 async def test_medium_whose_run_never_came_into_the_journal_is_swept_after_a_day(tmp_path, monkeypatch):
     journal = SqliteJournal(tmp_path / "j.db")
     result = await agent(journal).run(["look", photo(4)])
-    text = '{"type":"media","mime":"image/png","data":"%s"}' % photo(5).data
+    text = dump({"type": "media", "mime": "image/png", "data": photo(5).data})
     assert '"stored":"' in journal.media.detach("never", text)
     await journal.tidy()
     assert journal.media.of_run("never")

@@ -100,10 +100,10 @@ def _search(rest: str, folder: Path, **options: Any) -> Any:
     return SearchTool(folder / Path(rest).expanduser() if rest else None, **options)
 
 
-def _senses(rest: str, folder: Path, **options: Any) -> Any:
+def _senses(rest: str, base: Path, /, **options: Any) -> Any:
     """Return the tools of a package that stands above this one: it is loaded when a user names it."""
     if options.get("folder"):
-        options["folder"] = folder / Path(options["folder"]).expanduser()
+        options["folder"] = base / Path(options["folder"]).expanduser()
     return importlib.import_module("kaname.senses.tools").senses_tools(only=rest.split(","), **options)
 
 
