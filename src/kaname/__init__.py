@@ -72,6 +72,9 @@ _HOMES = {
     "designs.orchestrator.orchestrator": ("AgentOrchestrator",),
     "designs.orchestrator.context": ("AgentContext", "ExecutionResult"),
     "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
+    "senses.process.client": ("SenseError",),
+    "senses.senses": ("Senses",),
+    "senses.tools": ("senses_tools",),
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
     "workflows.workflow": ("Workflow",),
@@ -285,6 +288,9 @@ if TYPE_CHECKING:
     from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
+    from .senses.process.client import SenseError as SenseError
+    from .senses.senses import Senses as Senses
+    from .senses.tools import senses_tools as senses_tools
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -82,7 +82,8 @@ async def plant(folder: Path) -> None:
         name="desk",
         **shared,
     )
-    picture = Media("image/png", b64encode(next(it).encode()).decode(), name=next(it))
+    content = b"\x89PNG\r\n\x1a\n" + next(it).encode() + bytes(2000)  # large enough to be stored next to the journal
+    picture = Media("image/png", b64encode(content).decode(), name=next(it))
     question = f"My name is {next(it)}. I live in {next(it)}."
     await desk.run([question, picture], session_id=next(it), user_id=USER)
     await desk.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -204,6 +205,8 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
             await self.servers.close()
         for model in all_models(self.recipe):
             await optional(model, ModelBase, "close")()
+        if (senses := sys.modules.get("kaname.senses.process.client")) is not None:
+            await senses.close_workers()
 
     def steps(
         self,

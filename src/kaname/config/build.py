@@ -290,7 +290,7 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
     shared["limits"], shared["permissions"] = value.get("limits") or {}, value.get("permissions")
-    shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
+    shared["builtin"] = {name: value[name] for name in ("search", "database", "senses") if value.get(name)}
     shared["alone"] = len(value.get("agents") or {}) + bool(value.get("llm")) == 1
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}

@@ -27,7 +27,7 @@ RULES: dict[str, Any] = {
 }
 _SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
 _TAKES = {
-    "openai": _SERVED | {"tool_mode", "plan_first"},
+    "openai": _SERVED | {"tool_mode", "plan_first", "takes"},
     "anthropic": _SERVED | {"prompt_cache"},
     "local": {"model", "settings", "tool_mode", "plan_first", "threads", "context"},
     "scripted": {"model"},

@@ -82,6 +82,7 @@ _PROVIDER = mapping_of(
         "tool_mode": field_of("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
         "plan_first": field_of("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
         "prompt_cache": field_of("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
+        "takes": {**TEXTS, "description": "openai: media types that the model accepts, such as image/; []: only text"},
         "threads": field_of("integer", "local: how many to compute with"),
         "context": field_of("integer", "local: the longest prompt, in tokens"),
     },
@@ -118,7 +119,7 @@ _AGENT = mapping_of(
     {
         "model": _MODEL,
         "instructions": field_of("string", "how to go about it"),
-        "tools": {**TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
+        "tools": {**TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search, senses"},
         "mcp_servers": {
             "description": "servers of its own, by name; or a list of names of those below, if not all of them",
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
@@ -259,6 +260,31 @@ SCHEMA: dict[str, Any] = {
         "search": mapping_of("The tool `search`.", {"top_k": field_of("integer", "passages that it returns; 5", minimum=1)}),
         "database": mapping_of(
             "The tool `database`.", {"max_rows": field_of("integer", "rows that it returns; 100", minimum=1)}
+        ),
+        "senses": mapping_of(
+            "The tools `senses`, for pictures, sound and video.",
+            {
+                "model": field_of("string", "a model that sees: it describes pictures and summarizes videos"),
+                **{
+                    task: {**TEXTS, "type": ["string", "array"], "description": f"who does it: openai/MODEL{here}, in order"}
+                    for task, here in {"generate": "", "edit": "", "transcribe": " or local", "speak": " or local"}.items()
+                },
+                "prices": map_of(
+                    "Prices by provider, in US dollars.",
+                    mapping_of(
+                        "",
+                        {
+                            "picture": field_of("number", "of a picture"),
+                            "minute": field_of("number", "of a minute of sound that is transcribed"),
+                            "characters": field_of("number", "of a thousand characters that are spoken"),
+                        },
+                    ),
+                ),
+                "longest": field_of(TIME, "the longest sound or video (1h)"),
+                "most_bytes": field_of("integer", "the largest file (50000000)", minimum=1),
+                "folder": field_of("string", "a folder whose files the tools can open, too"),
+                "urls": field_of("boolean", "the tools can fetch public web addresses (false)"),
+            },
         ),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},

@@ -70,12 +70,16 @@ class Text:
 
 @record
 class Media:
-    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`."""
+    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`.
+
+    `text`: what it says, for models that cannot see or hear it, such as the text in a picture or a transcript.
+    """
 
     mime: str
     data: str = ""
     url: str = ""
     name: str = ""
+    text: str = ""
 
     @classmethod
     def file(cls, path: str | Path, mime: str = "") -> Self:
@@ -83,15 +87,24 @@ class Media:
 
         Args:
             path: The file.
-            mime: Its media type. By default it follows from the ending of the name.
+            mime: Its media type. By default it follows from its content and the ending of the name.
+
+        Raises:
+            ValueError: The content contradicts the name or `mime`, such as a program that is called photo.jpg.
         """
-        from base64 import b64encode
-        from mimetypes import guess_type
         from pathlib import Path
 
         place = Path(path).expanduser()
-        mime = mime or guess_type(place.name)[0] or "application/octet-stream"
-        return cls(mime, b64encode(place.read_bytes()).decode(), name=place.name)
+        return cls.of(place.read_bytes(), mime, place.name)
+
+    @classmethod
+    def of(cls, content: bytes, mime: str = "", name: str = "") -> Self:
+        """Return a medium with these bytes. It is checked as `file` checks it."""
+        from base64 import b64encode
+
+        from .reading.media_types import checked_type
+
+        return cls(checked_type(content, name, mime), b64encode(content).decode(), name=name)
 
 
 @record

@@ -60,6 +60,7 @@ _HOMES = {
     "designs.monono.guards": ("Guardrail", "TokenGuard"),
     "designs.monono.collaboration": ("CollaborationManager",),
     "designs.monono.context_manager": ("ContextManager", "as_context_part"),
+    "designs.monono.multimodal": ("MultiModalProcessor",),
     "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
     "designs.monono.recovery": ("ErrorRecoveryManager",),
     "designs.monono.resources": ("ResourceManager",),
@@ -76,7 +77,6 @@ _HOMES = {
 }
 _LATER = {  # parts of MONONO that are not built yet, and what there is today
     "LearningEngine": "Memory(learn=…), kaname.agent.figures",
-    "MultiModalProcessor": "Media in messages, for models that take pictures and sound",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -119,6 +119,7 @@ if TYPE_CHECKING:
     from .monono.context_manager import as_context_part as as_context_part
     from .monono.guards import Guardrail as Guardrail
     from .monono.guards import TokenGuard as TokenGuard
+    from .monono.multimodal import MultiModalProcessor as MultiModalProcessor
     from .monono.performance import CacheManager as CacheManager
     from .monono.performance import PerformanceOptimizer as PerformanceOptimizer
     from .monono.recovery import ErrorRecoveryManager as ErrorRecoveryManager

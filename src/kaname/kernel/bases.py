@@ -23,8 +23,9 @@ class ModelBase:
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
     the agent has a `Timeout` that says otherwise. rounds: The most requests that one reply can take. picture_tokens: The
-    most tokens that a picture counts. api: The API whose names
-    the settings have. instance: Equal for two objects that call the same model at one address with one key; None if the
+    most tokens that a picture counts. takes: The beginnings of the media types that the model accepts, such as "image/"; ()
+    for a model that reads only text; None if that is unknown, and everything is sent. api: The API whose names the settings
+    have. instance: Equal for two objects that call the same model at one address with one key; None if the
     object is the instance. identity: What tells it apart from other models of the same name, such as its address; a cache
     keeps their replies apart. caches_prompts: True if the provider charges less for the beginning of a request that it has
     seen before. rates: The rate limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
@@ -38,6 +39,7 @@ class ModelBase:
     patience: float = 600.0
     rounds: int = 1
     picture_tokens: int = 50_000
+    takes: Sequence[str] | None = None
     api: str = ""
     instance: Hashable = None
     identity: str = ""

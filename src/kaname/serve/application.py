@@ -45,6 +45,7 @@ from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
+from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
 from .recovery import Recovery
@@ -261,6 +262,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
         Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
         Route(f"{one}/facts", whole(facts.facts)),
+        Route(f"{one}/media/{{hash}}", whole(MediaRoutes(service).media)),
         Route(f"{one}/state", whole(facts.state)),
         Route(f"{one}/test", whole(facts.test)),
         Route(f"{one}/rating", runs.rate, methods=["POST"]),

@@ -11,6 +11,7 @@ from .forms import AddCase, Answers, Correction, Fork, Rate, Remember, Rename, R
 
 _FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_HASH = {"name": "hash", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
@@ -36,6 +37,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
      [_RUN, *_query("after")], (_EVENTS,)),
     ("/api/runs/{run_id}/facts", "get", "List the facts of a run; as a stream, also new ones", None,
      [_RUN, *_query("after", "whole", "upto")], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/media/{hash}", "get", "Get a picture, sound or file of a run by its SHA-256", None, [_RUN, _HASH],
+     ("application/octet-stream",)),
     ("/api/runs/{run_id}/state", "get", "Get the messages that the model would be sent after a fact, and the open calls", None,
      [_RUN, *_query("at")], (_JSON,)),
     ("/api/runs/{run_id}/test", "get", "Get the run as a test for pytest", None, [_RUN], ("text/x-python",)),

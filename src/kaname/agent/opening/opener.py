@@ -12,7 +12,7 @@ from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, Text, ToolResult, is_withheld, user
+from ...core.messages import Media, Message, Text, ToolResult, is_withheld, user
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
@@ -103,7 +103,7 @@ class Opener:
         """Record the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        received = [await self._written_down(message) for message in request.messages]
+        received = [await self._written_down(await self._admit(message)) for message in request.messages]
         return await self._begin(request.run_id, state, [opened, *handed, *received], channel, turn)
 
     @asynccontextmanager
@@ -121,6 +121,14 @@ class Opener:
         self._recent.keep(scope.run_id, scope.state)
         if scope.state.session:
             await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
+
+    async def _admit(self, message: Message) -> Message:
+        """Check the media of a message, and prepare them for the agent's models."""
+        if not any(type(part) is Media for part in message.parts):
+            return message
+        from ...senses.entry import admit_message
+
+        return await admit_message(message, [] if self.recipe.model is None else [self.recipe.model])
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""
@@ -263,7 +271,7 @@ class Opener:
             result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
             received = await self._written_down(Message("tool", (result,)))
             facts += [ToolFinished(one) for one in received.message.parts if isinstance(one, ToolResult)]
-        facts += [await self._written_down(message) for message in messages]
+        facts += [await self._written_down(await self._admit(message)) for message in messages]
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._begin(request.run_id, state, facts, channel)

@@ -11,8 +11,8 @@ from .eval_options import EVAL_OPTIONS
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
 A_TOOL: Option = (
     "-t --tool", TOOL,
-    "Add a tool: calculator, database:FILE, search, MODULE:NAME, or FILE.py for all tools in the file. Repeat for several.",
-    "ツールを追加します: calculator、database:FILE、search、MODULE:NAME、または FILE.py (ファイルのすべてのツール)。複数可。",
+    "Add a tool: calculator, database:FILE, search, senses, MODULE:NAME, or FILE.py for all its tools. Repeat for several.",
+    "ツールを追加します: calculator、database:FILE、search、senses、MODULE:NAME、または FILE.py (すべてのツール)。複数可。",
 )
 A_COST: Option = (
     "--cost", {"metavar": "USD"}, 'Stop when the run has cost this much, such as "$0.50" (default: no limit).',
@@ -91,6 +91,9 @@ COMMANDS = (
     Command("run", "Run a task and show its progress.", "タスクを実行し、経過を表示します。", (
         ("task", {"nargs": "*"}, "The task. Piped input is appended to it. If you pass no task, the piped input is the task.",
          "タスク。パイプの入力は末尾に加わります。省略すると、パイプの入力がタスクになります。"),
+        ("-f --file", {**LIST, "metavar": "FILE"},
+         "Attach a picture, a sound or another file, or a web address. Repeat for several.",
+         "画像・音声などのファイル、または Web アドレスを添付します。複数指定できます。"),
         *AGENT,
         A_TOOL,
         INSTRUCTIONS,
@@ -306,6 +309,9 @@ COMMANDS = (
     Command("models", "List the models, or download the local one.",
             "モデルを一覧表示します。またはローカルモデルをダウンロードします。", (
         actions("list pull"),
+        ("what", {"nargs": "?", "choices": ["chat", "senses"], "default": "chat"},
+         "pull: the chat model (default), or the models of the senses, which hear and speak (190 MB).",
+         "pull: チャットのモデル (既定)、または音声認識と音声合成のモデル senses (190 MB)。"),
         ("--from", {"metavar": "DIR", "dest": "source"}, "pull: copy the model from a folder, without a network.",
          "pull: ネットワークを使わず、フォルダーからコピーします。"),
         ("--check", FLAG, "pull: verify the checksum of the downloaded file, and download it again if it is wrong.",

@@ -101,9 +101,9 @@ def _source(key_file: str | Path | None, keyring: str) -> Source:
     return partial(read_key_file, Path(key_file).expanduser().absolute())
 
 
-def files_of(journal: Path) -> tuple[Path, Path]:
-    """Return the file of a journal and the file with the keys of its users."""
-    return journal, journal.with_name(journal.name + "-keys")
+def files_of(journal: Path) -> tuple[Path, Path, Path]:
+    """Return the file of a journal, the file with the keys of its users, and the file with its pictures and other media."""
+    return journal, journal.with_name(journal.name + "-keys"), journal.with_name(journal.name + "-media")
 
 
 def forget_keys() -> None:

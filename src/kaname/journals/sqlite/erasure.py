@@ -30,6 +30,7 @@ from . import removal
 from .copies import copies_of, forget_copy
 from .errors import explain
 from .file import connect, disconnect
+from .media import MediaFile, media_of
 from .removal import Holder
 from .rewriting import Changed, plain_body, rewrite_card, rewrite_facts, stored_body
 from .schema import APPLICATION, MIGRATIONS
@@ -96,6 +97,8 @@ async def erase_user_from(journal: SqliteJournal, user: str) -> Erased:
         RunBusy: A process executes a run of the user. Nothing was erased.
     """
     place = journal._place
+    doomed, kept = await journal._writer.transact(lambda c: (_family(c, user, journal._holder), copies_of(c)))
+    await asyncio.to_thread(_erase_media, journal.path, kept, doomed)  # before the runs: after a crash, they are still found
 
     def work(connection: sqlite3.Connection) -> tuple[Erased, list[Path]]:
         done = _erase(connection, user, journal._holder, place.keys)
@@ -118,6 +121,17 @@ async def erase_user_from(journal: SqliteJournal, user: str) -> Erased:
     pending = await asyncio.to_thread(finish)
     reached = tuple([str(path) for path in copies if str(path) not in pending])
     return done._replace(copies=reached, pending=tuple(pending.items()))
+
+
+def _erase_media(journal: Path, copies: Sequence[Path], runs: Sequence[str]) -> None:
+    """Erase the pictures and other media of runs, next to the journal and next to its copies."""
+    media_of(journal).remove(runs)
+    for path in copies:
+        beside = MediaFile(path, key_for(journal))
+        try:
+            beside.remove(runs)
+        finally:
+            beside.close()
 
 
 def _family(connection: sqlite3.Connection, user: str, holder: Holder) -> list[str]:

@@ -18,6 +18,7 @@ from ...core.project import write_ahead
 from ...core.runs import SHARED
 from ..refusals import removed_text
 from .errors import damage_error
+from .media import MARK, media_of
 from .owners import Owner, is_alive
 from .schema import APPLICATION, migrate
 
@@ -107,12 +108,14 @@ class JournalFile:
 
         return Seal(self.keys.of(user), title, stored)
 
-    def seal_snapshot(self, connection: sqlite3.Connection, run_id: str, state: str) -> str:
-        """Return the snapshot of a run as it is stored."""
-        if self.keys is None:
-            return state
-        row = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
-        seal = None if row is None else self.seal(row[0])
+    def stored_snapshot(self, connection: sqlite3.Connection, run_id: str, state: str) -> str:
+        """Return the snapshot of a run as it is stored: without its media, and encrypted."""
+        seal = None
+        if self.keys is not None:
+            row = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
+            seal = None if row is None else self.seal(row[0])
+        if MARK in state:
+            state = media_of(self.path).detach(run_id, state, None if seal is None else seal.key)
         return state if seal is None else seal.snapshot(run_id, state)
 
     def check(self) -> None:

@@ -24,6 +24,7 @@ from .copies import note_copy
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
+from .media import media_of
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
@@ -55,6 +56,7 @@ class SqliteJournal:
             use_key(key_file, places=files_of(self.path))
         self.closed = False
         self._held: dict[str, RunHold] = {}
+        self.media = media_of(self.path)
         self._place = place = JournalFile(self.path, patience, max_bytes)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
@@ -157,7 +159,7 @@ class SqliteJournal:
             given = (*short, total, *key) if goes_on else (*stored, total, ends, *key)
             if connection.execute(GO_ON if goes_on else CHANGE, given).rowcount != 1:
                 raise reading.refusal(connection, *key)
-            hold.write(connection, rows)
+            hold.write(connection, rows, self.path)
 
         return work
 
@@ -178,7 +180,7 @@ class SqliteJournal:
         stored = card if hold.seal is None else hold.seal.card(card)
         total, owner = row_sum(*stored, place), None if ends else self._me()
         connection.execute(OPEN, (*stored, place, place, total, hold.epoch, owner))
-        hold.write(connection, rows)
+        hold.write(connection, rows, self.path)
 
     def _drop(self, run_id: str, epoch: int) -> None:
         if run_id in self._held and self._held[run_id].epoch == epoch:
@@ -283,7 +285,7 @@ class SqliteJournal:
                 "AND other.agent = mine.agent AND other.user = mine.user)",
                 (run_id,),
             )
-            values = (run_id, fold, seq, self._place.seal_snapshot(connection, run_id, state))
+            values = (run_id, fold, seq, self._place.stored_snapshot(connection, run_id, state))
             connection.execute(
                 "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
                 "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
@@ -318,9 +320,8 @@ class SqliteJournal:
     async def sessions(
         self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
     ) -> list[SessionInfo]:
-        wanted = {"session": session, "agent": agent, "user": user}
-        page = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit))
-        work = partial(page, with_status=self._with_status, path=self.path)
+        page = partial(lists.sessions, wanted={"session": session, "agent": agent, "user": user}, before=before)
+        work = partial(page, limit=int(limit), with_status=self._with_status, path=self.path)
         return list(await self._reader.transact(work))
 
     async def count(
@@ -337,21 +338,23 @@ class SqliteJournal:
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children. Its text is overwritten, also in the write-ahead log unless that is being read."""
-        await self._writer.transact(lambda c: removal.remove(c, removal.family(c, run_id, cascade, self._holder)))
+        await self.media.clear(await self._writer.transact(lambda c: removal.remove_family(c, run_id, cascade, self._holder)))
         await self.tidy()
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         def work(connection: sqlite3.Connection) -> list[str]:
             found = removal.removable(connection, cards, set() if trial is None else trial, self._holder)
-            if trial is None:
-                removal.remove(connection, found)
+            removal.remove(connection, found if trial is None else ())
             return found
 
-        return list(await (self._writer if trial is None else self._reader).transact(work))
+        found = list(await (self._writer if trial is None else self._reader).transact(work))
+        await self.media.clear(found if trial is None else ())
+        return found
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
+            await self._reader.transact(self.media.sweep)
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:
             raise explain(problem, self.path) from problem
@@ -364,6 +367,7 @@ class SqliteJournal:
         target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
         await self._writer.submit(lambda connection: note_copy(connection, target))
         await self._reader.transact(lambda connection: copy(connection, self.path, target))
+        await asyncio.to_thread(self.media.copy, target)
 
     async def probe(self) -> None:
         """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
@@ -378,6 +382,7 @@ class SqliteJournal:
         self.closed = True
         self._finalizer.detach()
         await asyncio.to_thread(_shut_down, self._place, self._held, self._writer, self._reader, wait=True)
+        self.media.close()
 
 
 async def _data_version(reader: SqliteThread) -> int:

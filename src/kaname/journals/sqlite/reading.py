@@ -17,6 +17,7 @@ from ...kernel.ports import Change, Lineage, Turn
 from ..refusals import gap_text, superseded_text
 from ..rows import CARD, fact_sum, row_sum
 from .errors import damage_error
+from .media import STORED, media_of
 
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
@@ -86,7 +87,10 @@ def facts(
                 ),
             )
         name, seq, time, agent, kind, body, _ = row
-        decoded = decode_body(kind, body) if body[:1] != _SEALED else _unseal_fact(path, name, seq, kind, body)
+        if body[:1] == _SEALED or STORED in body:
+            decoded = _read_elsewhere(path, name, seq, kind, body)
+        else:
+            decoded = decode_body(kind, body)
         events.append(Event(name, seq, time, agent, decoded))
         read += len(body)
         if most is not None and read > most:
@@ -100,28 +104,29 @@ def facts(
     )
 
 
-def _unseal_fact(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
-    """Decrypt a fact. If the key of its user was destroyed, return what stands in its place."""
+def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
+    """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
     from ...core.encryption.user_keys import ErasedKey
     from .sealing import erased_fact, fact_place, unseal
 
     try:
-        return decode_body(kind, unseal(path, body, fact_place(run, seq, kind)))
+        body = unseal(path, body, fact_place(run, seq, kind))
     except ErasedKey:
         return erased_fact(kind)
+    return decode_body(kind, media_of(path).attach(run, body) if STORED in body else body)
 
 
 def _open_snapshot(path: Path, run: str, snapshot: str) -> str:
-    """Return a snapshot in plain text; an empty one if the key of its user was destroyed."""
-    if snapshot[:1] != _SEALED:
-        return snapshot
-    from ...core.encryption.user_keys import ErasedKey
-    from .sealing import unseal
+    """Return a snapshot in plain text, with its media; an empty one if the key of its user was destroyed."""
+    if snapshot[:1] == _SEALED:
+        from ...core.encryption.user_keys import ErasedKey
+        from .sealing import unseal
 
-    try:
-        return unseal(path, snapshot, run)
-    except ErasedKey:
-        return ""
+        try:
+            snapshot = unseal(path, snapshot, run)
+        except ErasedKey:
+            return ""
+    return media_of(path).attach(run, snapshot) if STORED in snapshot else snapshot
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:

@@ -38,6 +38,13 @@ def family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: H
     return doomed
 
 
+def remove_family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: Holder) -> list[str]:
+    """Delete the run with its family, and return their ids."""
+    doomed = family(connection, run_id, cascade, holder)
+    remove(connection, doomed)
+    return doomed
+
+
 def removable(connection: sqlite3.Connection, cards: Sequence[RunInfo], gone: set[str], holder: Holder) -> list[str]:
     """Return the ended runs that are as their cards say and that no run outside `gone` needs, with their children.
 
@@ -90,7 +97,7 @@ def tidy(path: Path, *, whole: bool = False) -> tuple[int, int]:
             connection.execute("VACUUM")
         else:
             with suppress(sqlite3.OperationalError):  # another process writes: try the next time
-                connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would free a single page
         after, free = (_number(connection, name) for name in ("page_count", "freelist_count"))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # does not fail if another process is in the way
         return (before - after) * size, free * size

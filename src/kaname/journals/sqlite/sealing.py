@@ -27,10 +27,10 @@ _OPENED, _STOPPED = Opened.__name__, Stopped.__name__
 class Seal:
     """Encrypts the rows of one run."""
 
-    __slots__ = ("_key", "_known_title")
+    __slots__ = ("_known_title", "key")
 
     def __init__(self, key: UserKey, title: str = "", stored: str = "") -> None:
-        self._key = key
+        self.key = key
         self._known_title = title, stored  # the title and its encrypted form, which must not change while the title does not
 
     def row(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -40,10 +40,10 @@ class Seal:
         return run, seq, time, agent, kind, body, fact_sum(run, seq, time, agent, kind, body)
 
     def body(self, run: str, seq: int, kind: str, body: str) -> str:
-        return body if kind == _OPENED else self._key.seal(body, fact_place(run, seq, kind))
+        return body if kind == _OPENED else self.key.seal(body, fact_place(run, seq, kind))
 
     def title(self, run: str, title: str) -> str:
-        return self._key.seal(title, run)
+        return self.key.seal(title, run)
 
     def card(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the values of a run's entry with its title encrypted."""
@@ -55,7 +55,7 @@ class Seal:
         return *values[:_TITLE], self._known_title[1], *values[_TITLE + 1 :]
 
     def snapshot(self, run: str, state: str) -> str:
-        return self._key.seal(state, run)
+        return self.key.seal(state, run)
 
 
 def fact_place(run: str, seq: int, kind: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import JournalError
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
-from ..rows import CARD
+from ..rows import CARD, fact_sum
 
 if TYPE_CHECKING:
     from .sealing import Seal
@@ -22,6 +23,7 @@ _WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
 GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
 _SET = ", ".join([f"{name} = ?" for name in CARD])
 CHANGE = f"UPDATE runs SET {_SET}, sum = ?, moved = ({NEXT}), owner = iif(?, NULL, owner) {_WHERE}"
+_MEDIA = '"type":"media"'  # how the codec writes a medium
 _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 
@@ -40,7 +42,17 @@ class RunHold:
     def fail(self, problem: JournalError) -> None:
         self.failure = self.failure or problem
 
-    def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
-        """Write facts, and note them in the order of all changes."""
+    def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
+        """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
+        for place, row in enumerate(rows):
+            if _MEDIA in row[5]:
+                rows[place] = self._without_media(row, path)
         connection.executemany(_INSERT, rows if self.seal is None else map(self.seal.row, rows))
         connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
+
+    def _without_media(self, row: tuple[Any, ...], path: Path) -> tuple[Any, ...]:
+        from .media import media_of
+
+        run, seq, time, agent, kind, body, _ = row
+        body = media_of(path).detach(run, body, None if self.seal is None else self.seal.key)
+        return run, seq, time, agent, kind, body, fact_sum(run, seq, time, agent, kind, body)

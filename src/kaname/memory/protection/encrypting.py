@@ -16,6 +16,7 @@ from ...core.errors import EncryptionError
 from ...core.install import this_command
 from ...core.notices import notice
 from ...journals.sqlite.copies import copies_of
+from ...journals.sqlite.media import seal_media, unseal_media
 from ...journals.sqlite.rewriting import seal_all, unseal_all
 from ..files import MemoryFiles, Owner
 from .places import DataPlaces
@@ -62,7 +63,8 @@ def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
 
 def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator[Path]:
     copies = [] if places.journal is None else _copies(places.journal, old)
-    for path in [*places.databases(), *copies]:
+    beside = [path for one in copies if (path := files_of(one)[2]).is_file()]  # before the copies, which say whose they are
+    for path in [*places.databases(), *beside, *copies]:
         if places.memory is not None and path.parent == places.memory:
             path = _rename(path, old, hidden=new is not None)
         rewrite = None
@@ -78,10 +80,27 @@ def _each(places: DataPlaces, old: MasterKey, new: MasterKey | None) -> Iterator
                 keys.close()
         elif new is None and places.journal is not None and path == files_of(places.journal)[1]:
             continue  # it is still needed to decrypt the journal
+        elif places.journal is not None and path in (files_of(places.journal)[2], *beside):
+            done = _convert_media(path, places.journal, old, new)
         else:
             done = convert(path, old, new)
         if done:
             yield path
+
+
+def _convert_media(path: Path, journal: Path, old: MasterKey, new: MasterKey | None) -> bool:
+    """Convert the media of a journal or of its copy: what belongs to users is sealed with their keys, or unsealed."""
+    keys, owner = UserKeys(journal, new or old), path.with_name(path.name.removesuffix("-media"))
+    try:
+        if new is None:
+            return convert(path, old, new, partial(unseal_media, keys=keys))
+        if not is_plain(path):
+            return convert(path, old, new)
+        with closing(open_database(owner, key=None if is_plain(owner) else old)) as connection:
+            owners = dict(connection.execute("SELECT run, user FROM runs WHERE user <> ''").fetchall())
+        return convert(path, old, new, partial(seal_media, keys=keys, owners=owners))
+    finally:
+        keys.close()
 
 
 def _copies(journal: Path, key: MasterKey) -> list[Path]:

@@ -44,7 +44,7 @@ class DataPlaces:
         )
 
     def databases(self) -> Iterator[Path]:
-        """Return all SQLite files that exist, the keys of the users before the journal."""
-        found = [*reversed(files_of(self.journal))] if self.journal is not None else []
+        """Return all SQLite files that exist, the keys of the users before the media and the journal."""
+        found = [files_of(self.journal)[at] for at in (1, 2, 0)] if self.journal is not None else []
         found += sorted(self.memory.glob("*.db")) if self.memory is not None else []
         yield from [one for one in (*found, *self.caches, *self.indexes) if one.is_file()]

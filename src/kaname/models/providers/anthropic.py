@@ -81,6 +81,7 @@ class Anthropic(ServedModel):
     provider, api = "anthropic", "messages"
     stop_setting = "stop_sequences"
     picture_tokens = 6_000
+    takes = _TAKEN
 
     def __init__(
         self,
@@ -229,6 +230,8 @@ def _block(part: Part) -> dict[str, Any] | None:
             return {"type": "thinking", "thinking": text, "signature": signature} if signature else None
         case Provided("anthropic", data):
             return dict(data)
+        case Media(text=text) if text and isinstance(told := as_takeable(part, _TAKEN), Text):
+            return {"type": "text", "text": told.text}
         case Media():
             return _media(part)
         case ToolCall(id, name, args):

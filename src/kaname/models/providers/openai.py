@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,7 +17,7 @@ from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import as_takeable
+from ..media import as_takeable, seen_by
 from ..prices import Price
 from ..prompted.inline_calls import CallFilter, written_call
 from ..prompted.modes import WatchedEmit, ignored_settings, refuses, with_schema_in_words
@@ -51,6 +51,8 @@ class OpenAI(ServedModel):
             `text` (the ReAct protocol). `auto` starts with the first and changes to the next when the server refuses it.
         plan_first: In the mode `constrained`, write a short plan before the first call (default), if there are at least two
             tools with `effect="pure"`.
+        takes: The media types that the model accepts, such as ["image/"]; [] for a model that reads only text, which then
+            gets the text of pictures and sounds instead (default: everything is sent).
     """
 
     provider, api = "openai", "chat"
@@ -67,6 +69,7 @@ class OpenAI(ServedModel):
         price: Price | None = None,
         tool_mode: ToolMode = "auto",
         plan_first: bool = True,
+        takes: Sequence[str] | None = None,
     ) -> None:
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
@@ -76,7 +79,7 @@ class OpenAI(ServedModel):
                 )
             )
         self.tool_mode: ToolMode = tool_mode
-        self.plan_first = plan_first
+        self.plan_first, self.takes = plan_first, takes
         self._wanted_mode = f"{tool_mode} {plan_first}"  # "auto" becomes another mode with the first reply
         url, key, missing = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
@@ -107,6 +110,8 @@ class OpenAI(ServedModel):
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Ask the model. A refusal comes before anything is shown, so the next mode is tried at once, and kept."""
+        if self.takes is not None:
+            request = seen_by(request, self.takes)
         if not request.tools and self.tool_mode == "text":
             return await self._reply_in("text", request, emit)
         if not request.tools:

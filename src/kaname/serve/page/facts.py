@@ -31,6 +31,7 @@ from ..stream import Stream, Streams, event
 from ..users import Caller
 from .frozen import as_test
 from .graphs import Graphs
+from .media import MARK, without_media
 
 _AT_ONCE = 200  # facts that are written before other tasks get their turn
 _TOLD = ("model", "tools", "graph")  # the fields of a recipe that every user can see
@@ -179,6 +180,8 @@ class FactWriter:
 def as_json(fact: Event, caller: Caller) -> bytes:
     """Return a fact as JSON, without what the caller is not allowed to see."""
     text = encode(redact(fact, caller))
+    if MARK in text:
+        text = without_media(text)
     if "NaN" in text or "Infinity" in text:  # Python writes these, but no browser reads them
         return to_json(json.loads(text, parse_constant=lambda name: name))
     return text.encode()

@@ -330,6 +330,11 @@ export const ja = {
   "Added to evals.jsonl": "evals.jsonl に追加しました",
   "It changes nothing.": "何も変更しません。",
   "It can be repeated without harm.": "繰り返しても害はありません。",
+  "Attach a file": "ファイルを添付",
+  "Attached files": "添付したファイル",
+  "Remove {name}": "{name} を外す",
+  "Too large: {names}": "大きすぎます: {names}",
+  "Text that was read from it": "読み取ったテキスト",
   "It can be undone.": "取り消せます。",
   "It cannot be undone.": "取り消せません。",
 };

@@ -44,6 +44,9 @@ export async function download(path) {
   return name;
 }
 
+// The content of an address, as a Blob.
+export const blob = async path => (await check(await request(path, { headers: headers(), cache: "default" }))).blob();
+
 // Save content as a file on the user's machine.
 export function saveFile(name, content) {
   const link = document.createElement("a");

@@ -12,6 +12,7 @@ import { useRun } from "./following.js";
 import { body, Call, Live, Text, Thinking } from "./story.js";
 import { Answered, useChosen } from "./question.js";
 import { statusOf } from "./run.js";
+import { Attached, filesOf, Medium, withFiles } from "./media.js";
 
 const MOST = 300; // items that are shown at once
 
@@ -44,7 +45,7 @@ function UserMessage({ item, edit }) {
   return html`<div class="mine">
     ${other(item.user) ? html`<p class="note">${item.user}</p>` : null}<${Text}
       text=${item.text}
-    />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    />${item.media?.map(one => html`<${Medium} one=${one} />`)}
     ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and resend")}>${t("edit")}</button>` : null}
   </div>`;
 }
@@ -161,6 +162,7 @@ export default function Chat({ path, query }) {
   const [agent, setAgent] = useState(known.find(one => one.name === query.agent)?.name || known[0]?.name || "");
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [files, setFiles] = useState([]);
   const run = following?.run;
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
@@ -197,9 +199,16 @@ export default function Chat({ path, query }) {
   const submit = async event => {
     event?.preventDefault();
     const text = field.current.value.trim();
-    if (!text || busy || closed) return;
-    if (await ask(text)) field.current && (field.current.value = "");
+    if (!(text || files.length) || busy || closed) return;
+    if (await ask(withFiles(text, files))) (setFiles([]), field.current && (field.current.value = ""));
   };
+  const attach = async list => {
+    const { files: more, tooLarge } = await filesOf(list);
+    setFiles(known => [...known, ...more]);
+    setProblem(tooLarge.length ? new Error(t("Too large: {names}", { names: tooLarge.join(", ") })) : null);
+  };
+  const drop = event => event.dataTransfer?.files.length && (event.preventDefault(), attach(event.dataTransfer.files));
+  const paste = event => event.clipboardData?.files.length && (event.preventDefault(), attach(event.clipboardData.files));
   useKeys({ "/": () => field.current.focus(), ".": () => going && (!waits || confirm(t("Stop this run?"))) && stop() });
   return html`<h1 class="unseen">${t("Chat")}</h1>
     <div class=${`chat ${id ? "talking" : ""}`}>
@@ -210,7 +219,8 @@ export default function Chat({ path, query }) {
       </section>
       ${
         may("talk")
-          ? html`<form class="ask" onSubmit=${submit}>
+          ? html`<form class="ask" onSubmit=${submit} onDrop=${drop} onDragOver=${event => event.preventDefault()} onPaste=${paste}>
+              <${Attached} files=${files} remove=${place => setFiles(files.filter((_, at) => at !== place))} />
               <textarea
                 ref=${field}
                 rows="2"
@@ -229,6 +239,14 @@ export default function Chat({ path, query }) {
                         </select></label
                       >`
                 }
+                <label class="attach note"
+                  >${t("Attach a file")}
+                  <input
+                    type="file"
+                    multiple
+                    class="unseen"
+                    onChange=${event => (attach(event.target.files), (event.target.value = ""))}
+                /></label>
                 <span class="note hint">${t("Enter to send, Shift+Enter for a new line")}</span>
                 ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
                 <button class="main" disabled=${busy || closed}>${t("Send")}</button>
