@@ -20,11 +20,11 @@ from ..news import News
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import CARD, fact_row, row_sum
 from . import lists, reading, removal
-from .copies import note_copy
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
 from .media import media_of
+from .protection.copies import note_copy
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work
@@ -360,10 +360,7 @@ class SqliteJournal:
             raise explain(problem, self.path) from problem
 
     async def backup(self, path: str | Path) -> None:
-        """Copy the whole journal, as it is at one moment, to a new file. Runs continue meanwhile.
-
-        The journal remembers the place, so that erasing a user reaches the copy, too.
-        """
+        """Copy the whole journal, as it is at one moment, to a new file, while runs continue. Erasing a user reaches it, too."""
         target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
         await self._writer.submit(lambda connection: note_copy(connection, target))
         await self._reader.transact(lambda connection: copy(connection, self.path, target))

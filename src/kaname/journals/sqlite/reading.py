@@ -45,7 +45,7 @@ def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
             path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
         )
     if row[_TITLE][:1] == _SEALED:
-        from .sealing import unseal_title
+        from .protection.sealing import unseal_title
 
         return RunInfo(*unseal_title(path, row[:-1]))
     return RunInfo(*row[:-1])
@@ -107,7 +107,7 @@ def facts(
 def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
     """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
     from ...core.encryption.user_keys import ErasedKey
-    from .sealing import erased_fact, fact_place, unseal
+    from .protection.sealing import erased_fact, fact_place, unseal
 
     try:
         body = unseal(path, body, fact_place(run, seq, kind))
@@ -120,7 +120,7 @@ def _open_snapshot(path: Path, run: str, snapshot: str) -> str:
     """Return a snapshot in plain text, with its media; an empty one if the key of its user was destroyed."""
     if snapshot[:1] == _SEALED:
         from ...core.encryption.user_keys import ErasedKey
-        from .sealing import unseal
+        from .protection.sealing import unseal
 
         try:
             snapshot = unseal(path, snapshot, run)

@@ -13,7 +13,7 @@ from ...kernel.ports import Turn
 from ..rows import CARD, fact_sum
 
 if TYPE_CHECKING:
-    from .sealing import Seal
+    from .protection.sealing import Seal
 
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")

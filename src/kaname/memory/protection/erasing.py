@@ -16,8 +16,8 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record, replace
-from ...journals.sqlite.erasure import Erased, Footprint, erase_user_from, find_user, vacuum
 from ...journals.sqlite.journal import SqliteJournal
+from ...journals.sqlite.protection.erasure import Erased, Footprint, erase_user_from, find_user, vacuum
 from ..files import MemoryFiles
 from ..store import Memories
 from .places import DataPlaces

@@ -43,7 +43,7 @@ class WorkLimits(NamedTuple):
 DECODING, COMPUTING = WorkLimits(30.0, 256_000_000), WorkLimits(600.0, 2_500_000_000)
 
 
-class Worker:
+class WorkProcess:
     """One process, for one kind of work. It does one task at a time."""
 
     def __init__(self, work: str, limits: WorkLimits, opening: dict[str, Any]) -> None:
@@ -159,15 +159,15 @@ def _process_ended() -> SenseError:
     )
 
 
-_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Worker]] = WeakKeyDictionary()
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcess]] = WeakKeyDictionary()
 
 
-def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> Worker:
+def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProcess:
     """Return the process for a kind of work: one per event loop."""
     mine = _workers.setdefault(asyncio.get_running_loop(), {})
     key = (work, limits, json.dumps(opening, sort_keys=True))
     if key not in mine:
-        mine[key] = Worker(work, limits, opening)
+        mine[key] = WorkProcess(work, limits, opening)
     return mine[key]
 
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
-from ...core.errors import EncryptionError, JournalCorrupt
-from ...core.events import Custom, Fact, Opened, Stopped
-from ...core.notices import notice
-from ...core.runs import RunInfo
-from ...core.steps import Stop
-from ..rows import fact_sum
+from ....core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
+from ....core.errors import EncryptionError, JournalCorrupt
+from ....core.events import Custom, Fact, Opened, Stopped
+from ....core.notices import notice
+from ....core.runs import RunInfo
+from ....core.steps import Stop
+from ...rows import fact_sum
 
 ERASED = "erased"  # the name of the fact in place of one that cannot be read any more
 ERASED_TEXT = "[erased]"

@@ -16,28 +16,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.codec import decode_body, dump, encode_body
-from ...core.encryption.database import open_database
-from ...core.encryption.keys import key_for
-from ...core.encryption.user_keys import UserKeys
-from ...core.errors import AgentError, RunBusy
-from ...core.events import Answered, Compacted, Opened
-from ...core.people.answers import NO, YES
-from ...core.record import replace
-from ...core.runs import SHARED
-from ..refusals import busy_text
-from . import removal
+from ....core.codec import decode_body, dump, encode_body
+from ....core.encryption.database import open_database
+from ....core.encryption.keys import key_for
+from ....core.encryption.user_keys import UserKeys
+from ....core.errors import AgentError, RunBusy
+from ....core.events import Answered, Compacted, Opened
+from ....core.people.answers import NO, YES
+from ....core.record import replace
+from ....core.runs import SHARED
+from ...refusals import busy_text
+from .. import removal
+from ..errors import explain
+from ..file import connect, disconnect
+from ..media import MediaFile, media_of
+from ..removal import Holder
+from ..schema import APPLICATION, MIGRATIONS
 from .copies import copies_of, forget_copy
-from .errors import explain
-from .file import connect, disconnect
-from .media import MediaFile, media_of
-from .removal import Holder
 from .rewriting import Changed, plain_body, rewrite_card, rewrite_facts, stored_body
-from .schema import APPLICATION, MIGRATIONS
 from .sealing import ERASED_TEXT, erased_fact
 
 if TYPE_CHECKING:
-    from .journal import SqliteJournal
+    from ..journal import SqliteJournal
 
 _MINE = "SELECT run, epoch, owner FROM runs WHERE user = ?"
 _FROM_IT = "SELECT run FROM runs WHERE base = ? AND base <> ''"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from ...core.codec import encode_body
-from ...core.encryption.user_keys import SEALED, ErasedKey, UserKeys
-from ..rows import CARD, fact_sum, row_sum
-from .reading import SELECT_CARD
+from ....core.codec import encode_body
+from ....core.encryption.user_keys import SEALED, ErasedKey, UserKeys
+from ...rows import CARD, fact_sum, row_sum
+from ..reading import SELECT_CARD
 from .sealing import ERASED_TEXT, Seal, erased_fact, fact_place
 
 Changed = tuple[str, str] | None

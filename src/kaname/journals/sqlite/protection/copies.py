@@ -6,8 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-from ...core.errors import JournalError
-from ...core.notices import notice
+from ....core.errors import JournalError
+from ....core.notices import notice
 
 _TABLE = "CREATE TABLE IF NOT EXISTS copies (path TEXT PRIMARY KEY, made REAL NOT NULL) WITHOUT ROWID"
 
