@@ -5,7 +5,7 @@ from base64 import b64encode
 
 import pytest
 
-from kaname import Agent, ConfigError, Media, ScriptedModel, call, tool
+from kaname import Agent, ConfigError, Guardrails, Media, ScriptedModel, call, tool
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, ToolResult, assistant, user
 from kaname.core.reading.media_types import checked_type, type_of
 from kaname.kernel.bases import ModelBase
@@ -17,8 +17,8 @@ from kaname.senses.sources import fetch, open_source
 PNG, WAV = b"\x89PNG\r\n\x1a\n" + bytes(40), b"RIFF\x24\0\0\0WAVEfmt " + bytes(40)
 
 
-def media(content=PNG, mime="image/png", name="photo.png", **more):
-    return Media(mime, b64encode(content).decode(), name=name, **more)
+def media(content=PNG, mime="image/png", name="photo.png"):
+    return Media(mime, b64encode(content).decode(), name=name)
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,22 @@ async def test_blind_model_gets_the_text_of_a_picture_and_is_told_so(monkeypatch
     result = await agent.run(["How much?", media()])
     (message,) = model.seen[0].messages
     assert all(isinstance(part, Text) for part in message.parts)
-    assert "You cannot see pictures" in message.text
-    assert "Total: 42 yen" in message.text
-    received = result.state.messages[0].parts[1]
-    assert (received.data, received.text) == (media().data, "Total: 42 yen")  # recorded: a resumed run needs no second look
+    assert "[image/png photo.png: not shown, for this model takes none]" in message.text
+    assert "[You cannot see pictures. A program has read photo.png:]\nTotal: 42 yen\n" in message.text
+    assert result.state.messages[0].parts[1] == media()  # recorded with its text: a resumed run needs no second look
+    assert "42 yen" in result.state.messages[0].text
+
+
+async def test_text_of_a_picture_passes_the_guardrails_like_other_words_of_the_user(monkeypatch):
+    async def read(one):
+        return "my password is hunter2"
+
+    monkeypatch.setattr(entry, "text_of", read)
+    model = Blind()
+    agent = Agent(model, journal="memory", policies=[Guardrails(blocked_patterns=["hunter2"])])
+    result = await agent.run(["look", media()])
+    assert result.stop.kind == "blocked"
+    assert not model.seen
 
 
 async def test_blind_model_gets_the_text_of_a_picture_that_a_tool_returns(monkeypatch):
@@ -117,7 +129,7 @@ async def test_blind_model_gets_the_text_of_a_picture_that_a_tool_returns(monkey
     result = await Agent(model, [look], journal="memory").run("go")
     assert result.output == "done"
     (answer,) = [part for message in model.seen[1].messages for part in message.parts if isinstance(part, ToolResult)]
-    assert "in the chart: 7" in answer.shown
+    assert "in the chart: 7" in answer.output
     assert not answer.media
 
 
@@ -133,12 +145,12 @@ async def test_model_that_sees_gets_the_picture_itself(monkeypatch):
 
 
 def test_medium_without_text_is_named():
-    assert as_takeable(media(), ()).text == "[image/png photo.png: not shown, because you cannot see pictures]"
+    assert as_takeable(media(), ()).text == "[image/png photo.png: not shown, for this model takes none]"
     assert "no longer stored" in as_takeable(Media("image/png", name="x.png"), ("image/",)).text
     plain = ModelRequest((user("hi"),))
     assert seen_by(plain, ()) is plain
-    both = seen_by(ModelRequest((Message("user", (Text("a"), media(WAV, "audio/wav", "a.wav", text="hello"))),)), ())
-    assert "hear sound" in both.messages[0].text
+    both = seen_by(ModelRequest((Message("user", (Text("a"), media(WAV, "audio/wav", "a.wav"))),)), ())
+    assert "a.wav: not shown" in both.messages[0].text
 
 
 @pytest.mark.parametrize(

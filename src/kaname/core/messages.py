@@ -70,16 +70,12 @@ class Text:
 
 @record
 class Media:
-    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`.
-
-    `text`: what it says, for models that cannot see or hear it, such as the text in a picture or a transcript.
-    """
+    """A picture, a sound or a file: its bytes as base64 in `data`, or an address in `url`."""
 
     mime: str
     data: str = ""
     url: str = ""
     name: str = ""
-    text: str = ""
 
     @classmethod
     def file(cls, path: str | Path, mime: str = "") -> Self:

@@ -1,48 +1,59 @@
-"""Media that come into a run: their type is checked, pictures are made small enough, and blind models get a text."""
+"""Media that come into a run: their type is checked, pictures are made small enough, and blind models get a text.
+
+The text becomes a part of the message or of the tool's result, so that guardrails, privacy rules and limits apply to it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..core.errors import AgentError
-from ..core.messages import Media, Message, Part
-from ..core.record import replace
+from ..core.messages import Media, Message, Part, Text
 from ..kernel.bases import ModelBase, optional
 from .sources import content_of, open_source
 
 _SIDE, _MOST = 2_000, 3_700_000  # what all providers take: pixels a side, and bytes before base64
 _LONGEST, _LONGEST_TEXT = 900.0, 20_000  # seconds of a sound that is written down without being asked for; characters
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff")
+_SENSES = {"image": "see pictures", "audio": "hear sound", "video": "see videos"}
 
 
-async def admit_message(message: Message, models: Sequence[Any]) -> Message:
-    """Return the message with its media checked and prepared for these models."""
-    parts: list[Part] = [await admit_media(part, models) if type(part) is Media else part for part in message.parts]
+async def admit_message(message: Message, model: Any) -> Message:
+    """Return the message with its media checked and prepared for the model.
+
+    Raises:
+        ConfigError: The content of a medium contradicts its name or type, or it is too large.
+    """
+    parts: list[Part] = []
+    for part in message.parts:
+        if type(part) is not Media:
+            parts.append(part)
+            continue
+        media = await _admit(part, model)
+        parts.append(media)
+        if media.data and not takes(model, media.mime):
+            parts.append(Text(await explain(media)))
     return Message(message.role, tuple(parts))
 
 
-async def admit_media(media: Media, models: Sequence[Any]) -> Media:
-    """Check a medium and prepare it for these models.
-
-    Raises:
-        ConfigError: Its content contradicts its name or type, or it is too large.
-    """
-    unseen = any(not takes(model, media.mime) for model in models)
-    if not media.data and (not media.url or not unseen):
+async def _admit(media: Media, model: Any) -> Media:
+    if not media.data and (not media.url or takes(model, media.mime)):
         return media
     media = await open_source(media)
-    if media.mime in _PICTURES:
-        media = await _fit(media)
-    if not media.text and any(not takes(model, media.mime) for model in models):
-        media = replace(media, text=await text_of(media))
-    return media
+    return await _fit(media) if media.mime in _PICTURES else media
 
 
 def takes(model: Any, mime: str) -> bool:
     """Return True if the model accepts such media, or if that is unknown."""
-    taken = optional(model, ModelBase, "takes")
+    taken = None if model is None else optional(model, ModelBase, "takes")
     return taken is None or mime.startswith(tuple(taken))
+
+
+async def explain(media: Media) -> str:
+    """Return what a model is told that cannot see or hear the medium."""
+    named = media.name or media.mime
+    cannot = _SENSES.get(media.mime.partition("/")[0], "read such files")
+    return f"\n[You cannot {cannot}. A program has read {named}:]\n{await text_of(media)}\n[end of {named}]\n"
 
 
 async def _fit(media: Media) -> Media:
@@ -83,10 +94,8 @@ async def text_of(media: Media) -> str:
             text = (await Senses(longest=_LONGEST).summarize(media)).text
         elif family == "text":
             text = content_of(media).decode("utf-8", "replace")
-        elif media.mime == "application/pdf":
-            text = await local.pdf(media)
         else:
-            text = ""
+            text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
     except AgentError as problem:
-        return f"(its text could not be read: {problem.public})"
+        return f"(it could not be read: {problem.public})"
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\n(shortened)"

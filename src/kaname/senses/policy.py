@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
+from ..core.values import plain_text
 from ..kernel.bases import ModelBase, optional
 from ..kernel.ports import Policy, ToolHandler
 from ..kernel.view import RunView
 
 
 class ReadMedia(Policy):
-    """Add the text of media to the results of tools. kaname adds it to agents whose model reads only text."""
+    """Add the text of media to the results of tools. kaname adds it to agents whose model reads only text.
+
+    It stands nearer to the tool than your policies, so that they check the text.
+    """
 
     depth = 1
     stands_alone = True
@@ -20,16 +24,15 @@ class ReadMedia(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         result = await next(call)
-        if not result.media or all(one.text for one in result.media):
+        if not result.media:
             return result
-        from .entry import takes, text_of
+        from .entry import explain, takes
 
-        model = view.agent.model
-        told = [
-            one if one.text or not one.data or takes(model, one.mime) else replace(one, text=await text_of(one))
-            for one in result.media
-        ]
-        return replace(result, media=tuple(told))
+        told = [await explain(one) for one in result.media if one.data and not takes(view.agent.model, one.mime)]
+        if not told:
+            return result
+        said = [] if result.output is None else [plain_text(result.output)]
+        return replace(result, output="".join([*said, *told]))
 
 
 def is_blind(model: object) -> bool:

@@ -55,7 +55,7 @@ async def _open(source: Source, most: int) -> Media:
     if not source.data and source.url:
         content, mime = await asyncio.to_thread(fetch, source.url, most)
         name = source.name or Path(urlsplit(source.url).path).name
-        source = replace(Media.of(content, source.mime or mime, name), text=source.text)
+        source = Media.of(content, source.mime or mime, name)
     content = content_of(source)
     if len(content) > most:
         raise _too_large(source.name, most)

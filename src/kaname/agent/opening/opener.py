@@ -128,7 +128,7 @@ class Opener:
             return message
         from ...senses.entry import admit_message
 
-        return await admit_message(message, [] if self.recipe.model is None else [self.recipe.model])
+        return await admit_message(message, self.recipe.model)
 
     async def _written_down(self, message: Message) -> Received:
         """A long text is looked through in a thread, so that nobody waits for it."""

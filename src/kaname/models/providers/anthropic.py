@@ -230,8 +230,6 @@ def _block(part: Part) -> dict[str, Any] | None:
             return {"type": "thinking", "thinking": text, "signature": signature} if signature else None
         case Provided("anthropic", data):
             return dict(data)
-        case Media(text=text) if text and isinstance(told := as_takeable(part, _TAKEN), Text):
-            return {"type": "text", "text": told.text}
         case Media():
             return _media(part)
         case ToolCall(id, name, args):

@@ -202,8 +202,6 @@ def _message(text: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(part: Part) -> dict[str, Any]:
-    if isinstance(part, Media) and part.text:
-        part = as_takeable(part, TAKEN)
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text}
     if not isinstance(part, Media) or part.mime.startswith(("audio/", "video/")):

@@ -334,7 +334,6 @@ export const ja = {
   "Attached files": "添付したファイル",
   "Remove {name}": "{name} を外す",
   "Too large: {names}": "大きすぎます: {names}",
-  "Text that was read from it": "読み取ったテキスト",
   "It can be undone.": "取り消せます。",
   "It cannot be undone.": "取り消せません。",
 };

@@ -25,17 +25,11 @@ export function Medium({ one }) {
     );
     return () => ((gone = true), made && URL.revokeObjectURL(made));
   }, [path]);
-  const text = one.text
-    ? html`<details class="note">
-        <summary>${t("Text that was read from it")}</summary>
-        ${one.text}
-      </details>`
-    : null;
-  if (url && kind === "image") return html`<figure class="medium"><img src=${url} alt=${name} /><figcaption class="note">${name}</figcaption>${text}</figure>`;
-  if (url && kind === "audio") return html`<figure class="medium"><audio controls src=${url} aria-label=${name}></audio>${text}</figure>`;
-  if (url && kind === "video") return html`<figure class="medium"><video controls src=${url} aria-label=${name}></video>${text}</figure>`;
+  if (url && kind === "image") return html`<figure class="medium"><img src=${url} alt=${name} /><figcaption class="note">${name}</figcaption></figure>`;
+  if (url && kind === "audio") return html`<figure class="medium"><audio controls src=${url} aria-label=${name}></audio></figure>`;
+  if (url && kind === "video") return html`<figure class="medium"><video controls src=${url} aria-label=${name}></video></figure>`;
   const save = () => blob(path).then(content => saveFile(name, content), () => {});
-  return html`<span class="note">▧ ${path ? html`<button type="button" class="plain" onClick=${save}>${name}</button>` : name}</span>${text}`;
+  return html`<span class="note">▧ ${path ? html`<button type="button" class="plain" onClick=${save}>${name}</button>` : name}</span>`;
 }
 
 const read = file =>
