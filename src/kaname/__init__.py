@@ -15,6 +15,7 @@ _HOMES = {
     "agent.many.batches": ("BatchPrices",),
     "agent.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
+    "memory.results.part": ("LargeResults",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
     "memory.retention": ("Keep", "prune"),
@@ -232,6 +233,7 @@ if TYPE_CHECKING:
     from .memory.compact import Compact as Compact
     from .memory.memory import Memory as Memory
     from .memory.project import ProjectContext as ProjectContext
+    from .memory.results.part import LargeResults as LargeResults
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions
