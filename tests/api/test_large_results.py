@@ -61,7 +61,8 @@ async def test_read_result_answers_a_question_about_the_middle_of_a_result_of_2_
     assert len(big_text()) > 2_600_000
     assert len(notes[0]) < 40_500
     assert "CODE" not in notes[0]
-    assert notes[0].startswith("000000 the quick") and notes[0].endswith("and"), "the beginning and the end"
+    assert notes[0].startswith("000000 the quick")
+    assert notes[0].endswith("and"), "the end is shown, too"
     assert "of 45,000 are not shown" in notes[0]
 
 
@@ -168,7 +169,8 @@ async def test_old_results_are_forgotten_at_once_and_what_was_sent_before_stays_
     assert len(broken) == 2, "the beginning of the request changes when results are forgotten, and never in between"
     assert all("no longer shown" not in texts[-1] for texts in shown if texts), "the last result is always there"
     assert max(sum(len(text) for text in texts) for texts in shown) < 4 * 2_600
-    assert 'read_result(call="c1_0")' in shown[-1][0] and "page 0 word" in shown[-1][-1], "and it can be read again"
+    assert 'read_result(call="c1_0")' in shown[-1][0]
+    assert "page 0 word" in shown[-1][-1], "and it can be read again"
     assert result.output == "done"
 
 

@@ -24,7 +24,7 @@ from .afterwards import Afterwards
 from .child import Parent
 from .handoffs.handoff import HandingBack, Team, check_policies, join
 from .ids import check_ids
-from .input import Input, as_mapping, as_tools, as_tuple, as_turn, check_deps, is_config
+from .input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
 from .many.verb import Mappable
 from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
@@ -104,7 +104,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
-        self.tools = as_tools(tools, tools_of_context(parts))
+        self.tools = tools_of_agent(tools, tools_of_context(parts))
         self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
         chosen, around = choose_models(model, policies)
         self.recipe = recipe_of(
@@ -116,7 +116,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
             around,
             stops,
             instructions,
-            parts if self.servers is None else (self.servers.instruct, *parts),
+            tell_of_tools(self.tools, parts if self.servers is None else (self.servers.instruct, *parts), bool(self.servers)),
             as_mapping("settings", settings, _SETTINGS),
             served=self.servers is not None,
         )

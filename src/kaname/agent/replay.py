@@ -127,11 +127,13 @@ class Replay:
 class _RecordedTool(ActionBase):
     """Checks arguments as the real tool does, asks what it asked, and gives the recorded result."""
 
-    def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
+    def __init__(
+        self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool, hidden: bool
+    ) -> None:
         self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
-        self.listed = optional(tool, ActionBase, "listed")
+        self.listed = optional(tool, ActionBase, "listed") and not hidden
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
@@ -222,7 +224,8 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     model = ReplayModel(events)
 
     def offline(one: Recipe) -> Recipe:
-        tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
+        hidden = getattr(one.tools, "hidden", ())
+        tools = {name: _RecordedTool(tool, results, asked, really_run, name in hidden) for name, tool in one.tools.items()}
         policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)

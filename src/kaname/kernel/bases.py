@@ -76,7 +76,7 @@ class ActionBase:
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
     unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
-    about it (see `ToolLabels`), or None. loads_tools: True if its results describe tools that the model can then call.
+    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it.
     """
 
     __slots__ = ()
