@@ -107,6 +107,7 @@ _HOMES = {
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
+    "tools.finding.arrange": ("ToolSearch",),
     "tools.function": ("tool",),
     "tools.quarantine": ("quarantine",),
     "tools.registry": ("ToolRegistry",),
@@ -280,6 +281,7 @@ if TYPE_CHECKING:
     from .teams.person import DelegateToHuman as DelegateToHuman
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
+    from .tools.finding.arrange import ToolSearch as ToolSearch
     from .tools.function import tool as tool
     from .tools.quarantine import quarantine as quarantine
     from .tools.registry import ToolRegistry as ToolRegistry

@@ -1,7 +1,11 @@
-"""300 tools of an office, and 60 questions about them: what a search for tools is measured with.
+"""300 tools of an office, and questions about them: what a search for tools is measured with.
 
 Each of 30 things has the same ten tools, so that every question has nine near misses. Twenty things are described in English
-and ten in Japanese. The questions were written before the search was tuned, in the words of a user and not of the tools.
+and ten in Japanese. The questions are in the words of a user and not of the tools, and are searched for as they stand; a model
+would write its own query, and has read the names of the tools.
+
+`TUNED` was used to choose among about thirty ways of scoring, and the number of tools that a search returns: what it shows is
+too good. `QUESTIONS` was written after that choice was made, and nothing was changed since: these are the figures to report.
 """
 
 from __future__ import annotations
@@ -52,9 +56,13 @@ ACTIONS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "assign": ("Assign {one} to a person who takes care of it.", "{one}の担当者を決めます。", ("id", "person")),
     "comment": ("Add a comment to {one}.", "{one}にコメントを追加します。", ("id", "text")),
     "export": ("Export {many} as a CSV file.", "{one}を CSV ファイルに書き出します。", ("since", "until")),
-    "statistics": ("Return statistics on {many}: counts, sums and averages.", "{one}の件数や合計などを集計します。", ("since",)),
+    "statistics": (
+        "Return statistics on {many}: counts, sums and averages.",
+        "{one}の件数や合計などを集計します。",
+        ("since",),
+    ),
 }
-QUESTIONS = (  # what the user says, and the tool that is meant
+TUNED = (  # what the user says, and the tool that is meant
     ("Put the dentist into my diary for Monday at nine", "calendar_event_create"),
     ("Which appointments do I have next week?", "calendar_event_list"),
     ("Move tomorrow's stand-up to 10:30", "calendar_event_update"),
@@ -117,6 +125,69 @@ QUESTIONS = (  # what the user says, and the tool that is meant
     ("検査結果を CSV に書き出して", "quality_check_export"),
 )
 
+QUESTIONS = (
+    ("Cancel my lunch with Peter on Friday, take it out of the calendar", "calendar_event_delete"),
+    ("How many meetings did we hold in October?", "calendar_event_statistics"),
+    ("Which mails came in today?", "email_list"),
+    ("Open message number 4411 and tell me what it says", "email_get"),
+    ("The due date on bill 20-118 is wrong, make it the 15th", "invoice_update"),
+    ("Show me what customers were billed in spring", "invoice_list"),
+    ("What have we ordered from suppliers since January?", "purchase_order_list"),
+    ("May we buy the new printer? Please approve the order", "purchase_order_approve"),
+    ("How high were our travel costs on average?", "expense_report_statistics"),
+    ("Draw up an agreement with our new partner in Lyon", "contract_create"),
+    ("Maria moved to the sales department, change her record", "employee_update"),
+    ("A new colleague starts in June, add him to the staff", "employee_create"),
+    ("Who is on leave in December?", "vacation_list"),
+    ("A customer says that his delivery never came, open a case at the help desk", "support_ticket_create"),
+    ("Note on ticket T-90 that the customer called again", "support_ticket_comment"),
+    ("Give the crash in the login screen to Tom, he should fix it", "bug_assign"),
+    ("Which code changes are waiting for a review?", "pull_request_list"),
+    ("Accept the code change 52", "pull_request_approve"),
+    ("Roll version 2.3 out to production", "deployment_create"),
+    ("Send a parcel with the samples to Osaka", "shipment_create"),
+    ("We counted again: only 14 pallets of paint are in stock", "warehouse_item_update"),
+    ("I need a CSV file of everybody who buys from us", "customer_export"),
+    ("How did our advertisements perform in numbers?", "campaign_statistics"),
+    ("Turn down the candidate A-31", "job_applicant_approve"),
+    ("We no longer need the conference room at four, drop the booking", "meeting_room_delete"),
+    ("Find the details of the spreadsheet D-8 in the shared drive", "document_get"),
+    ("List all the machines in the data centre", "server_list"),
+    ("Ask our customers how satisfied they are with a questionnaire", "survey_create"),
+    ("Who has borrowed a laptop at the moment?", "loan_list"),
+    ("Apply for a patent on our new valve", "patent_create"),
+    ("金曜日のピーターさんとの昼食の予定を取り消して", "calendar_event_delete"),
+    ("今日届いたメールを見せてください", "email_list"),
+    ("メール 4411 番を開いて内容を教えて", "email_get"),
+    ("請求書 20-118 の支払期限を 15 日に直して", "invoice_update"),
+    ("今年の請求額の合計はいくらですか", "invoice_statistics"),
+    ("仕入れ先への発注の一覧を出して", "purchase_order_list"),
+    ("出張費の領収書を精算したい", "expense_report_create"),
+    ("リヨンの新しい取引先との契約書を作成して", "contract_create"),
+    ("6 月に入社する新人を社員名簿に追加して", "employee_create"),
+    ("12 月に休暇を取る人は誰ですか", "vacation_list"),
+    ("鈴木さんの有給休暇の申請を却下して", "vacation_approve"),
+    ("サポートのチケット T-90 に、お客様から再度電話があったと書いておいて", "support_ticket_comment"),
+    ("ログイン画面のバグをトムさんに割り当てて", "bug_assign"),
+    ("レビュー待ちのプルリクエストはどれですか", "pull_request_list"),
+    ("バージョン 2.3 を本番環境にリリースして", "deployment_create"),
+    ("大阪にサンプルの荷物を発送して", "shipment_create"),
+    ("顧客リストを CSV で書き出して", "customer_export"),
+    ("広告キャンペーンの効果を数字で知りたい", "campaign_statistics"),
+    ("応募者 A-31 さんを不採用にして", "job_applicant_approve"),
+    ("16 時の会議室の予約を取り消して", "meeting_room_delete"),
+    ("データセンターのサーバーを全部一覧にして", "server_list"),
+    ("共有ドライブの資料 D-8 の詳細を見たい", "document_get"),
+    ("返金の理由を訂正したい", "refund_update"),
+    ("サブスクリプションのプランを変更して", "subscription_update"),
+    ("研修の受講者を CSV にして", "training_course_export"),
+    ("社用車の予約を高橋さんに担当してもらって", "company_car_assign"),
+    ("お客様に満足度のアンケートを取りたい", "survey_create"),
+    ("新しいバルブの特許を出願したい", "patent_create"),
+    ("今週の来客の一覧を見せて", "visitor_list"),
+    ("鍵の貸し出しの記録を削除して", "loan_delete"),
+)
+
 
 def many_tools(ran: list[tuple[str, dict[str, Any]]] | None = None) -> list[Any]:
     """Return the 300 tools. What is called is added to `ran`."""
@@ -144,4 +215,3 @@ def _tool(name: str, description: str, names: tuple[str, ...], ran: list[tuple[s
         "parameters": {"type": "object", "properties": properties, "required": list(names)},
         "execute": run,
     }
-
