@@ -2,6 +2,7 @@
 
 import json
 from importlib.util import find_spec
+from itertools import pairwise
 
 import pytest
 
@@ -79,7 +80,7 @@ async def test_what_is_sent_before_the_last_message_never_changes_on_the_wire(wi
     assert [name for name, _ in ran] == ["invoice_create", "shipment_create"]
     sent = [without_marks(parts(body)) for body in server.requests]
     assert len(sent) == 5
-    for before, after in zip(sent, sent[1:], strict=False):
+    for before, after in pairwise(sent):
         assert after[:-1] == before[:-1], "tools and instructions"
         assert after[-1][: len(before[-1])] == before[-1], "and the conversation only grows"
     assert len(sent[0][0]) == 2

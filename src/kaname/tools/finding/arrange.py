@@ -73,7 +73,7 @@ class Arrangement:
 
 
 class SystemWords:
-    """Words that are added to the system message. The message is made once, and stays the same object while they are the same."""
+    """Words that are added to the system message, which stays the same object while they are the same."""
 
     def __init__(self) -> None:
         self._made: tuple[Message | None, str, Message] | None = None

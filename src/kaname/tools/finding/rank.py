@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 from ...kernel.memo import Described
 from ..search.tokenize import query_terms, terms
@@ -28,7 +28,7 @@ def matching_words(task: str, name: str, description: str) -> float:
 class ToolRanking:
     """The tools of an agent, ready to be searched. Their vectors are made once in a process."""
 
-    _vectors: dict[str, Any] = {}
+    _vectors: ClassVar[dict[str, Any]] = {}
     _making = threading.Lock()
 
     def __init__(self, tools: Sequence[Described]) -> None:
