@@ -15,6 +15,7 @@ _HOMES = {
     "agent.many.batches": ("BatchPrices",),
     "agent.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
+    "memory.results.part": ("LargeResults",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
     "memory.protection.erasing": ("erase_user",),
@@ -121,6 +122,7 @@ _HOMES = {
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
+    "tools.finding.arrange": ("ToolSearch",),
     "tools.function": ("tool",),
     "tools.quarantine": ("quarantine",),
     "tools.registry": ("ToolRegistry",),
@@ -257,6 +259,7 @@ if TYPE_CHECKING:
     from .memory.protection.erasing import erase_user as erase_user
     from .memory.protection.exporting import export_user as export_user
     from .memory.protection.places import DataPlaces as DataPlaces
+    from .memory.results.part import LargeResults as LargeResults
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions
@@ -308,6 +311,7 @@ if TYPE_CHECKING:
     from .teams.person import DelegateToHuman as DelegateToHuman
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
+    from .tools.finding.arrange import ToolSearch as ToolSearch
     from .tools.function import tool as tool
     from .tools.quarantine import quarantine as quarantine
     from .tools.registry import ToolRegistry as ToolRegistry

@@ -25,7 +25,7 @@ from .afterwards import Afterwards
 from .child import Parent
 from .handoffs.handoff import HandingBack, Team, check_policies, join
 from .ids import check_ids
-from .input import Input, as_mapping, as_tools, as_tuple, as_turn, check_deps, is_config
+from .input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
 from .many.verb import Mappable
 from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
@@ -35,6 +35,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
+from .typed_run import TypedRun
 from .work.verb import Submits
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
-        self.tools = as_tools(tools, tools_of_context(parts))
+        self.tools = tools_of_agent(tools, tools_of_context(parts))
         self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
         chosen, around = choose_models(model, policies)
         self.recipe = recipe_of(
@@ -118,7 +119,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
             around,
             stops,
             instructions,
-            parts if self.servers is None else (self.servers.instruct, *parts),
+            tell_of_tools(self.tools, parts if self.servers is None else (self.servers.instruct, *parts), bool(self.servers)),
             as_mapping("settings", settings, _SETTINGS),
             served=self.servers is not None,
         )
@@ -371,7 +372,8 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        return Run(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        made = Run if self._output is None else partial(TypedRun, self._output)
+        return made(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

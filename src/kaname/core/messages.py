@@ -120,6 +120,9 @@ class Provided:
     data: Mapping[str, Any]
 
 
+REFUSAL = "refusal"  # the type of a `Provided` that says that the text is the model's refusal, and not an answer
+
+
 @record
 class ToolCall:
     """A call that the model asks for. `args` is the parsed object, or the raw text if that is not a JSON object."""

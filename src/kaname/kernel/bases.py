@@ -78,7 +78,7 @@ class ActionBase:
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
     unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
-    about it (see `ToolLabels`), or None.
+    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it.
     """
 
     __slots__ = ()
@@ -92,6 +92,7 @@ class ActionBase:
     identity: str = ""
     takes_context: bool = True
     labels: Any = None
+    loads_tools: bool = False
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.

@@ -21,6 +21,7 @@ from ..media import as_takeable, seen_by
 from ..prices import Price
 from ..prompted.inline_calls import CallFilter, written_call
 from ..prompted.modes import WatchedEmit, ignored_settings, refuses, with_schema_in_words
+from ..strict_schema import make_strict
 from .openai_stream import Pieces
 from .quirks import NONE, Quirks
 
@@ -239,20 +240,8 @@ def tool_shapes(tools: tuple[ToolSpec, ...]) -> list[dict[str, Any]]:
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)}}
-
-
-def is_strict(schema: Any) -> bool:
-    """Return True if strict mode accepts the schema: every object is closed and every property required."""
-    if isinstance(schema, list):
-        return all(is_strict(item) for item in schema)
-    if not isinstance(schema, Mapping):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        closed = schema.get("additionalProperties") is False
-        if not closed or set(schema.get("required", ())) != set(schema.get("properties", {})):
-            return False
-    return "default" not in schema and all(is_strict(value) for value in schema.values())
+    sent, strict = make_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": sent, "strict": strict}}
 
 
 def _encode_messages(messages: tuple[Message, ...], quirks: Quirks) -> list[bytes]:

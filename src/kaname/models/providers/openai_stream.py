@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ContentFiltered
-from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -44,7 +44,7 @@ class Pieces:
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
         self._finish = ""
         self._usage = _UNKNOWN
-        self._seen = self._echoed = False
+        self._seen = self._echoed = self._refused = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return answer  # its `message` is read as one large delta
@@ -98,6 +98,7 @@ class Pieces:
         if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
             await self._parts(as_mappings(value), emit)
         elif name == "refusal" and type(value) is str:
+            self._refused = True
             self._text.append(value)
             await emit(value)
         elif name in ("reasoning_content", "reasoning") and type(value) is str:
@@ -163,6 +164,8 @@ class Pieces:
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
             raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
         parts = self.thoughts()
+        if self._refused:
+            parts.append(Provided("openai", {"type": REFUSAL}))
         if self._text:
             parts.append(Text("".join(self._text)))
         made = [call for call in self._calls if call["name"]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import ContentFiltered
-from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -162,6 +162,8 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
 def _text_parts(content: Mapping[str, Any], phase: Any) -> list[Part]:
     """Return a text, and before it the data that is sent back with it: its phase and its citations."""
     text = as_text(content.get("text")) or as_text(content.get("refusal"))
+    refused = REFUSAL if content.get("type") == REFUSAL else ""
     about = {"phase": phase, "citations": as_mappings(content.get("annotations"))}
     about = {name: value for name, value in about.items() if value}
-    return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
+    held: list[Part] = [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
+    return [Provided("openai", {"type": REFUSAL}), *held] if refused and held else held
