@@ -360,7 +360,7 @@ class SqliteJournal:
             raise explain(problem, self.path) from problem
 
     async def backup(self, path: str | Path) -> None:
-        """Copy the whole journal, as it is at one moment, to a new file, while runs continue. Erasing a user reaches it, too."""
+        """Copy the whole journal, as it is at one moment, to a new file. Runs continue. Erasing a user reaches it, too."""
         target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
         await self._writer.submit(lambda connection: note_copy(connection, target))
         await self._reader.transact(lambda connection: copy(connection, self.path, target))
