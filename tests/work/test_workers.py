@@ -18,9 +18,12 @@ from kaname import (
     call,
     tool,
 )
+from kaname.agent.input import as_turn
 from kaname.agent.work import worker as module
+from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Event, Opened, Received, Resumed
 from kaname.core.messages import user
+from kaname.journals.queue import QueuedRun
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -190,6 +193,24 @@ async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_jour
         assert "died 3 times without any progress" in item.reason
         assert (await ended(agent, await agent.submit("others go on"))).completed
     assert (await agent.resume("poison")).completed, "by hand it is tried again"
+    await journal.close()
+
+
+async def test_run_that_has_ended_meanwhile_is_not_begun_again(tmp_path):
+    """Two workers may have the same run for a moment: the second must not resume what the first has ended."""
+    journal = SqliteJournal(tmp_path / "journal.db")
+    model = Gate(open_at_first=False)
+    agent = Agent(model, name="clerk", journal=journal)
+    run = agent.run("x", run_id="r").start()
+    await run.begun()
+    run.abort("enough")
+    assert (await run).stop.kind == "cancelled"
+    seen, facts = len(model.asked), [event.seq async for event in journal.read("r")]
+    for order in ("", encode_order(as_turn("x"))):
+        async with asyncio.timeout(5):
+            result = await agent.run_request(request_for(QueuedRun("r", "clerk", order)))
+        assert result.stop.kind == "cancelled"
+    assert (len(model.asked), [event.seq async for event in journal.read("r")]) == (seen, facts)
     await journal.close()
 
 

@@ -5,10 +5,11 @@ import gc
 
 import pytest
 
-from kaname import Agent, PostgresJournal, RunBusy, ScriptedModel, SqliteJournal, call, tool
+from kaname import Agent, PostgresJournal, RunBusy, RunNeeded, RunNotFound, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.events import Custom, Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
+from kaname.testing.journal_lists import write
 from tests.journals.postgres import pgbouncer
 from tests.parts import add, adding
 
@@ -144,6 +145,37 @@ async def test_next_run_of_a_session_and_a_delete_at_once(url):
     assert await journal.verify() == []
     await journal.close()
     await other.close()
+
+
+async def test_delete_waits_for_a_run_that_is_about_to_continue_from_it(server, url):
+    import asyncpg
+
+    journal, name = PostgresJournal(url), url.partition("schema=")[2].partition("&")[0]
+    await write(journal, "a")
+    await write(journal, "b")
+    other = await asyncpg.connect(server)
+    transaction = other.transaction()
+    await transaction.start()
+    await other.execute(f"SELECT 1 FROM {name}.runs WHERE run = 'a' FOR KEY SHARE")  # as a run that continues from it
+    await other.execute(f"UPDATE {name}.runs SET base = 'a' WHERE run = 'b'")
+    deleting = asyncio.create_task(journal.delete("a"))
+    await asyncio.sleep(0.3)
+    assert not deleting.done()
+    await transaction.commit()
+    with pytest.raises(RunNeeded):
+        await deleting
+    transaction = other.transaction()
+    await transaction.start()
+    await other.execute(f"SELECT 1 FROM {name}.runs WHERE run = 'b' FOR UPDATE")  # as one that deletes it
+    opening = asyncio.create_task(write(journal, "c", base="b"))
+    await asyncio.sleep(0.3)
+    assert not opening.done()
+    await other.execute(f"DELETE FROM {name}.runs WHERE run = 'b'")
+    await transaction.commit()
+    with pytest.raises(RunNotFound):
+        await opening
+    await other.close()
+    await journal.close()
 
 
 async def test_run_that_is_called_off_while_it_begins_is_recorded_as_such(url):
