@@ -214,6 +214,21 @@ async def test_run_that_has_ended_meanwhile_is_not_begun_again(tmp_path):
     await journal.close()
 
 
+async def test_interrupted_run_is_found_behind_those_of_scripts_which_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_PAGE", 2)
+    journal, model = SqliteJournal(tmp_path / "journal.db"), Gate(open_at_first=False)
+    served = Agent(model, name="clerk", journal=journal)
+    served.origin = {"served": "clerk"}
+    script = Agent(model, name="clerk", journal=journal)
+    for agent, run_id in [(served, "ours"), *[(script, f"script-{number}") for number in range(5)]]:
+        await (await agent.run("x", run_id=run_id).begun()).let_go()
+    model.open.set()
+    async with Working(Agent(model, name="clerk", journal=journal)):
+        await ended(script, "ours")
+    assert {card.status for card in await journal.runs() if card.run_id != "ours"} == {"interrupted"}
+    await journal.close()
+
+
 async def test_key_has_a_limit_over_two_workers(open_journal):
     journals, model = [open_journal(), open_journal()], Gate(open_at_first=False)
     agents = [Agent(model, name="clerk", journal=one) for one in journals]
