@@ -21,7 +21,7 @@ from kaname import (
 from kaname.agent.input import as_turn
 from kaname.agent.work import worker as module
 from kaname.agent.work.order import encode_order, request_for
-from kaname.core.events import Event, Opened, Received, Resumed
+from kaname.core.events import Answered, Event, Opened, Received, Resumed
 from kaname.core.messages import user
 from kaname.journals.queue import QueuedRun
 
@@ -172,7 +172,10 @@ async def test_question_is_answered_through_the_queue(open_journal):
     async with Working(agent):
         result = await ended(agent, run, "waiting")
         (key,) = result.questions
+        with pytest.raises(InvalidState, match="no open question"):
+            await agent.submit_answers(run, {"nonsense": "yes"})
         await agent.submit_answers(run, {key: "yes"}, by="ken")
+        assert [event.body.by async for event in journal.read(run) if isinstance(event.body, Answered)] == ["ken"]
         assert (await ended(agent, run)).output == "done"
     await journal.close()
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
-from ...core.runs import UNDER_WAY, RunInfo
+from ...core.runs import RunInfo
 from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
@@ -213,8 +213,7 @@ class Worker:
 
     async def _do(self, item: QueuedRun) -> None:
         cards, request = await self._journal.runs(run_id=item.run_id, limit=1), request_for(item, self._deps)
-        executed = bool(cards) and cards[0].status == "running" and not request.answers  # if that process dies, it is found
-        if executed or (cards and cards[0].status not in UNDER_WAY):
+        if cards and cards[0].status not in ("interrupted", "waiting"):  # another executes it: if that dies, it is found again
             await self._queue.finish(item.run_id)
             return
         facts = await read_run(self._journal, item.run_id) if cards else []
