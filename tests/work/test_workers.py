@@ -9,6 +9,7 @@ from kaname import (
     Agent,
     Approve,
     ConfigError,
+    InvalidState,
     MemoryJournal,
     PostgresJournal,
     RunNotFound,
