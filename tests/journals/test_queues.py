@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 from kaname import SqliteJournal
-from kaname.testing.queue_contract import QueueContract
+from kaname.testing import QueueContract
 from tests.journals.postgres.conftest import server  # noqa: F401
 
 _schemas = count(1)

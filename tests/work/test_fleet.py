@@ -69,7 +69,7 @@ async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_pa
     monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
     ttl = 1.5
     place = url.replace("ttl=0.6&patience=5", f"ttl={ttl}&patience=30")
-    journal, fleet = choose(place), Fleet(place, tmp_path, FLEET_PACE="0.8")
+    journal, fleet = choose(place), Fleet(place, tmp_path, FLEET_PACE="2")
     agent = make_agent(journal)
     try:
         zombie = await asyncio.to_thread(fleet.start)
@@ -77,9 +77,9 @@ async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_pa
         async with asyncio.timeout(20):
             while sum([card.seq > 3 for card in await journal.runs()]) < 3:
                 await asyncio.sleep(0.05)
+        other = await asyncio.to_thread(fleet.start)  # it finds nothing to take
         zombie.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        other = await asyncio.to_thread(fleet.start)
         async with asyncio.timeout(20):
             while sum([await resumed(journal, run) for run in runs]) < 3:
                 await asyncio.sleep(0.05)

@@ -70,11 +70,12 @@ class QueueContract(ABC):
 
     def test_delayed_run_waits_and_holds_nothing_up(self) -> None:
         async def test(queue: RunQueue, other: RunQueue) -> None:
-            await queue.put([_run("late", at=time.time() + 0.4, session="s"), _run("now", session="s")])
+            await queue.put([_run("later", at=time.time() + 600, session="s"), _run("now", session="s")])
             assert await _ids(queue) == ["now"]
             assert await queue.finish("now")
+            await queue.put([_run("soon", at=time.time() + 0.2, session="s")])
             async with asyncio.timeout(10):
-                while await _ids(queue) != ["late"]:  # noqa: ASYNC110
+                while await _ids(queue) != ["soon"]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
 
         self._with(test)
@@ -91,16 +92,18 @@ class QueueContract(ABC):
 
     def test_run_is_tried_again_later_or_set_aside_with_its_reason(self) -> None:
         async def test(queue: RunQueue, other: RunQueue) -> None:
-            await queue.put([_run("a"), _run("b")])
-            await queue.take(_ANY, 2)
+            await queue.put([_run("a"), _run("b"), _run("c")])
+            assert len(await queue.take(_ANY, 3)) == 3
             assert await queue.retry("a", 0.2, "busy")
+            assert await queue.retry("c", 600, "busy")
             assert await queue.set_aside("b", "it kills its worker")
-            assert await _ids(other) == []
             async with asyncio.timeout(10):
                 while not (found := await other.take(_ANY, 2)):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             assert [(one.run_id, one.attempts) for one in found] == [("a", 2)]
-            aside = await queue.find("b")
+            later, aside = await queue.find("c"), await queue.find("b")
+            assert later is not None
+            assert later.state == "delayed"
             assert aside is not None
             assert (aside.state, aside.reason) == ("set_aside", "it kills its worker")
             assert await queue.put([_run("b")]) == [], "it is as it was"

@@ -226,6 +226,13 @@ class Opener:
         async with self._remember_at_end(scope, facts):
             yield scope
 
+    async def record_answers(self, request: RunRequest) -> None:
+        """Record the answers of a request without executing the run, and release it."""
+        async with self._resume(request, Channel()) as scope:
+            pass
+        if scope.epoch:
+            await self.journal.release(scope.run_id, scope.epoch)
+
     @asynccontextmanager
     async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others

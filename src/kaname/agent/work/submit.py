@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ...core.durations import seconds
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, RunBusy
 from ...core.notices import notice
 from ...journals.queue import HasQueue, QueuedRun, RunQueue
 from ...kernel.ports import Journal
 from ..ids import check_ids
 from ..input import Input, as_mapping, as_turn
-from ..opening.request import new_run_id
+from ..opening.opener import Opener
+from ..opening.request import RunRequest, new_run_id
 from .order import encode_order
+
+_PARKING, _PAUSE = 10.0, 0.05  # seconds that a run that asks may take to be released, and between two tries
 
 
 def queue_of(journal: Journal) -> RunQueue:
@@ -45,11 +49,19 @@ async def submit_run(
     return item.run_id
 
 
-async def submit_answers(
-    journal: Journal, agent: str, run_id: str, answers: Mapping[str, Any], by: str, priority: int, queue: str
-) -> None:
-    """Queue a waiting run with answers (see `Agent.submit_answers`)."""
+async def submit_answers(opener: Opener, run_id: str, answers: Mapping[str, Any], by: str, priority: int, queue: str) -> None:
+    """Record answers, then queue the run (see `Agent.submit_answers`)."""
     check_ids(run_id=run_id, by=by)
     given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-    order = encode_order(answers=given, by=by)
-    await queue_of(journal).put([QueuedRun(run_id, agent, order, queue=queue, priority=priority)])
+    waiting = queue_of(opener.journal)
+    until = time.monotonic() + _PARKING
+    while True:
+        try:
+            await opener.record_answers(RunRequest(run_id, how="resume", answers=given, by=by))
+            break
+        except RunBusy:  # its process has asked, and is about to release it
+            if time.monotonic() > until:
+                raise
+        await asyncio.sleep(_PAUSE)
+    item = QueuedRun(run_id, opener.recipe.name, queue=queue, priority=priority)
+    await waiting.put([item])  # if it is still in the queue, its worker finds it interrupted, and tries it again

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...kernel.ports import Journal
+from ...kernel.ports import Journal, Recipe
 from ..input import Input
+from ..opening.opener import Opener
 
 
 class Submits:
@@ -14,6 +15,8 @@ class Submits:
 
     name: str
     journal: Journal
+    recipe: Recipe
+    _opener: Callable[[Recipe], Opener]
 
     async def submit(
         self,
@@ -54,7 +57,10 @@ class Submits:
     async def submit_answers(
         self, run_id: str, answers: Mapping[str, Any], *, by: str = "", priority: int = 0, queue: str = "default"
     ) -> None:
-        """Queue a waiting run with the answers to its questions. They are checked when a worker resumes it."""
+        """Record the answers to the questions of a waiting run, and queue the run for a worker.
+
+        When this returns, the answers are in the journal. Raises `InvalidState` if they are not accepted.
+        """
         from .submit import submit_answers
 
-        await submit_answers(self.journal, self.name, run_id, answers, by, priority, queue)
+        await submit_answers(self._opener(self.recipe), run_id, answers, by, priority, queue)

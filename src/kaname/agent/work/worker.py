@@ -17,10 +17,11 @@ from typing import Any
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
-from ...core.runs import UNDER_WAY, RunInfo
+from ...core.runs import RunInfo
 from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
+from ..opening.request import RunRequest
 from ..run import Run, find_live
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import request_for
@@ -163,19 +164,21 @@ class Worker:
         before, found = 0, list[QueuedRun]()
         while cards := await self._journal.runs(status="interrupted", before=before, limit=_PAGE):
             before = cards[-1].place
-            found += [QueuedRun(card.run_id, card.agent, seq=card.seq) for card in cards if await self._is_ours(card)]
+            ours = [card for card in cards if await self._is_ours(card)]
+            found += [QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq) for card in ours]
         if found:
             await self._queue.put(found)
 
     async def _is_ours(self, card: RunInfo) -> bool:
+        """Return True if a worker has to resume the run."""
         if card.parent or card.agent not in self._agents or self._left.get(card.run_id) == card.seq:
             return False
         if card.run_id in self._tasks or find_live(self._journal, card.run_id) is not None:
             return False
         async with self._opening:
-            first = [event async for event in self._journal.read(card.run_id) if event.seq == 1]
-        if first and is_served(first):
-            return True
+            with suppress(RunNotFound):  # deleted meanwhile
+                if is_served(await read_run(self._journal, card.run_id, 1)):
+                    return True
         self._left[card.run_id] = card.seq
         return False
 
@@ -188,7 +191,8 @@ class Worker:
         except SessionBusy:
             await self._later(item, _TURN)
         except RunNotFound:
-            await self._queue.finish(item.run_id)
+            with suppress(AgentError):
+                await self._queue.finish(item.run_id)
         except (ConfigError, InvalidState) as problem:  # it would be the same the next time
             await self._put_aside(item, str(problem))
         except AgentError as problem:
@@ -208,8 +212,8 @@ class Worker:
             await self._queue.set_aside(item.run_id, reason)
 
     async def _do(self, item: QueuedRun) -> None:
-        cards = await self._journal.runs(run_id=item.run_id, limit=1)
-        if cards and cards[0].status not in UNDER_WAY:
+        cards, request = await self._journal.runs(run_id=item.run_id, limit=1), request_for(item, self._deps)
+        if cards and cards[0].status not in ("interrupted", "waiting"):  # another executes it: if that dies, it is found again
             await self._queue.finish(item.run_id)
             return
         facts = await read_run(self._journal, item.run_id) if cards else []
@@ -223,17 +227,17 @@ class Worker:
             return
         if died >= SUSPECT:
             async with self._alone:
-                run = await self._start(item)
+                run = await self._start(item, request)
                 await _wait_for_progress(run)
         else:
-            run = await self._start(item)
+            run = await self._start(item, request)
         await run.wait()
         await self._settle(item)
 
-    async def _start(self, item: QueuedRun) -> Run[Any]:
+    async def _start(self, item: QueuedRun, request: RunRequest) -> Run[Any]:
         agent = self._agents[item.agent]
         async with self._opening:
-            run = await self._begin(agent.run_request(request_for(item, self._deps)))
+            run = await self._begin(agent.run_request(request))
         self._runs[item.run_id] = run
         if self._stopping.is_set():
             await run.let_go()
