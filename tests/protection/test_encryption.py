@@ -298,7 +298,7 @@ def test_key_of_the_environment_is_used_for_all_files(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "encrypted", "step"),
-    [("encrypt", False, 67), ("rotate", True, 97), ("erase", False, 97), ("erase", True, 97), ("export", True, 797)],
+    [("encrypt", False, 67), ("rotate", True, 97), ("erase", False, 97), ("erase", True, 97), ("export", True, 997)],
 )
 async def test_work_that_is_killed_at_any_line_leaves_whole_files_and_can_be_repeated(tmp_path, kind, encrypted, step):
     folder = tmp_path / "source"
