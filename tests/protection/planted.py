@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from contextlib import closing
 from pathlib import Path
 
 from kaname import (
@@ -21,6 +22,7 @@ from kaname import (
     call,
     tool,
 )
+from kaname.core.encryption.database import open_database
 from kaname.core.events import Custom
 from kaname.kernel.load import add_fact
 from kaname.memory.files import MemoryFiles
@@ -29,7 +31,7 @@ from kaname.sinks.log import JsonLines
 
 COUNT = 50
 PLANTED = [f"planted{number:02}" + "zqxjkvwy"[number % 8 :] + f"{number * 7919:06}" for number in range(COUNT)]
-USER, OTHER = PLANTED[0], "mia"
+USER, EVICTED, OTHER = PLANTED[0], PLANTED[-1], "mia"
 
 
 @tool(effect="pure")
@@ -58,7 +60,7 @@ def places(folder: Path) -> DataPlaces:
 
 async def plant(folder: Path) -> None:
     """Store the strings everywhere where kaname stores words of users, and some words of another user."""
-    it = iter(PLANTED[3:])
+    it = iter(PLANTED[3:-1])
     folder.mkdir(parents=True, exist_ok=True)
     journal = SqliteJournal(folder / "journal.db")
     sinks = [JsonLines(folder / "trace.jsonl", content=True)]
@@ -85,7 +87,11 @@ async def plant(folder: Path) -> None:
     question = f"My name is {next(it)}. I live in {next(it)}."
     await desk.run([question, picture], session_id=next(it), user_id=USER)
     await desk.close()
+    cache.store.put("evicted", f"evicted {EVICTED} " * 3)
     cache.store.close()
+    with closing(open_database(folder / "cache.db")) as connection:
+        connection.execute("PRAGMA secure_delete = OFF")  # the default of many builds of SQLite: deleted text stays in the file
+        connection.execute("DELETE FROM entries WHERE key = 'evicted'")
     # a run that waits, and one whose question is the title of a session that was renamed
     waiting = Agent(answers(call("send", text=next(it))), [send], policies=[Approve("send")], name="waits", **shared)
     await waiting.run(f"please send {next(it)}", user_id=USER)

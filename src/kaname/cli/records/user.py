@@ -76,12 +76,13 @@ def _print(done: Erasure, signed_in: bool, screen: Screen) -> None:
         (done.memories, many(done.memories, "memory", "memories"), f"記憶 {done.memories} 件"),
         (done.caches, many(done.caches, "cache entry", "cache entries"), f"キャッシュ {done.caches} 件"),
         (done.traces, many(done.traces, "trace line"), f"トレース {done.traces} 行"),
-        (len(gone.copies), many(len(gone.copies), "backup") + " searched", f"バックアップ {len(gone.copies)} 件を処理"),
         (int(signed_in), "sign-in to the server", "サーバーへのサインイン"),
     ]
     listed = [say(english, japanese) for count, english, japanese in lines if count]
     nothing = say("nothing was stored", "保存されたデータはありませんでした")
     screen.say(say("erased: ", "消去しました: ") + ", ".join(listed) if listed else nothing)
+    for copy in gone.copies:
+        screen.note(say(f"searched the backup {copy}, too", f"バックアップ {copy} も処理しました"))
     for path, why in done.pending:
         screen.note(
             say(

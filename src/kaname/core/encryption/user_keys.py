@@ -172,9 +172,12 @@ _sharing = threading.Lock()
 
 def user_keys(journal: Path) -> UserKeys:
     """Return the keys of the users of a journal: one object a file."""
+    found: Any = _shared.get(str(journal))  # a journal knows its real path, which is slow to find for every fact
+    if found is not None:
+        return found  # type: ignore[no-any-return]
     place = os.path.realpath(journal)
     with _sharing:
-        found: Any = _shared.get(place)
+        found = _shared.get(place)
         if found is None:
             found = _shared[place] = UserKeys(Path(place))
         return found  # type: ignore[no-any-return]

@@ -62,7 +62,7 @@ class Erased(NamedTuple):
     pending: tuple[tuple[str, str], ...] = ()
 
 
-class Found(NamedTuple):
+class Footprint(NamedTuple):
     """What a journal holds of a user.
 
     `runs`: the ids of the runs, with those inside them. `sessions`: the names of their own sessions. `texts`: what the user
@@ -74,17 +74,17 @@ class Found(NamedTuple):
     texts: tuple[str, ...] = ()
 
 
-async def find_user(journal: SqliteJournal, user: str) -> Found:
+async def find_user(journal: SqliteJournal, user: str) -> Footprint:
     """Return what there is of a user. Raises `RunBusy` if a process executes one of the runs."""
 
-    def work(connection: sqlite3.Connection) -> Found:
+    def work(connection: sqlite3.Connection) -> Footprint:
         runs = _family(connection, user, journal._holder)
         query = "SELECT DISTINCT session FROM runs WHERE user = ? AND session <> ''"
         sessions = [one for (one,) in connection.execute(query, (user,)) if not one.startswith(SHARED)]
         answers = _answers_of(connection, user, journal._place.keys)
-        return Found(tuple(runs), tuple(sessions), tuple({text for texts in answers.values() for text in texts}))
+        return Footprint(tuple(runs), tuple(sessions), tuple({text for texts in answers.values() for text in texts}))
 
-    found: Found = await journal._writer.transact(work)
+    found: Footprint = await journal._writer.transact(work)
     return found
 
 

@@ -16,7 +16,7 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record, replace
-from ...journals.sqlite.erasure import Erased, Found, erase_user_from, find_user, vacuum
+from ...journals.sqlite.erasure import Erased, Footprint, erase_user_from, find_user, vacuum
 from ...journals.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles
 from ..store import Memories
@@ -70,7 +70,7 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
         raise ConfigError(notice("rights.no_user", "name the user: runs without a user belong to nobody"))
     places = places or DataPlaces.below()
     if places.journal is None or not await asyncio.to_thread(places.journal.exists):
-        done = await asyncio.to_thread(_erase_files, user, places, Found())
+        done = await asyncio.to_thread(_erase_files, user, places, Footprint())
     else:
         journal = SqliteJournal(places.journal)
         try:
@@ -84,7 +84,7 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
     return done
 
 
-def _erase_files(user: str, places: DataPlaces, found: Found) -> Erasure:
+def _erase_files(user: str, places: DataPlaces, found: Footprint) -> Erasure:
     pending: dict[str, str] = {}
     memories = caches = traces = 0
     if places.memory is not None and places.memory.is_dir():
@@ -170,7 +170,7 @@ def _erase_from_shared(path: Path, user: str, runs: Sequence[str], sessions: Seq
         return len(found) + len(gone), dict(vacuum(db, path))
 
 
-def _erase_lines(path: Path, user: str, found: Found) -> int:
+def _erase_lines(path: Path, user: str, found: Footprint) -> int:
     """Remove the lines about a user from a trace file and from those that it was renamed to. Return their number."""
     count, runs = 0, set(found.runs)
     words = [
