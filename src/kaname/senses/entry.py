@@ -5,6 +5,7 @@ The text becomes a part of the message or of the tool's result, so that guardrai
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from ..core.errors import AgentError
@@ -14,6 +15,8 @@ from .sources import content_of, open_source
 
 _SIDE, _MOST = 2_000, 3_700_000  # what all providers take: pixels a side, and bytes before base64
 _LONGEST, _LONGEST_TEXT = 900.0, 20_000  # seconds of a sound that is written down without being asked for; characters
+_KEPT = 64
+_read: dict[bytes, str] = {}
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp", "image/tiff")
 _SENSES = {"image": "see pictures", "audio": "hear sound", "video": "see videos"}
 
@@ -79,7 +82,17 @@ def _is_long(mime: str, content: bytes) -> bool:
 
 
 async def text_of(media: Media) -> str:
-    """Return the best text for a model that cannot see or hear: text in a picture, a transcript, the text of a document."""
+    """Return the best text for a model that cannot see or hear. The last ones are kept: a client may send a file again."""
+    key = sha256(media.data.encode()).digest()
+    if key not in _read:
+        if len(_read) >= _KEPT:
+            _read.pop(next(iter(_read)))
+        _read[key] = await _text_of(media)
+    return _read[key]
+
+
+async def _text_of(media: Media) -> str:
+    """Read the text in a picture, write down a sound, or take the text of a document."""
     from . import local
 
     family = media.mime.partition("/")[0]
