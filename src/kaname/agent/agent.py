@@ -34,7 +34,6 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
-from .typed_run import TypedRun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -364,8 +363,12 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        made = Run if self._output is None else partial(TypedRun, self._output)
-        return made(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        if self._output is None:
+            return Run(*given)
+        from .typed_run import TypedRun
+
+        return TypedRun(self._output, *given)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
