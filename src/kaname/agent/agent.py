@@ -35,7 +35,6 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, result_of
 from .run import Run, read_result, run_blocking
 from .steps.conversation import Conversation, Conversing
-from .typed_run import TypedRun
 from .work.verb import Submits
 
 if TYPE_CHECKING:
@@ -266,8 +265,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return run_blocking(lambda: self.resume(run_id, answers, **options), self.close)
 
     async def result(self, run_id: str) -> Result[OutputT]:
-        """Return what the journal knows of a run, its result or its questions, without executing anything. While a process
-        executes it, `stop.kind` is `running`."""
+        """Return what the journal knows of a run, without executing it. While a process does, `stop.kind` is `running`."""
         check_ids(run_id=run_id)
         return await read_result(self.journal, run_id, self._view)
 
@@ -318,8 +316,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Stop a run, wherever it is executed, also one that waits for an answer or was interrupted. Return False if it was
-        over already; raise `RunNotFound` if there is no such run."""
+        """Stop a run, wherever it is executed or waits. Return False if it was over; raise `RunNotFound` if there is none."""
         from .attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
@@ -372,13 +369,16 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        made = Run if self._output is None else partial(TypedRun, self._output)
-        return made(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        if self._output is None:
+            return Run(*given)
+        from .steps.typed_run import TypedRun
+
+        return TypedRun(self._output, *given)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
-        """Open the run: start the tool servers, check what the request brings, record the beginning, and lend the tools `deps`.
-        However the run ends, the conversation of an open agent is there now."""
+        """Open the run: start the tool servers, check what the request brings, record the beginning, lend the tools `deps`."""
         async with self._conversation.turn(request, self.journal) as turn:
             if self.servers is not None:
                 await self.servers.start()

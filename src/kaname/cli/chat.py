@@ -27,7 +27,7 @@ from .agent import agent_from, input_for, place_options, restore_options
 from .main import DONE
 from .messages import say, translate
 from .messages.stops import status_word
-from .terminal.attachments import attached, from_clipboard
+from .terminal.attachments import attach_files, from_clipboard
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen, truncate
@@ -226,7 +226,7 @@ class _Chat:
 
     async def _file(self, rest: str) -> None:
         """Keep a file for the next message. Without a name, list the kept ones, or take the picture of the clipboard."""
-        self._files += await attached([rest]) if rest else await from_clipboard()
+        self._files += await attach_files([rest]) if rest else await from_clipboard()
         names = ", ".join([f"{one.name or one.url} ({one.mime})" for one in self._files])
         none = say("no file is attached: /file FILE", "添付されたファイルはありません: /file ファイル")
         self._screen.note(say(f"attached: {names}", f"添付: {names}") if names else none)

@@ -19,7 +19,7 @@ from .agent import agent_from, input_for, place_options, programs_workflow, take
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
-from .terminal.attachments import attached
+from .terminal.attachments import attach_files
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
@@ -74,7 +74,7 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     try:
         stop = asyncio.Event()
         words = input_for(given, task)
-        asked: list[str | Media] = [*([words] if words else []), *await attached(given.file)]
+        asked: list[str | Media] = [*([words] if words else []), *await attach_files(given.file)]
         run = agent.run(asked if given.file else words, session_id=given.session, abort_event=stop)
         return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
     finally:

@@ -13,10 +13,11 @@ from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
 from ..core.values import fenced_blocks, read_json
 from ..kernel.boundary import Border
-from .partial_output import PartialOutput
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from .partial_output import PartialOutput
 
 _WRAP = "result"
 
@@ -71,6 +72,8 @@ class Output:
     @cached_property
     def partial(self) -> PartialOutput:
         """Reads the answer while it is being written."""
+        from .partial_output import PartialOutput
+
         return PartialOutput(self.kind, lambda data: data[_WRAP] if self._is_wrapped and isinstance(data, dict) else data)
 
     def decode_exactly(self, text: str) -> Any:

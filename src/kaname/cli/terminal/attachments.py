@@ -16,7 +16,7 @@ _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
 )
 
 
-async def attached(places: Sequence[str]) -> list[Media]:
+async def attach_files(places: Sequence[str]) -> list[Media]:
     """Return the media of files and addresses. Raises `ConfigError` or `OSError` for one that cannot be used."""
     from ...senses.sources import open_source
 

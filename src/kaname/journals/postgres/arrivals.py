@@ -29,7 +29,7 @@ _STOPS = "SELECT run, reason FROM kaname.stops WHERE run = ANY($1::text[])"
 _ANNOUNCE = "SET LOCAL synchronous_commit = off; NOTIFY {channel}, {told}"
 
 
-async def _nothing(connection: Connection) -> None:
+async def _none(connection: Connection) -> None:
     """Do nothing with the connection, except for opening it if there is none."""
 
 
@@ -97,7 +97,7 @@ class Arrivals:
             seconds = min(seconds, _POLL)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._connections.patiently(lambda: self._connections.keeper.do(_nothing))  # it is there, and listens
+                await self._connections.patiently(lambda: self._connections.keeper.do(_none))  # it is there, and listens
                 await self._work.wait()
         self._work.clear()
 

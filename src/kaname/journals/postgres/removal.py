@@ -29,7 +29,7 @@ async def _look(connection: Connection, office: Office, runs: Sequence[str], *, 
     return {row[0]: row for row in await connection.fetch(office.sql(query), *given.values)}
 
 
-async def _related(connection: Connection, office: Office, query: str, runs: Sequence[str]) -> dict[str, list[str]]:
+async def _relatives(connection: Connection, office: Office, query: str, runs: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for one, other in await connection.fetch(office.sql(query), list(runs)):
         found.setdefault(one, []).append(other)
@@ -44,8 +44,8 @@ async def family(connection: Connection, office: Office, run_id: str, cascade: b
     doomed, new = [run_id], [run_id]
     while new:
         rows = await _look(connection, office, new, lock=True)
-        dependants = await _related(connection, office, _DEPENDENT, new)
-        children = await _related(connection, office, _INSIDE, new)
+        dependants = await _relatives(connection, office, _DEPENDENT, new)
+        children = await _relatives(connection, office, _INSIDE, new)
         for one in new:
             if one not in rows:
                 raise RunNotFound(one)
@@ -71,8 +71,8 @@ async def removable(
         doomed, new, fits = [card.run_id], [card.run_id], True
         while new and fits:
             rows = await _look(connection, office, new, lock=lock)
-            dependants = await _related(connection, office, _DEPENDENT, new)
-            children = await _related(connection, office, _INSIDE, new)
+            dependants = await _relatives(connection, office, _DEPENDENT, new)
+            children = await _relatives(connection, office, _INSIDE, new)
             for one in new:
                 row = rows.get(one)
                 fits = fits and row is not None and one not in gone and not row[4]

@@ -198,7 +198,7 @@ class Writer:
                 if not self._appends and not self._settlements:  # nothing came in this very moment
                     return
                 continue
-            groups = _grouped(appends)
+            groups = _group_rows(appends)
             await self._write(groups, settlements)
             for group in groups:
                 group.finish()
@@ -304,7 +304,7 @@ class Writer:
         return refused
 
 
-def _grouped(appends: Sequence[Append]) -> list[Group]:
+def _group_rows(appends: Sequence[Append]) -> list[Group]:
     groups: dict[tuple[str, int], Group] = {}
     for append in appends:
         key = (append.rows[0][0], append.hold.epoch)

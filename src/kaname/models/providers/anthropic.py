@@ -216,6 +216,8 @@ def encode(message: Message) -> bytes:
     for part in message.parts:
         if isinstance(part, Provided) and part.data.get("type") == _CITATIONS:
             about = {"citations": part.data["citations"]} if part.provider == "anthropic" else {}
+        elif type(part) is Media and message.role == "assistant":
+            continue  # another model made it, and the API takes none here
         elif (block := _block(part)) is not None:
             blocks.append({**block, **about} if block["type"] == "text" else block)
             about = {}

@@ -300,7 +300,7 @@ def shape(message: Message, quirks: Quirks = NONE) -> dict[str, Any]:
         (result,) = [part for part in message.parts if isinstance(part, ToolResult)]
         return {"role": "tool", "tool_call_id": quirks.call_id(result.call_id), "content": result_text(result)}
     made: dict[str, Any] = {"role": message.role, "content": message.text}
-    if [part for part in message.parts if isinstance(part, Media)]:
+    if message.role == "user" and [part for part in message.parts if isinstance(part, Media)]:
         made["content"] = [_content(part) for part in message.parts if isinstance(part, Text | Media)]
     if calls := message.calls:
         made["content"] = message.text or None

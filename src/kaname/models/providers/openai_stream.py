@@ -14,6 +14,7 @@ from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..media import Brought
 from ..prices import Price
 
 _STOPS: dict[str, StopReason] = {
@@ -39,6 +40,8 @@ class Pieces:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._details: list[Any] = []
+        self._citations: list[Mapping[str, Any]] = []
+        self._brought: Brought | None = None  # pictures and sound
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
@@ -109,6 +112,11 @@ class Pieces:
             await emit(value, "thinking")
         elif name == "reasoning_details":
             self._details += as_mappings(value)
+        elif name == "annotations":
+            self._citations += as_mappings(value)
+        elif name in ("images", "audio"):
+            self._brought = self._brought or Brought()
+            await self._brought.take(name, value, emit, self._text)
 
     async def _parts(self, parts: list[Mapping[str, Any]], emit: Emit) -> None:
         for part in parts:
@@ -166,8 +174,12 @@ class Pieces:
         parts = self.thoughts()
         if self._refused:
             parts.append(Provided("openai", {"type": REFUSAL}))
+        if self._citations:
+            parts.append(Provided("openai", {"type": "citations", "citations": self._citations}))
         if self._text:
             parts.append(Text("".join(self._text)))
+        if self._brought is not None:
+            parts += self._brought.parts()
         made = [call for call in self._calls if call["name"]]
         parts += [_call(call) for call in made]
         calls = [call for call in made if not _is_theirs(call)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import ContentFiltered
-from ...core.messages import REFUSAL, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Media, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -151,6 +151,8 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
         space = as_text(item.get("namespace"))
         return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
+    if kind == "image_generation_call" and (picture := as_text(item.get("result"))):
+        return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []
     back.pop("status", None)  # which is not taken back

@@ -289,7 +289,7 @@ class Privacy(Policy):
 
     def _reply_for_user(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
         """Return the reply as the user sees it and as it is recorded, with the arguments as the tools get them."""
-        find_output = partial(self._find, output=True) if self._rules.has("output") else _nothing
+        find_output = partial(self._find, output=True) if self._rules.has("output") else _do_nothing
 
         def for_tool(_: str, label: str) -> str:
             kind, value = names.value(label)
@@ -395,5 +395,5 @@ def _all_text(message: Message) -> str:
     return fold_text("\n".join(texts([getattr(part, name, None) for part in message.parts for name in names])))
 
 
-def _nothing(text: str) -> list[Found]:
+def _do_nothing(text: str) -> list[Found]:
     return []
