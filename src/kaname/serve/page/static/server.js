@@ -45,7 +45,7 @@ export async function download(path) {
 }
 
 // The content of an address, as a Blob.
-export const blob = async path => (await check(await request(path, { headers: headers(), cache: "default" }))).blob();
+export const blob = async path => (await check(await request(path, { cache: "default" }))).blob();
 
 // Save content as a file on the user's machine.
 export function saveFile(name, content) {
