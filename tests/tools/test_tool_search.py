@@ -60,6 +60,11 @@ def test_the_first_search_loads_the_right_tool_for_nine_of_ten_questions():
     assert len(japanese) <= 3, "English descriptions are found with Japanese words, too"
 
 
+def test_a_tool_that_the_query_names_comes_first_whatever_else_it_says():
+    ranking = ToolRanking(list(ToolRegistry(many_tools()).values()))
+    assert ranking.best("Reserve a meeting room for two hours, then loan_comment", LOADS)[0] == "loan_comment"
+
+
 @pytest.mark.parametrize("wire", WIRES)
 async def test_what_is_sent_before_the_last_message_never_changes_on_the_wire(wire):
     model, answer, parts = WIRES[wire]

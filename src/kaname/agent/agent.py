@@ -366,7 +366,7 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
         if self._output is None:
             return Run(*given)
-        from .typed_run import TypedRun
+        from .steps.typed_run import TypedRun
 
         return TypedRun(self._output, *given)
 
