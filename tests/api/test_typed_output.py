@@ -171,6 +171,25 @@ def test_schemas_that_providers_refuse_are_rewritten_or_not_sent_as_strict():
         Output(Order).decode('{"customer": null, "state": "open", "lines": [{"item": "x"}]}')
 
 
+async def test_optional_arguments_of_tools_do_not_become_null_where_a_schema_constrains_the_choice():
+    @tool(effect="pure")
+    def look(where: str, deep: bool = False) -> str:
+        """Look somewhere."""
+        return "seen"
+
+    choice = json.dumps({"tool": "answer", "text": "Nothing is there."})
+    async with WireServer([choice]) as server:
+        model = OpenAI("any", base_url=server.url, api_key="k", tool_mode="constrained", plan_first=False)
+        agent = Agent(model, [look], journal="memory")
+        await agent.run("Look.")
+        await agent.close()
+    form = server.requests[0]["response_format"]["json_schema"]
+    args = next(one for one in form["schema"]["anyOf"] if "args" in one["properties"])["properties"]["args"]
+    assert args["required"] == ["where"]
+    assert "null" not in json.dumps(args)
+    assert form["strict"] is False
+
+
 async def test_a_reply_that_is_the_answer_already_is_taken_and_other_replies_are_not():
     @tool(effect="pure")
     def look() -> str:

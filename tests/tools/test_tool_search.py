@@ -11,8 +11,10 @@ from kaname import (
     AgentOrchestrator,
     Approve,
     ConfigError,
+    Flow,
     LargeResults,
     ScriptedModel,
+    ToolLabels,
     ToolRegistry,
     ToolSearch,
     call,
@@ -58,6 +60,11 @@ def test_the_first_search_loads_the_right_tool_for_nine_of_ten_questions():
     assert len(QUESTIONS) == 60
     assert len(missed) <= 6, missed
     assert len(japanese) <= 3, "English descriptions are found with Japanese words, too"
+
+
+def test_a_tool_that_the_query_names_comes_first_whatever_else_it_says():
+    ranking = ToolRanking(list(ToolRegistry(many_tools()).values()))
+    assert ranking.best("Reserve a meeting room for two hours, then loan_comment", LOADS)[0] == "loan_comment"
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -171,3 +178,16 @@ def test_tool_search_refuses_what_is_not_meant():
     for wrong in ({"above": -1}, {"always": [3]}):
         with pytest.raises(ConfigError, match="above must be"):
             ToolSearch(**wrong)
+
+
+async def test_descriptions_that_a_server_writes_are_text_from_outside_and_your_own_are_not():
+    def foreign(name):
+        made = tool(lambda: "done", name=name, description="Read the weather.", effect="pure")
+        made.served_by = ("weather", name)
+        return made
+
+    own = made([call("find_tools", query="bug_get"), "end"], policies=[Flow()])
+    assert "flow" not in (await own.run("Go")).state.custom
+    labels = {f"w{n}": ToolLabels(result="trusted") for n in range(40)}
+    served = made([call("find_tools", query="w1"), "end"], [foreign(name) for name in labels], policies=[Flow(labels=labels)])
+    assert (await served.run("Go")).state.custom["flow"]["source"] == "find_tools"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+from ..core.values import AnswerSchema
 
 _NAMED = ("properties", "$defs", "definitions")  # schemas by name
 _LEFT_OUT = frozenset(  # what a strict mode refuses; the answer is checked against all of it anyway
@@ -17,11 +20,27 @@ class NotStrict(ValueError):
 
 
 def make_strict(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """Return the schema to send, and True if it is strict. One that cannot be made strict is returned as it is."""
-    try:
-        return _strict(schema), True
-    except NotStrict:
-        return schema, False
+    """Return the schema to send, and True if it is strict.
+
+    Only the schema of a typed answer is rewritten. Others, such as those of plans, have optional fields that must not be null.
+    """
+    if isinstance(schema, AnswerSchema):
+        with suppress(NotStrict):
+            return _strict(schema), True
+    return schema, is_strict(schema)
+
+
+def is_strict(schema: Any) -> bool:
+    """Return True if strict mode accepts the schema as it is: every object is closed and every property required."""
+    if isinstance(schema, list):
+        return all(is_strict(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(schema.get("required", ())) != set(schema.get("properties", {})):
+            return False
+    return "default" not in schema and all(is_strict(value) for value in schema.values())
 
 
 def _strict(schema: Any) -> Any:

@@ -11,7 +11,7 @@ from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
 from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
-from ..core.values import fenced_blocks, read_json
+from ..core.values import AnswerSchema, fenced_blocks, read_json
 from ..kernel.boundary import Border
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Output:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         if not self._is_wrapped:
-            return _with_root(self._own_schema)
+            return AnswerSchema(_with_root(self._own_schema))
         inner = {key: value for key, value in self._own_schema.items() if key != "$defs"}
         outer: dict[str, Any] = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP]}
         outer["additionalProperties"] = False
         if "$defs" in self._own_schema:
             outer["$defs"] = self._own_schema["$defs"]
-        return outer
+        return AnswerSchema(outer)
 
     @cached_property
     def partial(self) -> PartialOutput:

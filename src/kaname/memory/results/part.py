@@ -53,10 +53,10 @@ class LargeResults(ContextBase):
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         made: Made = view.scratch.setdefault(self, {})
-        forgotten = self._forget_results(messages, made, view) if self._after is not None else ()
-        return [self._make_part(m, place in forgotten, made)[1] if m.role == "tool" else m for place, m in enumerate(messages)]
+        forgotten = self._find_forgotten(messages, made, view) if self._after is not None else ()
+        return [self._show(m, place in forgotten, made)[1] if m.role == "tool" else m for place, m in enumerate(messages)]
 
-    def _make_part(self, message: Message, forgotten: bool, made: Made) -> tuple[Message, Message, int]:
+    def _show(self, message: Message, forgotten: bool, made: Made) -> tuple[Message, Message, int]:
         """Return the message, the message as the model sees it, and its tokens. It is made once, and stays the same object."""
         known = made.get((id(message), forgotten))
         if known is None or known[0] is not message:
@@ -69,7 +69,7 @@ class LargeResults(ContextBase):
             known = made[id(message), forgotten] = message, shown, tokens_of(shown)
         return known
 
-    def _forget_results(self, messages: Sequence[Message], made: Made, view: RunView) -> set[int]:
+    def _find_forgotten(self, messages: Sequence[Message], made: Made, view: RunView) -> set[int]:
         """Return the places of the results that are forgotten by now.
 
         It is decided after each step, from the conversation up to there alone: a decision never changes afterwards.
@@ -77,7 +77,7 @@ class LargeResults(ContextBase):
         seen, gone, size, step = dict[int, int](), set[int](), 0, 0
         for place in range(len(messages) + 1):
             if place < len(messages) and messages[place].role == "tool":
-                seen[place] = self._make_part(messages[place], False, made)[2]
+                seen[place] = self._show(messages[place], False, made)[2]
                 size, step = size + seen[place], step + 1
                 continue
             if step and self._after is not None and size > self._after:
@@ -99,8 +99,8 @@ def cut(result: ToolResult, most: int) -> ToolResult:
         return result if result.shown == text or result.shown is None else replace(result, shown=text)
     value = as_value(result.output) if text is whole else text
     every = lines_of(value)
-    head = _fit_budget(every, most - most // 10)
-    tail = _fit_budget(every[: head - 1 : -1], most // 10)
+    head = _count_fitting(every, most - most // 10)
+    tail = _count_fitting(every[: head - 1 : -1], most // 10)
     if head + tail >= len(every):  # laid out it is shorter
         return replace(result, shown="\n".join(every))
     told = (
@@ -112,7 +112,7 @@ def cut(result: ToolResult, most: int) -> ToolResult:
     return replace(result, shown="\n".join([*every[:head], "", told, "", *every[len(every) - tail :]]))
 
 
-def _fit_budget(lines: Sequence[str], most: int) -> int:
+def _count_fitting(lines: Sequence[str], most: int) -> int:
     """Return how many of the lines have no more than so many characters together, at least one."""
     count, size = 0, 0
     for line in lines:

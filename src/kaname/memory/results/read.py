@@ -45,7 +45,7 @@ def _read(found: ToolResult, start: int, lines: int, find: str, path: str) -> To
         return ToolResult(error=str(problem.args[0]), retryable=False)
     every, start = lines_of(part), max(1, start)
     numbers = _lines_with(find, every, start) if find else range(start, start + max(1, lines))
-    shown, last = _number_lines(every, [number for number in numbers if number <= len(every)])
+    shown, last = _with_numbers(every, [number for number in numbers if number <= len(every)])
     what = f"{found.name}{f' {path}' if path else ''}: {len(every):,} line{'' if len(every) == 1 else 's'}"
     what += "" if isinstance(part, str) else f", {outline(part)}"
     if not shown:
@@ -89,7 +89,7 @@ def _most_words(words: Sequence[str], folded: Mapping[int, str]) -> list[int]:
     return sorted(scores, key=lambda number: (-scores[number], number))[:_PLACES]
 
 
-def _number_lines(every: list[str], numbers: Sequence[int]) -> tuple[list[str], int]:
+def _with_numbers(every: list[str], numbers: Sequence[int]) -> tuple[list[str], int]:
     """Return the lines with their numbers, as many as fit, and the number of the last."""
     shown, room, last = list[str](), _MOST, 0
     for number in numbers:

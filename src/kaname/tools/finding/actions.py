@@ -23,14 +23,14 @@ class FindTools(ActionBase):
 
     effect: Effect = "pure"
     loads_tools = True
-    labels: Mapping[str, Any] = {"result": "trusted"}  # the descriptions are those of the agent's own tools
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "what is to be done, in a few words, or names of tools"}},
         "required": ["query"],
     }
 
-    def __init__(self, tools: Sequence[Action], name: str, use: str) -> None:
+    def __init__(self, tools: Sequence[Action], name: str, use: str, *, served: bool) -> None:
+        self.labels = None if served else {"result": "trusted"}  # a server writes the descriptions of its tools
         self._tools = {tool.name: tool for tool in tools}
         self._ranking: ToolRanking | None = None
         self.name = name

@@ -68,7 +68,8 @@ class Arrangement:
         from .actions import FindTools, UseTool
 
         find, use = [first if first not in tools else second for first, second in _NAMES]
-        made: tuple[Any, Any] = FindTools(hidden, find, use), UseTool(every, use)
+        foreign = any(optional(tool, ActionBase, "served_by")[0] for tool in hidden)
+        made: tuple[Any, Any] = FindTools(hidden, find, use, served=foreign), UseTool(every, use)
         self.hidden, self.added = frozenset([tool.name for tool in hidden]), {tool.name: tool for tool in made}
 
 

@@ -21,8 +21,8 @@ _MOST_KEPT = 5_000
 
 def matching_words(task: str, name: str, description: str) -> float:
     """Return how well a tool fits a task, by their words. 0 if they have none in common."""
-    held = _hold_words(name, description, {})
-    return sum([held.get(word, 0.0) for word in query_terms(_add_spaces(task))])
+    held = _words_of(name, description, {})
+    return sum([held.get(word, 0.0) for word in query_terms(_as_words(task))])
 
 
 class ToolRanking:
@@ -33,10 +33,10 @@ class ToolRanking:
 
     def __init__(self, tools: Sequence[Described]) -> None:
         self._names = [tool.name for tool in tools]
-        self._hold_words = [_hold_words(tool.name, tool.description, tool.parameters) for tool in tools]
-        self._texts = [f"{_add_spaces(tool.name)}. {tool.description}"[:_LONGEST] for tool in tools]
+        self._held = [_words_of(tool.name, tool.description, tool.parameters) for tool in tools]
+        self._texts = [f"{_as_words(tool.name)}. {tool.description}"[:_LONGEST] for tool in tools]
         counts: dict[str, int] = {}
-        for held in self._hold_words:
+        for held in self._held:
             for word in held:
                 counts[word] = counts.get(word, 0) + 1
         self._weights = {word: log(1 + len(tools) / count) for word, count in counts.items()}
@@ -52,10 +52,10 @@ class ToolRanking:
 
     def _by_words(self, query: str) -> dict[int, float]:
         """Return the share of the question's words that a tool has, the rare ones counting more, for those that have any."""
-        wanted = query_terms(_add_spaces(query))
-        every = sum([self._weights.get(word, log(1 + len(self._hold_words))) for word in wanted]) or 1.0
+        wanted = query_terms(_as_words(query))
+        every = sum([self._weights.get(word, log(1 + len(self._held))) for word in wanted]) or 1.0
         scores = {}
-        for place, held in enumerate(self._hold_words):
+        for place, held in enumerate(self._held):
             found = sum([self._weights[word] * min(1.0, held[word] / 2) for word in wanted if word in held])
             if found:
                 scores[place] = _WORDS_COUNT * found / every
@@ -81,17 +81,17 @@ class ToolRanking:
         return [float(near) for near in apart @ sought / numpy.maximum(lengths, 1e-9)]
 
 
-def _hold_words(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+def _words_of(name: str, description: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     """Return what the words of a tool count: those of its name most, then those of its description and its parameters."""
     held: dict[str, float] = {}
     properties = parameters.get("properties") or {}
     about = [str(one.get("description", "")) for one in properties.values() if isinstance(one, Mapping)]
     for text, weight in ((name, _NAME), (description, _ABOUT), (" ".join([*properties, *about]), _PARAMETER)):
-        for word in dict.fromkeys(terms(_add_spaces(text))):
+        for word in dict.fromkeys(terms(_as_words(text))):
             held[word] = held.get(word, 0.0) + weight
     return held
 
 
-def _add_spaces(name: str) -> str:
+def _as_words(name: str) -> str:
     """Return a name as words: `getWeather` and `get_weather` as `get Weather` and `get weather`."""
     return _HUMP.sub(" ", name).replace("_", " ")
