@@ -30,3 +30,9 @@ async def main(model: str) -> None:
 
 
 asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else ""))
+
+# prints:
+#   multiply: 3880.0
+#   Four times the total is 3880 yen.
+#   find_place: River Hall: 14 Station Road, Oxford.
+#   meeting: The meeting is at River Hall, 14 Station Road, Oxford.

@@ -3,8 +3,8 @@
 from kaname import Agent, tool
 
 NOTES = {
-    "Sakura Hall": "Sakura Hall: 3-2-1 Ginza, Tokyo. It has 120 seats and opens at 9:00.",
-    "Momiji Room": "Momiji Room: 5-6 Gion, Kyoto. It has 30 seats and opens at 10:00.",
+    "River Hall": "River Hall: 14 Station Road, Oxford. It has 120 seats and opens at 9:00.",
+    "Garden Room": "Garden Room: 5 Church Street, Oxford. It has 30 seats and opens at 10:00.",
 }
 
 

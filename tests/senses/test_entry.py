@@ -198,3 +198,21 @@ async def test_redirect_to_a_private_address_is_not_followed(monkeypatch):
         await open_source("http://public.example/x.png")
     server.shutdown()
     server.server_close()
+
+
+def test_files_and_sounds_of_the_openai_shape_become_media():
+    from kaname.core.openai_shape import from_openai
+
+    data = media().data
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "file", "file": {"filename": "photo.png", "file_data": f"data:image/png;base64,{data}"}},
+        {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+    ]
+    made = from_openai({"role": "user", "content": parts}).parts
+    assert made[1] == media()
+    assert (made[2].mime, made[2].data) == ("audio/wav", "UklGRg==")
+    assert made[3].mime == "image/png"
+    with pytest.raises(ConfigError, match="not supported"):
+        from_openai({"role": "user", "content": [{"type": "file", "file": {"file_data": "http://10.0.0.1/x"}}]})

@@ -116,3 +116,12 @@ async def test_answer_of_a_broken_process_is_not_trusted():
             frames.parse(broken, 1)
     with pytest.raises(frames.BadFrame):
         frames.sizes(b"\xff" * 8)
+
+
+def test_processes_end_with_the_event_loop():
+    async def work():
+        await worker("decoding").do("describe", [picture("hi")], mime="image/png")
+        return worker("decoding")._process.pid
+
+    process = asyncio.run(work())
+    assert not Path(f"/proc/{process}").exists()

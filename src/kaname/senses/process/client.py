@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -93,6 +93,7 @@ class WorkProcess:
     async def _start(self) -> asyncio.subprocess.Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
+        await _close_with_loop()
         paths = json.dumps(_search_path())
         known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = process = await asyncio.create_subprocess_exec(
@@ -160,6 +161,7 @@ def _process_ended() -> SenseError:
 
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcess]] = WeakKeyDictionary()
+_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncIterator[None]] = WeakKeyDictionary()
 
 
 def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProcess:
@@ -169,6 +171,21 @@ def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProc
     if key not in mine:
         mine[key] = WorkProcess(work, limits, opening)
     return mine[key]
+
+
+async def _close_with_loop() -> None:
+    """End the processes when the event loop ends: it closes open generators then."""
+    loop = asyncio.get_running_loop()
+    if loop not in _keepers:
+        _keepers[loop] = keeper = _keep_open()
+        await anext(keeper)
+
+
+async def _keep_open() -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await close_workers()
 
 
 async def close_workers() -> None:

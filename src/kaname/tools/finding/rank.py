@@ -33,10 +33,10 @@ class ToolRanking:
 
     def __init__(self, tools: Sequence[Described]) -> None:
         self._names = [tool.name for tool in tools]
-        self._held = [_words_of(tool.name, tool.description, tool.parameters) for tool in tools]
+        self._hold_words = [_words_of(tool.name, tool.description, tool.parameters) for tool in tools]
         self._texts = [f"{_as_words(tool.name)}. {tool.description}"[:_LONGEST] for tool in tools]
         counts: dict[str, int] = {}
-        for held in self._held:
+        for held in self._hold_words:
             for word in held:
                 counts[word] = counts.get(word, 0) + 1
         self._weights = {word: log(1 + len(tools) / count) for word, count in counts.items()}
@@ -53,9 +53,9 @@ class ToolRanking:
     def _by_words(self, query: str) -> dict[int, float]:
         """Return the share of the question's words that a tool has, the rare ones counting more, for those that have any."""
         wanted = query_terms(_as_words(query))
-        every = sum([self._weights.get(word, log(1 + len(self._held))) for word in wanted]) or 1.0
+        every = sum([self._weights.get(word, log(1 + len(self._hold_words))) for word in wanted]) or 1.0
         scores = {}
-        for place, held in enumerate(self._held):
+        for place, held in enumerate(self._hold_words):
             found = sum([self._weights[word] * min(1.0, held[word] / 2) for word in wanted if word in held])
             if found:
                 scores[place] = _WORDS_COUNT * found / every
