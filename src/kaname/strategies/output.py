@@ -143,6 +143,8 @@ def without_nulls(data: Any, problem: Any) -> Any:
     places = [one["loc"] for one in problem.errors(include_url=False)]
     made, removed = json.loads(dump(data)), False
     for place in places:
+        if not place:  # it objects to the whole
+            return None
         holder = made
         for step in place[:-1]:
             holder = holder[step] if _has(holder, step) else holder  # a branch of a union is not a key
@@ -154,4 +156,6 @@ def without_nulls(data: Any, problem: Any) -> Any:
 
 
 def _has(holder: Any, step: Any) -> bool:
-    return step in holder if isinstance(holder, dict) else isinstance(holder, list) and isinstance(step, int)
+    if isinstance(holder, dict):
+        return step in holder
+    return isinstance(holder, list) and isinstance(step, int) and 0 <= step < len(holder)
