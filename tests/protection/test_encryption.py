@@ -17,6 +17,7 @@ from kaname.core.encryption import keys
 from kaname.core.encryption.database import open_database
 from kaname.core.encryption.keys import create_key_file, read_key_file
 from kaname.core.encryption.user_keys import UserKeys
+from kaname.journals.default import choose
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from kaname.policies.cache.store import CacheStore
@@ -287,6 +288,20 @@ def test_configuration_names_the_key(tmp_path, key_file):
     file.write_text("agents: {desk: {model: local}}\nencryption: {}\n")
     with pytest.raises(ConfigError, match="key_file or keyring"):
         load_config(file)
+
+
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_key_with_a_journal_in_a_database_is_refused_instead_of_storing_plain_text(tmp_path, key_file, monkeypatch, way):
+    if way == "file":
+        file = tmp_path / "kaname.yaml"
+        file.write_text("agents: {desk: {model: local}}\nencryption: {key_file: key}\njournal: postgresql://me:secret@x/db\n")
+        with pytest.raises(ConfigError, match="encrypts files") as refused:
+            load_config(file)
+    else:
+        monkeypatch.setenv("KANAME_KEY_FILE", str(key_file))
+        with pytest.raises(ConfigError, match="encrypts files") as refused:
+            choose("postgresql://me:secret@x/db")
+    assert "secret" not in str(refused.value)
 
 
 def test_key_of_the_environment_is_used_for_all_files(tmp_path, monkeypatch):

@@ -8,13 +8,16 @@ from typing import Any
 
 from ..core.encryption.keys import files_of, use_key
 from ..core.project import FILE, FOLDER
+from ..journals.default import refuse_to_encrypt
+from ..journals.places import is_file
 
 
 def apply_encryption(given: Mapping[str, Any], folder: Path, journals: Iterable[str], caches: Iterable[str]) -> None:
     """Use the key for everything that the configuration stores: `.kaname`, the journals and the caches that it names."""
     places = [folder.resolve() / FOLDER, *[Path(one) for one in caches]]
     for journal in journals:
-        if journal not in ("memory", ":memory:") and "://" not in journal:
+        refuse_to_encrypt(journal)
+        if is_file(journal):
             places += files_of(Path(journal))
     key_file = given.get("key_file")
     use_key(folder / Path(key_file).expanduser() if key_file else None, keyring=given.get("keyring") or "", places=places)
@@ -32,5 +35,6 @@ def apply_encryption_of(file: str | Path = "") -> None:
     given = held.get("encryption") if isinstance(held, dict) else None
     if isinstance(given, dict) and ("key_file" in given) != ("keyring" in given):
         named = held.get("journal")
-        journals = [str(path.parent / Path(named).expanduser())] if isinstance(named, str) else []
+        named = str(path.parent / Path(named).expanduser()) if isinstance(named, str) and is_file(named) else named
+        journals = [named] if isinstance(named, str) else []
         apply_encryption(given, path.parent, journals, [])

@@ -10,7 +10,7 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
-from .places import MEMORY, is_file, is_server
+from .places import MEMORY, is_file, is_server, shown_place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,11 +60,27 @@ def path_beside(journal: object, name: str) -> Path:
     return Path(default_path()).with_name(name)
 
 
+def refuse_to_encrypt(place: str) -> None:
+    """Raise `ConfigError` if a journal is in a database: kaname would store there in plain text what is to be encrypted."""
+    if is_server(place):
+        raise ConfigError(
+            notice(
+                "encryption.server",
+                "kaname encrypts files, and the journal is in a database ({place}). Encrypt the disk of its server, and "
+                "remove the key, or use a file as the journal",
+                place=shown_place(place),
+            )
+        )
+
+
 def _postgres(url: str) -> PostgresJournal:
     from importlib.util import find_spec
 
+    from ..core.encryption.keys import key_for
     from ..core.install import install_command
 
+    if key_for(os.sep) is not None:  # a key for everything
+        refuse_to_encrypt(url)
     if find_spec("asyncpg") is None:
         raise ConfigError(
             notice(
