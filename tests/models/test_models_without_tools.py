@@ -509,11 +509,11 @@ def test_whoever_is_no_model_server_is_ignored(monkeypatch, answer):
 
 
 def test_whoever_drips_is_not_waited_for(monkeypatch):
-    with neighbour(listing("m"), drip=0.2) as listener:
+    with neighbour(listing("m"), drip=1.0) as listener:
         monkeypatch.setenv("KANAME_NEARBY", f"x={listener.getsockname()[1]}")
         begun = time.monotonic()
         assert near.nearby() == []
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 30, "all of it would take a minute"
 
 
 def test_a_model_that_cannot_chat_is_not_offered(monkeypatch):
