@@ -31,8 +31,8 @@ from .opening.request import RunRequest, Turns, new_run_id
 from .opening.turns import Recent
 from .options import AgentOptions, Explained
 from .recipe import all_models, changed_recipe, check_parts, choose_models, describe, recipe_of, tools_of_context, traced_by
-from .result import OutputT, Result, result_of
-from .run import Run, read_result, run_blocking
+from .result import OutputT, Result, read_result, result_of, run_blocking
+from .run import Run
 from .steps.conversation import Conversation, Conversing
 
 if TYPE_CHECKING:
@@ -314,6 +314,14 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         from .attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
+
+    async def say(self, run_id: str, message: Input, *, by: str = "", urgent: bool = False) -> bool:
+        """Say something to a run that is under way, in any process: see `Run.say`. Raise `RunNotFound` if there is no such
+        run."""
+        from .talk.say import say
+
+        check_ids(run_id=run_id, by=by)
+        return await say(self.journal, run_id, message, self.recipe.policies, by=by, urgent=urgent)
 
     def fork(
         self,

@@ -43,6 +43,7 @@ from .events import (
     Opened,
     Received,
     Resumed,
+    Said,
     Stopped,
     ToolFinished,
     ToolStarted,
@@ -257,6 +258,7 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Opened: ("started", lambda b: {"session": b.session, "base": b.base}),
     Resumed: ("restarted", lambda b: {"attempt": b.attempt}),
     Received: ("received", lambda b: {"content": b.message.text}),
+    Said: ("said", lambda b: {"content": b.message.text, **({"by": b.by} if b.by else {})}),
     Noted: ("noted", lambda b: {"content": b.message.text}),
     Asked: (
         "waiting",

@@ -28,6 +28,7 @@ from .bases import ModelBase, optional
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
+from .inbox.taking import go_on_if_interrupted, goes_on, settle_interruption, take_messages
 from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit_result, must_be_json
@@ -59,6 +60,8 @@ async def perform(step: Step, scope: Scope) -> None:
             going = scope.running
             working = [going.pop(call.id) if call.id in going else use(call, scope) for call in calls]
             raise_first(await asyncio.gather(*working, return_exceptions=True))
+        case Finish() if scope.inbox and goes_on(step, scope):
+            await take_messages(scope, joints(scope.agent, scope)[2])
         case Finish(stop, output):
             await scope.record(Stopped(stop, must_be_json(output, "the output"), decided=True))
         case _:
@@ -107,6 +110,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     if agent.name not in scope.joints:
         await warn_of_ignored(settings, agent, scope)
     ask, _, admit = joints(agent, scope)
+    if scope.inbox and not await take_messages(scope, admit):
+        return
     messages: tuple[Message, ...] = ()
     ending: tuple[Stopped, ...] = ()
     try:
@@ -117,14 +122,20 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
         request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered)
+        scope.asking = True
         reply = await ask(replace(request, model=model) if step.agent else request)
     except Halt as end:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
-    unbilled = scope.take_unbilled()
-    reply = reply if unbilled is NOTHING else replace(reply, usage=reply.usage + unbilled)
-    taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
+    except asyncio.CancelledError as cut:
+        await go_on_if_interrupted(scope, cut)
+        return
+    finally:
+        scope.asking = False
+    if scope.interrupting:
+        await settle_interruption(scope)
+    taken = take_in(scope.billed(reply), getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
     await scope.record(ModelReplied(taken, sent, fingerprint), *ending, agent=agent.name)

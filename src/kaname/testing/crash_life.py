@@ -19,6 +19,7 @@ from ..core.record import record
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..journals.sqlite import SqliteJournal
 from ..kernel.arguments import shown_arguments
+from ..kernel.inbox.port import Inbox
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext, Turn
 
@@ -74,6 +75,10 @@ class WrappedJournal:
 
     async def asked_to_stop(self, run_id: str) -> str:
         return await self._journal.asked_to_stop(run_id)
+
+    @property
+    def inbox(self) -> Inbox:
+        return self._journal.inbox
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

@@ -10,11 +10,10 @@ from typing import Any
 
 from ...core import tracing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.errors import AgentError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, Text, ToolResult, user
+from ...core.messages import Message, user
 from ...core.notices import notice
-from ...core.openai_shape import result_text
 from ...core.record import replace
 from ...core.state import State
 from ...core.steps import Stop
@@ -22,6 +21,7 @@ from ...core.values import plain_text
 from ...kernel.bases import SinkBase, optional
 from ...kernel.chain import overrides
 from ...kernel.channel import Channel
+from ...kernel.inbox.port import waiting_letters
 from ...kernel.load import keep_snapshot, load, read_run
 from ...kernel.ports import Journal, Recipe, Sink, Turn
 from ...kernel.scope import Scope
@@ -33,8 +33,7 @@ from ..recipe import check_strategy, describe, other_model
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
-
-_LONG = 1_000  # characters
+from .written import write_down
 
 
 class Opener:
@@ -104,7 +103,8 @@ class Opener:
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
         received = [await self._written_down(message) for message in request.messages]
-        return await self._begin(request.run_id, state, [opened, *handed, *received], channel, turn)
+        late = await waiting_letters(self.journal, opened.base[0]) if turn and opened.base else []  # for the run before it
+        return await self._begin(request.run_id, state, [opened, *handed, *late, *received], channel, turn)
 
     @asynccontextmanager
     async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
@@ -123,28 +123,7 @@ class Opener:
             await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
 
     async def _written_down(self, message: Message) -> Received:
-        """A long text is looked through in a thread, so that nobody waits for it."""
-        return await off_loop(self._to_received, message) if len(message.text) > _LONG else self._to_received(message)
-
-    def _to_received(self, message: Message) -> Received:
-        calls, results = message.calls, [part for part in message.parts if isinstance(part, ToolResult)]
-        told = Message(message.role, tuple([Text(result_text(one)) for one in results])) if results else message
-        looked = told
-        for policy in self.recipe.policies:
-            looked = policy.received(looked)
-            if not isinstance(looked, Message):
-                raise ConfigError(
-                    notice(
-                        "policy.received",
-                        "{kind}.received() must return a Message, not {it!r}",
-                        kind=type(policy).__name__,
-                        it=looked,
-                    )
-                )
-        if looked is told:
-            return Received(message)
-        changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
-        return Received(Message(message.role, (*(changed or looked.parts), *(() if looked.calls else calls))))
+        return Received(await write_down(message, self.recipe.policies))
 
     async def _recall(self, run_id: str) -> None:
         """Tell sinks that want to know what the run did before."""
@@ -201,6 +180,7 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        scope.hear(*await waiting_letters(self.journal, run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
-from ...core.events import Event, Stopped
+from ...core.events import Event, Said, Stopped
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
@@ -21,6 +21,7 @@ from ..refusals import busy_text, gap_text, superseded_text
 from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
+from .inbox import SqliteInbox, with_removal
 from .ledger import SqliteLedger
 from .reading import CARD, SELECT_CARD, card_of
 from .schema import fact_row, row_sum
@@ -74,6 +75,7 @@ class SqliteJournal:
         self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
+        self.inbox = SqliteInbox(self._writer, self._reader, self._patient_news)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
@@ -135,6 +137,8 @@ class SqliteJournal:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
         ends = type(events[-1].body) is Stopped and not keep
         work = self._entry(hold, events, ends)
+        if any(type(event.body) is Said for event in events):
+            work = with_removal(work, events)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
         except JournalError as problem:  # the file is right, the card is not: the run must be claimed again
@@ -321,9 +325,8 @@ class SqliteJournal:
     async def sessions(
         self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
     ) -> list[SessionInfo]:
-        wanted = {"session": session, "agent": agent, "user": user}
-        page = partial(lists.sessions, wanted=wanted, before=before, limit=int(limit))
-        work = partial(page, with_status=self._with_status, path=self.path)
+        page = partial(lists.sessions, wanted={"session": session, "agent": agent, "user": user}, before=before)
+        work = partial(page, limit=int(limit), with_status=self._with_status, path=self.path)
         return list(await self._reader.transact(work))
 
     async def count(
@@ -353,10 +356,7 @@ class SqliteJournal:
         return list(await (self._writer if trial is None else self._reader).transact(work))
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
-        """Return the space of deleted runs to the disk, some megabytes at a time, or all with `whole`; writers wait for that.
-
-        Returns the bytes freed and the bytes still to free.
-        """
+        """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:

@@ -12,6 +12,7 @@ from ...core.errors import RunBusy, RunNeeded, RunNotFound
 from ...core.runs import RunInfo
 from ..refusals import busy_text, dependants_text
 from .file import connect, disconnect
+from .inbox import remove_letters
 
 Holder = Callable[[str, tuple[Any, str | None]], str]  # returns a description of the process that executes a run
 _OWNER = "SELECT epoch, owner, seq, status FROM runs WHERE run = ?"
@@ -72,6 +73,7 @@ def remove(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
             {"run": run, "place": place, "seq": seq, "top": top},
         )
         connection.execute("UPDATE moves SET run = '' WHERE place = ? AND run = ?", (top, run))
+    remove_letters(connection, runs)
     for table in ("facts", "snapshots", "stops", "runs"):
         connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in runs])
 
