@@ -113,7 +113,7 @@ def main(folder, kills, seed):
     (folder / "stop").touch()
     for child in talking:
         os.waitpid(child, 0)
-    print(json.dumps(asyncio.run(check(folder, sessions))))  # noqa: T201
+    print(json.dumps(asyncio.run(check(folder, sessions))))
 
 
 if __name__ == "__main__":

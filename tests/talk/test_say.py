@@ -82,7 +82,8 @@ async def test_a_message_is_seen_at_the_next_model_call_after_the_results_of_the
         "ToolFinished", "Said", "ModelReplied", "Stopped",
     ]  # fmt: skip
     (said,) = [one for one in await facts(journal, run.run_id) if isinstance(one, Said)]
-    assert said.by == "mika" and said.at > 0
+    assert said.by == "mika"
+    assert said.at > 0
     assert [one.text for one in result.state.said] == ["How much?", "In yen, please"]
     assert (await working.agent.replay(run.run_id)).same
 
@@ -185,9 +186,7 @@ async def test_a_message_from_another_process_reaches_the_run(tmp_path):
         "print(asyncio.run(Agent(ScriptedModel([]), journal=sys.argv[1]).say(sys.argv[2], 'In yen', by='ken')))"
     )
     journal = str(tmp_path / "journal.db")
-    other = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", program, journal, run.run_id, stdout=subprocess.PIPE
-    )
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", program, journal, run.run_id, stdout=subprocess.PIPE)
     told, _ = await asyncio.wait_for(other.communicate(), SECONDS)
     assert told.strip() == b"True"
     while not run._work.scope.inbox:  # the process polls

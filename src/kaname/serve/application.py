@@ -225,6 +225,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route(f"{one}/events", runs.follow),
         Route(f"{one}/story", whole(runs.story)),
         Route(f"{one}/messages", whole(runs.messages)),
+        Route(f"{one}/messages", runs.say, methods=["POST"]),
         Route(f"{one}/stop", runs.stop, methods=["POST"]),
         Route(f"{one}/answers", runs.answer, methods=["POST"]),
         Route(f"{one}/resume", runs.resume, methods=["POST"]),

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, StartRun, StopRun
+from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, SayToRun, StartRun, StopRun
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -43,6 +43,7 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/story", "get", "List the chunks of a run so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
     ("/api/runs/{run_id}/messages", "get", "Get the conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/stop", "post", "Stop a run, wherever it is executed", StopRun, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/messages", "post", "Say something to a run while it works", SayToRun, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/answers", "post", "Answer the questions of a run and resume it", Answers, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/resume", "post", "Resume a run after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/fork", "post", "Start a new run that continues this one from a fact", Fork, [_RUN], (_JSON, _EVENTS)),

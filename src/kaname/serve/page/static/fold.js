@@ -100,6 +100,11 @@ class Story {
     });
   }
 
+  onSaid(body, fact) {
+    const media = parts(body.message, "media").map(part => part.name || part.mime);
+    this.add(fact, "asked_for", { text: textOf(body.message), media, user: body.by || this.user });
+  }
+
   onNoted(body, fact) {
     this.add(fact, "noted", { text: textOf(body.message) });
   }
