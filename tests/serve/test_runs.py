@@ -60,7 +60,9 @@ def test_run_is_talked_to_while_it_works(http):
     told = http.post(f"{path}/messages", json={"input": "please add", "urgent": True})
     assert (told.status_code, told.json()) == (202, {"run_id": run["run_id"], "under_way": True})
     seen = _chunks(http, "GET", f"{path}/events")
-    assert [one["data"]["data"]["content"] for one in seen if one["data"]["data"].get("status") == "said"] == ["please add"]
+    assert [one["data"]["data"]["content"] for one in seen if one["data"]["data"].get("status") == "interjected"] == [
+        "please add"
+    ]
     assert http.get(path).json()["output"] == "the sum is 7"
     late = http.post(f"{path}/messages", json={"input": "and thanks"}).json()
     assert late == {"run_id": run["run_id"], "under_way": False}

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from kaname import Agent, ScriptedModel, SqliteJournal, call, tool
-from kaname.core.events import Said
+from kaname.core.events import Interjected
 from kaname.core.runs import UNDER_WAY
 from kaname.kernel.load import load
 from kaname.testing.crash_life import Death, DyingJournal, die, read_lines, write_line
@@ -90,7 +90,7 @@ async def check(folder, sessions):
             if message.role == "user" and message.text.startswith("<"):
                 seen[message.text] += 1
     async for change in agent.journal.changes(wait=False):
-        if isinstance(change.event.body, Said):
+        if isinstance(change.event.body, Interjected):
             recorded[change.event.body.message.text] += 1
     said = {who: read_lines(folder / f"{who}.log") for who in ("mika", "ken")}
     acknowledged = [text for texts in said.values() for text in texts]

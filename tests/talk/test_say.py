@@ -10,7 +10,7 @@ import pytest
 
 from kaname import Agent, Guardrails, InvalidState, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.errors import RunNotFound
-from kaname.core.events import Said
+from kaname.core.events import Interjected
 from kaname.core.messages import ModelReply, assistant
 from kaname.kernel.load import load
 
@@ -79,9 +79,9 @@ async def test_a_message_is_seen_at_the_next_model_call_after_the_results_of_the
     result = await asyncio.wait_for(run, SECONDS)
     assert working.sent == [["How much?"], ["How much?", "In yen, please"]]
     assert [type(one).__name__ for one in await facts(journal, run.run_id)][-4:] == [
-        "ToolFinished", "Said", "ModelReplied", "Stopped",
+        "ToolFinished", "Interjected", "ModelReplied", "Stopped",
     ]  # fmt: skip
-    (said,) = [one for one in await facts(journal, run.run_id) if isinstance(one, Said)]
+    (said,) = [one for one in await facts(journal, run.run_id) if isinstance(one, Interjected)]
     assert said.by == "mika"
     assert said.at > 0
     assert [one.text for one in result.state.said] == ["How much?", "In yen, please"]
@@ -116,7 +116,7 @@ async def test_an_urgent_message_ends_the_model_call_under_way(journal):
     assert (await asyncio.wait_for(run, SECONDS)).output == "heard: Only the total"
     assert (model.calls, model.ended) == (2, 1)
     assert [chunk["status"] for chunk in chunks if chunk.type == "status"] == [
-        "started", "received", "restarted", "said", "stopped",
+        "started", "received", "restarted", "interjected", "stopped",
     ]  # fmt: skip
 
 

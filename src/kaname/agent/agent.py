@@ -34,6 +34,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, read_result, result_of, run_blocking
 from .run import Run
 from .steps.conversation import Conversation, Conversing
+from .talk.say import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -316,12 +317,12 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
         return await stop_run(self.journal, run_id, reason)
 
     async def say(self, run_id: str, message: Input, *, by: str = "", urgent: bool = False) -> bool:
-        """Say something to a run that is under way, in any process: see `Run.say`. Raise `RunNotFound` if there is no such
-        run."""
-        from .talk.say import say
-
+        """Say something to a run while it works, in any process. When this returns, it is on disk; the model sees it at its
+        next call. If the run ends before that, or this returns False, the next run of its session gets it. `by`: the person
+        who says it. `urgent`: end the model call under way, so that the model sees it at once. Raise `RunNotFound`, or
+        `InvalidState` if the run has ended and belongs to no session."""
         check_ids(run_id=run_id, by=by)
-        return await say(self.journal, run_id, message, self.recipe.policies, by=by, urgent=urgent)
+        return await say(self.journal, self.recipe.policies, run_id, message, by=by, urgent=urgent)
 
     def fork(
         self,
@@ -371,7 +372,8 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        return Run(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        tell = partial(say, opener.journal, opener.recipe.policies)
+        return Run(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event, tell)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

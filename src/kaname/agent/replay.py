@@ -18,12 +18,12 @@ from ..core.events import (
     Effect,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
     Received,
     Resumed,
-    Said,
     Stopped,
     ToolFinished,
     ToolStarted,
@@ -48,7 +48,7 @@ from ..tools.arguments.prepare import read_arguments
 from .recipe import describe
 
 _SHOWN = 400
-_OPENING = (Opened, HandedOff, Received, Said, ToolFinished)
+_OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 _SETTINGS = notice("replay.settings", "the settings have changed")
 _AFTER = notice("replay.after_the_end", "after the end of the record")
@@ -282,7 +282,7 @@ class _Stage:
     stopped: Stopped | None
     inbox: list[Any]
     upto: int | None = None
-    heard: dict[int, list[Said]] = field(factory=dict)  # what was said after so many replies of the run
+    heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
 
 
 def _stages(events: Sequence[Event]) -> list[_Stage]:
@@ -297,7 +297,7 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
         body = event.body
         decided += _is_decision(body)
         replied += isinstance(body, ModelReplied)
-        stages[-1].heard.setdefault(replied, []).extend([body] if isinstance(body, Said) else [])
+        stages[-1].heard.setdefault(replied, []).extend([body] if isinstance(body, Interjected) else [])
         if isinstance(body, Stopped) and _is_outside(body):
             stopped, stages[-1].upto = body, decided
         came = (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))

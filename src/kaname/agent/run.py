@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import iscoroutinefunction
@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, JournalLocked
-from ..core.events import Event, Said, Stopped
+from ..core.events import Event, Interjected, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
 from ..core.state import State
@@ -27,12 +27,12 @@ from ..kernel.inbox.taking import interrupt
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
-from .input import Input
 from .result import OutputT, Result, View
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
 
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
+Tell = Callable[..., Awaitable[bool]]
 
 
 class Work:
@@ -135,13 +135,13 @@ class Work:
         while isinstance(self.journal, HasInbox) and self.scope is not None:
             self._take(*await self.journal.inbox.letters(self.run_id, self.scope.heard, wait=True))
 
-    def hear(self, said: Said) -> None:
+    def hear(self, said: Interjected) -> None:
         """Pass a message, which is stored already, to the run: perhaps from another thread."""
         if self.task is not None:
             here, loop = _current_task(), self.task.get_loop()
             self._take(said) if here and here.get_loop() is loop else loop.call_soon_threadsafe(self._take, said)
 
-    def _take(self, *letters: Said) -> None:
+    def _take(self, *letters: Interjected) -> None:
         if self.scope is not None and self.task is not None:
             self.scope.hear(*letters)
             if any(said.urgent for said in letters):
@@ -215,12 +215,15 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     so is one whose iteration is cancelled; `detach()` lets it outlive them.
     """
 
-    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
+    def __init__(
+        self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None, tell: Tell | None = None
+    ) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
             raise ConfigError(notice("run.abort_event", "abort_event must be an Event (is_set()), not {it!r}", it=abort_event))
         self.run_id = run_id
         self._work = Work(run_id, begin, view, journal, abort_event)
         self._reader: Reader | None = None
+        self._tell = tell
 
     def start(self) -> Self:
         """Begin now, without waiting for it. What it shows can be read later."""
@@ -265,23 +268,11 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
         self._work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
 
-    async def say(self, message: Input, *, by: str = "", urgent: bool = False) -> bool:
-        """Say something to the run while it works. When this returns, the message is on disk; the model sees it at its next
-        call. If the run ends before that, or this returns False, the next run of its session gets the message.
-
-        Args:
-            message: A text, a list of texts and `Media`, or a message.
-            by: The person who says it.
-            urgent: End the model call under way, so that the model sees the message at once.
-
-        Raises:
-            InvalidState: If the run has ended and belongs to no session.
-        """
-        from .talk.say import say
-
-        scope = (await self.begun())._work.scope
-        policies = () if scope is None else scope.root.policies
-        return await say(self._work.journal, self.run_id, message, policies, by=by, urgent=urgent)
+    async def say(self, message: Any, *, by: str = "", urgent: bool = False) -> bool:
+        """Say something to the run while it works: see `Agent.say`."""
+        await self.begun()
+        assert self._tell is not None  # only runs of kaname's own have none
+        return await self._tell(self.run_id, message, by=by, urgent=urgent)
 
     async def let_go(self) -> Result[OutputT]:
         """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.

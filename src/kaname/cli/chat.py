@@ -18,7 +18,7 @@ from ..agent.agent import Agent
 from ..agent.opening.request import new_run_id
 from ..agent.run import Run
 from ..core.errors import AgentError, nearest
-from ..core.events import Opened, Received, Said, ToolStarted
+from ..core.events import Interjected, Opened, Received, ToolStarted
 from ..core.runs import RunInfo
 from ..core.state import what_was_said
 from ..core.values import plain_text
@@ -117,7 +117,7 @@ class _Chat:
         exchanges = []
         for one in runs:
             events = await read_run(self._agent.journal, one.run_id)
-            said = [message for event, message in what_was_said(events) if isinstance(event.body, Received | Said)]
+            said = [message for event, message in what_was_said(events) if isinstance(event.body, Received | Interjected)]
             asked = [message.text for message in said if message.role != "tool"]
             state = await load(self._agent.journal, one.run_id)
             answer = plain_text(state.output) if state.output is not None else f"[{status_word(one.status)}]"

@@ -50,7 +50,7 @@ class Received:
 
 
 @record
-class Said:
+class Interjected:
     """A message to a run that is under way, or that came too late for the run before this one.
 
     It belongs to the current turn and changes no limit. `by`: the person who said it. `at`: when, in seconds since 1970; the
@@ -214,7 +214,7 @@ Fact = (
     Opened
     | Resumed
     | Received
-    | Said
+    | Interjected
     | Noted
     | ModelReplied
     | ToolStarted

@@ -15,12 +15,12 @@ from .events import (
     Custom,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
     Received,
     Resumed,
-    Said,
     Stopped,
     ToolFinished,
     ToolStarted,
@@ -214,13 +214,10 @@ def _apply_received(state: State, body: Received, event: Event) -> None:
     state.spent, state.limit, state.stop, state.output = Spent(), None, None, None
 
 
-def _apply_said(state: State, body: Said, event: Event) -> None:
-    """Add what the user says in the middle of a turn. The last reply is no longer the answer to everything that was said."""
-    state.messages.extend(_answers_to_open_calls(state))  # none but those that an earlier run has left
-    state.open, state.unanswered = {}, 0
-    state.messages.append(body.message)
+def _apply_interjected(state: State, body: Interjected, event: Event) -> None:
+    state.messages.extend([*_answers_to_open_calls(state), body.message])  # none are open but those of an earlier run
+    state.open, state.unanswered, state.judging = {}, 0, False  # the last reply does not answer everything any more
     state.said.append(body.message)
-    state.judging = False
 
 
 def _apply_noted(state: State, body: Noted, event: Event) -> None:
@@ -344,10 +341,8 @@ def _show_question(state: State) -> None:
 
 def _replace_question(state: State, message: Message) -> None:
     before, state.messages[state.turn_start] = state.messages[state.turn_start], message
-    for place in range(len(state.said) - 1, -1, -1):  # more may have been said since
-        if state.said[place] == before:
-            state.said[place] = message
-            return
+    if before in state.said:  # more may have been said since
+        state.said[len(state.said) - 1 - state.said[::-1].index(before)] = message
 
 
 def _charge(state: State, usage: Usage) -> None:
@@ -390,7 +385,7 @@ _EVOLVE: dict[type, Callable[[State, Any, Event], None]] = {
     Opened: _apply_opened,
     Resumed: _apply_resumed,
     Received: _apply_received,
-    Said: _apply_said,
+    Interjected: _apply_interjected,
     Noted: _apply_noted,
     ModelReplied: _apply_model_replied,
     ToolStarted: _apply_tool_started,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from ..core.events import Event, Said
+from ..core.events import Event, Interjected
 from ..core.runs import UNDER_WAY
 from ..kernel.inbox.port import Sent, run_is_over
 from .news import News
@@ -25,10 +25,10 @@ class MemoryInbox:
 
     def __init__(self, find: Callable[[str], Addressee]) -> None:
         self._find = find
-        self._letters: dict[str, tuple[str, Said]] = {}  # with the run of each, by id
+        self._letters: dict[str, tuple[str, Interjected]] = {}  # with the run of each, by id
         self._news = News()
 
-    async def put(self, run_id: str, said: Said) -> Sent:
+    async def put(self, run_id: str, said: Interjected) -> Sent:
         to = self._find(run_id)
         if to.status not in UNDER_WAY:
             if to.thread is None:
@@ -38,7 +38,7 @@ class MemoryInbox:
         self._news.tell()
         return Sent(to.run_id, to.status in UNDER_WAY)
 
-    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Said]:
+    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Interjected]:
         while True:
             version = await self._news.version() if wait else 0
             found = [said for to, said in self._letters.values() if said.id not in known and self._is_for(to, run_id)]
@@ -55,7 +55,7 @@ class MemoryInbox:
     def remove(self, events: Sequence[Event]) -> None:
         """Remove the messages that these facts record."""
         for event in events:
-            if isinstance(event.body, Said):
+            if isinstance(event.body, Interjected):
                 self._letters.pop(event.body.id, None)
 
     def forget(self, run_id: str) -> None:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
-from ..core.events import Event, ModelReplied, Opened, Said, Stopped, ToolFinished, ToolStarted
+from ..core.events import Event, Interjected, ModelReplied, Opened, Stopped, ToolFinished, ToolStarted
 from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
@@ -90,7 +90,7 @@ class MemoryJournal:
             record.moved = len(self._moves) + 1
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
-        if Said in kinds:
+        if Interjected in kinds:
             self.inbox.remove(events)
         self._news.tell()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
-from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Said, Stopped, ToolStarted, Warned
+from ..core.events import Asked, Delta, Event, Fact, Interjected, ModelReplied, Stopped, ToolStarted, Warned
 from ..core.messages import NOTHING, ModelReply, ToolCall, Usage
 from ..core.record import replace
 from ..core.state import State, evolve
@@ -59,7 +59,7 @@ class Scope:
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
-        self.inbox: list[Said] = []  # messages that wait for the next model call
+        self.inbox: list[Interjected] = []  # messages that wait for the next model call
         self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
@@ -125,7 +125,7 @@ class Scope:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
         return self.incoming.get(call.id, IncomingCall()).as_sent(call)
 
-    def hear(self, *letters: Said) -> None:
+    def hear(self, *letters: Interjected) -> None:
         """Keep messages for the next model call. One that is known already is passed over."""
         fresh = [said for said in letters if said.id not in self.heard]
         self.heard.update([said.id for said in fresh])

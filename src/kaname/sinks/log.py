@@ -22,12 +22,12 @@ from ..core.events import (
     Delta,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
     Received,
     Resumed,
-    Said,
     Stopped,
     ToolFinished,
     ToolStarted,
@@ -119,11 +119,11 @@ class Lines(SinkBase, ABC):
     def _writable_facts(self, event: Event) -> list[Event]:
         """Return the facts that can be written now. A user message is held back until the run shows whether it was blocked."""
         held = self._held.get(event.run_id)
-        if held is None and not isinstance(event.body, Received | Said):
+        if held is None and not isinstance(event.body, Received | Interjected):
             return [event]
         held = self._held.setdefault(event.run_id, [])
         held.append(event)
-        if isinstance(event.body, Received | Said):
+        if isinstance(event.body, Received | Interjected):
             return []
         if isinstance(event.body, _BEFORE) or (isinstance(event.body, ModelReplied) and is_withheld(event.body.reply.message)):
             return [event]
@@ -132,7 +132,7 @@ class Lines(SinkBase, ABC):
             del self._held[next(iter(self._held))]
         received = dict[int, Event]()
         for fact, message in what_was_said(held):
-            if isinstance(fact.body, Received | Said):
+            if isinstance(fact.body, Received | Interjected):
                 received[fact.seq] = fact._replace(body=replace(fact.body, message=message))
         return [*received.values(), event]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ...core.errors import ConfigError
-from ...core.events import Said
+from ...core.events import Interjected
 from ...core.messages import Text
 from ...core.notices import notice
 from ...kernel.inbox.port import inbox_of
@@ -18,7 +18,7 @@ from ..run import find_live
 
 
 async def say(
-    journal: Journal, run_id: str, given: Input, policies: Sequence[Policy], *, by: str = "", urgent: bool = False
+    journal: Journal, policies: Sequence[Policy], run_id: str, given: Input, *, by: str = "", urgent: bool = False
 ) -> bool:
     """Store a message for a run. Return False if the run has ended, so that the next run of its session gets the message.
 
@@ -34,7 +34,7 @@ async def say(
     inbox, message = inbox_of(journal), as_message(given)
     if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
         raise ConfigError(notice("say.empty", "the message is empty"))
-    said = Said(await write_down(message, policies), by, time.time(), urgent, os.urandom(8).hex())
+    said = Interjected(await write_down(message, policies), by, time.time(), urgent, os.urandom(8).hex())
     sent = await inbox.put(run_id, said)
     if (work := find_live(journal, sent.run_id)) is not None:
         work.hear(said)

@@ -154,9 +154,9 @@ class Show:
                 self._screen.doing = say(
                     f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"
                 )
-            case "warning" | "said" as kind:
-                begins = ">" if kind == "said" else f"{say('warning', '警告')}:"
-                self._line(f"{begins} {translate(data['content'])}", "dim" if kind == "said" else "yellow", whole=True)
+            case "warning" | "interjected" as kind:
+                begins = ">" if kind == "interjected" else f"{say('warning', '警告')}:"
+                self._line(f"{begins} {translate(data['content'])}", "dim" if kind == "interjected" else "yellow", whole=True)
             case "waiting":
                 self.asked.add(str(data["content"]))
                 self._line(f"? {translate(data['content'])}", "yellow", whole=True, always=True)

@@ -11,11 +11,11 @@ from ..events import (
     Asked,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Received,
     Resumed,
-    Said,
     Stopped,
     ToolFinished,
     ToolStarted,
@@ -30,7 +30,7 @@ Kind = Literal[
     "asked", "noted", "thought", "said", "call", "result", "error", "started",
     "question", "answer", "resumed", "handed", "warned", "stopped",
 ]  # fmt: skip
-_SPEAKING = (Received, Said, Noted, ModelReplied, Asked, Answered, Resumed, HandedOff, Stopped)
+_SPEAKING = (Received, Interjected, Noted, ModelReplied, Asked, Answered, Resumed, HandedOff, Stopped)
 
 
 SIGNS: dict[Kind, str] = {
@@ -123,7 +123,7 @@ def _spoken_lines(event: Event) -> Iterator[StoryLine]:
     match event.body:
         case Received(message):
             yield from _each(event, "asked", message.text)
-        case Said(message, by):
+        case Interjected(message, by):
             yield from _each(event, "asked", message.text, by)
         case Noted(message):
             yield from _each(event, "noted", message.text)

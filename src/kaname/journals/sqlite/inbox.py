@@ -8,7 +8,7 @@ from typing import cast
 
 from ...core.codec import decode_body, encode_body
 from ...core.errors import RunNotFound
-from ...core.events import Event, Said
+from ...core.events import Event, Interjected
 from ...kernel.inbox.port import Sent, run_is_over
 from ..news import News
 from .thread import SqliteThread, Work
@@ -35,7 +35,7 @@ class SqliteInbox:
     def __init__(self, writer: SqliteThread, reader: SqliteThread, news: News) -> None:
         self._writer, self._reader, self._news = writer, reader, news
 
-    async def put(self, run_id: str, said: Said) -> Sent:
+    async def put(self, run_id: str, said: Interjected) -> Sent:
         _, body = encode_body(said)
 
         def work(connection: sqlite3.Connection) -> Sent | None:
@@ -59,7 +59,7 @@ class SqliteInbox:
             raise run_is_over(run_id)
         return sent
 
-    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Said]:
+    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Interjected]:
         def work(connection: sqlite3.Connection) -> list[str]:
             try:
                 rows = connection.execute(_LETTERS, {"run": run_id}).fetchall()
@@ -73,13 +73,13 @@ class SqliteInbox:
             version = await self._news.version() if wait else 0
             found = await self._reader.transact(work)
             if found or not wait:
-                return [cast(Said, decode_body(Said.__name__, body)) for body in found]
+                return [cast(Interjected, decode_body(Interjected.__name__, body)) for body in found]
             await self._news.wait(version)
 
 
 def with_removal(work: Work, events: Sequence[Event]) -> Work:
     """Return the work that writes these facts. In the same transaction, the messages that they record leave the inbox."""
-    taken = [(event.body.id,) for event in events if isinstance(event.body, Said)]
+    taken = [(event.body.id,) for event in events if isinstance(event.body, Interjected)]
 
     def write(connection: sqlite3.Connection) -> None:
         work(connection)

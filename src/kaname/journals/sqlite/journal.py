@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
-from ...core.events import Event, Said, Stopped
+from ...core.events import Event, Interjected, Stopped
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
@@ -137,7 +137,7 @@ class SqliteJournal:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
         ends = type(events[-1].body) is Stopped and not keep
         work = self._entry(hold, events, ends)
-        if any(type(event.body) is Said for event in events):
+        if any(type(event.body) is Interjected for event in events):
             work = with_removal(work, events)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)

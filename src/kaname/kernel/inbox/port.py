@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from ...core.errors import ConfigError, InvalidState
-from ...core.events import Said
+from ...core.events import Interjected
 from ...core.notices import notice
 
 
@@ -25,11 +25,11 @@ class Inbox(Protocol):
 
     `letters` returns the messages of a run, and those that came too late for earlier runs of its session, in their order,
     without those whose ids are `known`. With `wait` it waits until there is one. A message leaves the inbox in the same step
-    in which `Journal.append` records its `Said`, so that each is recorded once.
+    in which `Journal.append` records its `Interjected`, so that each is recorded once.
     """
 
-    async def put(self, run_id: str, said: Said) -> Sent: ...
-    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Said]: ...
+    async def put(self, run_id: str, said: Interjected) -> Sent: ...
+    async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Interjected]: ...
 
 
 @runtime_checkable
@@ -46,7 +46,7 @@ def inbox_of(journal: object) -> Inbox:
     raise ConfigError(told)
 
 
-async def waiting_letters(journal: object, run_id: str) -> list[Said]:
+async def waiting_letters(journal: object, run_id: str) -> list[Interjected]:
     """Return the messages that wait for a run. An empty list, if the journal stores none."""
     return await journal.inbox.letters(run_id) if isinstance(journal, HasInbox) else []
 

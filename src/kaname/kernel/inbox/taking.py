@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...core.errors import Halt
-from ...core.events import Said, Stopped
+from ...core.events import Interjected, Stopped
 from ...core.messages import NOTHING, placeholder
 from ...core.record import replace
 from ...core.steps import Finish
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def take_messages(scope: Scope, admit: Admission) -> bool:
     """Record the messages that wait. Return False if a policy ends the run because of one: its text is not recorded."""
     letters, scope.inbox = scope.inbox, []
-    admitted = list[Said]()
+    admitted = list[Interjected]()
     for said in letters:
         try:
             judged = await admit(said.message)

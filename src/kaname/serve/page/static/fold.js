@@ -100,7 +100,7 @@ class Story {
     });
   }
 
-  onSaid(body, fact) {
+  onInterjected(body, fact) {
     const media = parts(body.message, "media").map(part => part.name || part.mime);
     this.add(fact, "asked_for", { text: textOf(body.message), media, user: body.by || this.user });
   }
