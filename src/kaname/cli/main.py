@@ -16,7 +16,7 @@ from .messages.options import COMMANDS, EPILOG, Command
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
-_RECORDS = ("budgets", "cache", "runs", "sessions", "stats")
+_RECORDS = ("approvals", "budgets", "cache", "runs", "sessions", "stats")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
+from .grants import MemoryGrants
 from .inbox import Addressee, MemoryInbox
 from .ledger import MemoryLedger
 from .news import News
@@ -52,7 +53,7 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
-        self.ledger, self.inbox = MemoryLedger(), MemoryInbox(self._addressee)
+        self.ledger, self.inbox, self.grants = MemoryLedger(), MemoryInbox(self._addressee), MemoryGrants()
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)

@@ -35,6 +35,7 @@ from .dialects.vercel import Vercel
 from .encoding import Json
 from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
+from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
@@ -201,6 +202,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
+    approvals = ApprovalRoutes(service)
     one = "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
@@ -234,6 +236,8 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route(one, whole(runs.get)),
         Route(one, runs.delete, methods=["DELETE"]),
         Route("/api/questions", sessions.questions),
+        Route("/api/approvals", approvals.all),
+        Route("/api/approvals/{grant_id:path}", approvals.revoke, methods=["DELETE"]),
         Route("/api/sessions", sessions.all),
         Route("/api/sessions/{session_id:path}", whole(sessions.get)),
         Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),

@@ -12,6 +12,7 @@ from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, Sa
 _FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
+_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -57,6 +58,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/memory/{number}", "delete", "Delete a memory and its earlier versions", None,
      [_NUMBER, *_query("agent", "of", "user_id")], ()),
     ("/api/questions", "get", "List the questions that wait for an answer", None, _query("before", "limit"), (_JSON,)),
+    ("/api/approvals", "get", "List the approvals that hold for later calls", None, [], (_JSON,)),
+    ("/api/approvals/{id}", "delete", "Revoke an approval", None, [_ID], ()),
     ("/api/sessions", "get", "List and search sessions", None,
      _query("agent", "user_id", "q", "before", "limit"), (_JSON,)),
     ("/api/sessions/{session_id}", "get", "Get a session with its messages", None, [_SESSION, *_query("agent")], (_JSON,)),

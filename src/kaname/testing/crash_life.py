@@ -18,6 +18,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..journals.sqlite import SqliteJournal
+from ..kernel.approvals.port import Grants
 from ..kernel.arguments import shown_arguments
 from ..kernel.inbox.port import Inbox
 from ..kernel.load import load
@@ -79,6 +80,10 @@ class WrappedJournal:
     @property
     def inbox(self) -> Inbox:
         return self._journal.inbox
+
+    @property
+    def grants(self) -> Grants:
+        return self._journal.grants
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

@@ -155,7 +155,7 @@ class Opener:
                 )
             )
         check_strategy(run_id, state, self.recipe)
-        known = check_answers(self._scope(run_id, 0, state, channel), answers)
+        known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
@@ -167,7 +167,7 @@ class Opener:
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
-                known = check_answers(self._scope(run_id, 0, state, channel), answers)
+                known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
             await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)

@@ -354,6 +354,15 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
     )),
+    Command("approvals", "List approvals that hold for later calls, or revoke them.",
+            "以後の呼び出しにも有効な承認を一覧表示します。または取り消します。", (
+        ("action", {"nargs": "?", "default": "list", "choices": ["list", "revoke"]}, "What to do (default: list).",
+         "操作 (既定: list)。"),
+        ("what", {"nargs": "*", "metavar": "ID"}, "revoke: the ids of the approvals.", "revoke: 承認の ID。"),
+        ("--all", FLAG, "List expired and revoked ones, too.", "期限切れや取り消し済みのものも表示します。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        *OF_AGENT,
+    )),
     Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
         ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",
          "操作 (既定: show)。"),

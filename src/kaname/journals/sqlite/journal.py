@@ -21,6 +21,7 @@ from ..refusals import busy_text, gap_text, superseded_text
 from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
+from .grants import SqliteGrants
 from .inbox import SqliteInbox, with_removal
 from .ledger import SqliteLedger
 from .reading import CARD, SELECT_CARD, card_of
@@ -76,6 +77,7 @@ class SqliteJournal:
         look = partial(_data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self.inbox = SqliteInbox(self._writer, self._reader, self._patient_news)
+        self.grants = SqliteGrants(self._writer, self._reader)
         self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
@@ -135,8 +137,7 @@ class SqliteJournal:
             raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
-        ends = type(events[-1].body) is Stopped and not keep
-        work = self._entry(hold, events, ends)
+        work = self._entry(hold, events, ends := type(events[-1].body) is Stopped and not keep)
         if any(type(event.body) is Interjected for event in events):
             work = with_removal(work, events)
         try:
@@ -349,8 +350,7 @@ class SqliteJournal:
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         def work(connection: sqlite3.Connection) -> list[str]:
             found = removal.removable(connection, cards, set() if trial is None else trial, self._holder)
-            if trial is None:
-                removal.remove(connection, found)
+            removal.remove(connection, found if trial is None else ())
             return found
 
         return list(await (self._writer if trial is None else self._reader).transact(work))
