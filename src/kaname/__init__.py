@@ -17,6 +17,7 @@ _HOMES = {
     "memory.compact": ("Compact",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
+    "memory.todo": ("Todo",),
     "memory.retention": ("Keep", "prune"),
     "agent.result": ("Result",),
     "agent.run": ("Run",),
@@ -235,6 +236,7 @@ if TYPE_CHECKING:
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions
+    from .memory.todo import Todo as Todo
     from .models.prices import Price as Price
     from .models.prompted.react.model import TextOnly as TextOnly
     from .models.providers.scripted import ScriptedModel as ScriptedModel

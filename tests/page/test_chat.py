@@ -74,6 +74,12 @@ def test_what_is_said_while_the_agent_works_is_read_at_once_if_it_is_urgent(go, 
     assert run["status"] == "completed"
 
 
+def test_the_list_of_things_to_do_is_shown_as_it_changes(go):
+    page = go("#/chat")
+    ask(page, "my errands", "travel")
+    expect(page.get_by_role("list", name="To do")).to_have_text(["◐ buy tickets○ pack", "✓ buy tickets○ pack"])
+
+
 def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     page = go("#/chat")
     ask(page, "good morning", "echo")

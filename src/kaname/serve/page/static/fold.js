@@ -252,6 +252,7 @@ class Story {
       if (lines.length) this.add(fact, "recalled", { lines });
       return;
     }
+    if (name === "todo" && Array.isArray(data?.items)) return void this.add(fact, "todo", { items: data.items });
     this.add(fact, "custom", { name, data, hidden: body.shown === false });
   }
 

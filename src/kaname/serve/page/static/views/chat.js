@@ -70,6 +70,7 @@ function ChatItem({ item, given }) {
       </details>`;
     case "question":
       return given.open.has(item.question.key) ? body(item, given) : html`<${Answered} question=${item.question} answer />`;
+    case "todo":
     case "handed":
     case "warning":
       return body(item, given);
