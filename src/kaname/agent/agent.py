@@ -34,7 +34,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, read_result, result_of, run_blocking
 from .run import Run
 from .steps.conversation import Conversation, Conversing
-from .talk.say import say
+from .talk.verb import Talkable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ T = TypeVar("T")
 _SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
-class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
+class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
     asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
 
@@ -316,14 +316,6 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
 
         return await stop_run(self.journal, run_id, reason)
 
-    async def say(self, run_id: str, message: Input, *, by: str = "", urgent: bool = False) -> bool:
-        """Say something to a run while it works, in any process. When this returns, it is on disk; the model sees it at its
-        next call. If the run ends before that, or this returns False, the next run of its session gets it. `by`: the person
-        who says it. `urgent`: end the model call under way, so that the model sees it at once. Raise `RunNotFound`, or
-        `InvalidState` if the run has ended and belongs to no session."""
-        check_ids(run_id=run_id, by=by)
-        return await say(self.journal, self.recipe.policies, run_id, message, by=by, urgent=urgent)
-
     def fork(
         self,
         run_id: str,
@@ -372,8 +364,8 @@ class Agent(Conversing, Mappable[OutputT], Explained, Generic[OutputT]):
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        tell = partial(say, opener.journal, opener.recipe.policies)
-        return Run(request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event, tell)
+        begin, tell = partial(self._open_run, opener, request), partial(self._tell, opener.journal, opener.recipe.policies)
+        return Run(request.run_id, begin, self._view, opener.journal, abort_event, tell)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

@@ -15,7 +15,6 @@ from ..core.values import identity, read_json
 from ..kernel.boundary import Border
 from ..kernel.ports import Action, Policy, ToolHandler
 from ..kernel.threads import runs_on_loop
-from .lasting import is_granted, keep_if_lasting
 from .names import known_tools, objector
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Approve(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key, answers = self.key(call), view.state.answers
         if key not in answers:
-            if not self.asks_about(call) or await is_granted(call, view):
+            if not self.asks_about(call) or await _is_granted(call, view):
                 return await next(call)
             raise Suspend(key, self.prompt(call, view), (YES, NO), about=call)
         decision, lasting = read_approval(answers[key])
@@ -81,6 +80,8 @@ class Approve(Policy):
             refused = notice("approve.refused", "the user did not allow this call")
             return ToolResult(error=refused + f": {decision.reason}" if decision.reason else refused)
         if lasting is not None:
+            from .lasting import keep_if_lasting
+
             await keep_if_lasting(key, call, view)
         shown = view.state.subjects.get(key, call)
         if decision.args is None and identity(shown.args) == identity(call.args):
@@ -104,6 +105,12 @@ class Approve(Policy):
         except BadArguments as problem:
             return str(problem)
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
+
+
+async def _is_granted(call: ToolCall, view: RunView) -> bool:
+    from .lasting import is_granted  # not before something is asked about
+
+    return await is_granted(call, view)
 
 
 def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:

@@ -12,7 +12,6 @@ from ...core.people.answers import check_answer, read_decision
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
-from ...policies.lasting import complete
 
 
 def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dict[str, Any]:
@@ -24,7 +23,10 @@ def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dic
     state, fresh = scope.state, dict[str, Any]()
     for key, answer in answers.items():
         if (asked := state.questions.get(key)) is not None:
-            answer = answer if asked.about is None else complete(answer, asked.about, by, scope.journal)
+            if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
+                from ...policies.lasting import complete
+
+                answer = complete(answer, asked.about, by, scope.journal)
             fresh[key] = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
             _check_changed_arguments(scope, asked, fresh[key])
         elif key not in state.answers:
