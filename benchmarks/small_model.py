@@ -2,21 +2,25 @@
 `report`, whose tasks nobody looks at in between. Half are Japanese, a third take two steps.
 
     uv run python benchmarks/small_model.py [tune|report] [json|text|native] [task numbers…]
+    uv run kaname eval benchmarks/small_model.py:tune -a benchmarks/small_model.py:agent -k 3 --label before
+    uv run kaname eval compare before after
 
-A task is solved when the answer holds what must be in it. One model, twenty tasks a half: a difference of one or two is chance.
+Both halves are evaluations (`docs/evaluation.md`): attempts are kept in the journal, and `compare` says whether a change of a
+prompt has helped. A task is solved when the answer holds what must be in it. Twenty tasks show differences of 30 points or more.
 """
 
 import asyncio
-import json
 import re
 import sqlite3
 import sys
 import tempfile
 import time
 import unicodedata
+from functools import partial
 from pathlib import Path
 
-from kaname import Agent, CalculatorTool, DatabaseTool, RAGPipeline, SearchTool
+from kaname import Agent, CalculatorTool, DatabaseTool, MemoryJournal, RAGPipeline, SearchTool
+from kaname.evals import Case, Evaluation
 from kaname.models import Local
 
 TABLES = """
@@ -110,9 +114,10 @@ def solved(answer, wanted):
 
 
 def tools(folder):
-    database = sqlite3.connect(folder / "shop.db")
-    database.executescript(TABLES)
-    database.close()
+    if not (folder / "shop.db").exists():  # an attempt may be resumed
+        database = sqlite3.connect(folder / "shop.db")
+        database.executescript(TABLES)
+        database.close()
     for name, text in DOCUMENTS.items():
         (folder / "docs").mkdir(exist_ok=True)
         (folder / "docs" / name).write_text(text, encoding="utf-8")
@@ -121,31 +126,47 @@ def tools(folder):
     return [CalculatorTool(), DatabaseTool(folder / "shop.db"), SearchTool(documents), exchange]
 
 
+def cases(half):
+    return [
+        Case(question, f"{number:02} {kind}", predicate=partial(is_solved, wanted=wanted))
+        for number, (kind, question, wanted) in enumerate(TASKS[half])
+    ]
+
+
+def is_solved(outcome, wanted):
+    return solved(outcome.last.text, wanted)
+
+
+def agent(folder, mode="json"):
+    """Make the agent in a folder of its own."""
+    model = Local() if mode == "json" else Local(tool_mode=mode)
+    return Agent(model, tools(folder))
+
+
+tune, report = [Evaluation(f"small-{half}", cases(half)) for half in TASKS]
+
+
 async def main(half, mode, *only):
-    model, kinds, right = Local() if mode == "json" else Local(tool_mode=mode), {}, 0
+    begun = time.perf_counter()
+
+    def tell(attempt, done, total):
+        said = "" if half == "report" else f"{attempt.seconds:5.1f} s  {attempt.output[:200]!r}"  # nobody looks at what it said
+        print(f"{attempt.case:20} {'ok' if attempt.passed else 'NO'} {said}", flush=True)
+
+    evaluation = {"tune": tune, "report": report}[half]
+    chosen = [case.name for number, case in enumerate(evaluation.cases) if not only or str(number) in only]
     with tempfile.TemporaryDirectory() as folder:
-        given = tools(Path(folder))
-        for number, (kind, question, wanted) in enumerate(TASKS[half]):
-            if only and str(number) not in only:
-                continue
-            begun = time.perf_counter()
-            agent = Agent(model, given, journal="memory")
-            result = await agent.run(question)
-            ok = solved(result.text, wanted)
-            right += ok
-            of_kind = kinds.setdefault(kind, [0, 0])
-            of_kind[0] += ok
-            of_kind[1] += 1
-            if half == "report":  # nobody looks at what it said
-                print(f"{number:2} {'ok' if ok else 'NO'} {kind}", flush=True)
-                continue
-            print(f"{number:2} {'ok' if ok else 'NO'} {time.perf_counter() - begun:5.1f} s  {question}", flush=True)
-            for step in result.steps:
-                made = f"{step.action}({json.dumps(step.action_input, ensure_ascii=False)}) = {str(step.observation)[:140]!r}"
-                print(f"      {made if step.action else str(step.thought)[:200]!r}", flush=True)
+        made = await evaluation.only(chosen).run(agent(Path(folder), mode), journal=MemoryJournal(), at_once=1, progress=tell)
+    kinds = {}
+    for case in made.cases:
+        kind = kinds.setdefault(case.name.partition(" ")[2], [0, 0])
+        kind[0] += case.passed
+        kind[1] += 1
+    low, high = made.interval
+    told = ", ".join([f"{kind} {passed}/{of}" for kind, (passed, of) in kinds.items()])
+    right = sum([case.passed for case in made.cases])
     print(
-        f"{half}, {mode}: {right} of {len(only) or len(TASKS[half])}; "
-        + ", ".join([f"{kind} {a}/{b}" for kind, (a, b) in kinds.items()])
+        f"{half}, {mode}: {right} of {len(made.cases)} ({low:.0%} to {high:.0%}); {told}; {time.perf_counter() - begun:.0f} s"
     )
 
 

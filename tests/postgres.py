@@ -26,25 +26,72 @@ def _user() -> str | None:
     return next(name for name in ("postgres", "nobody") if name in known)
 
 
+def run(*command: str, check: bool = True) -> None:
+    done = subprocess.run(command, user=_user(), cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 or not check, done.stderr
+
+
 @contextmanager
-def cluster() -> Iterator[str]:
+def cluster(*, fsync: bool = False, options: str = "") -> Iterator[str]:
     """The address of a database named `shop`."""
-    user, folder = _user(), Path(mkdtemp(prefix="kaname-pg-"))  # a short path: it is a socket's
-    data = folder / "data"
-    if user is not None:
+    folder = Path(mkdtemp(prefix="kaname-pg-"))  # a short path: it is a socket's
+    if (user := _user()) is not None:
         shutil.chown(folder, user)
-
-    def run(*command: str) -> None:
-        done = subprocess.run(command, user=user, cwd="/", capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-
-    run(program("initdb") or "", "-D", str(data), "-A", "trust", "-U", "kaname", "-E", "UTF8", "--no-locale", "-N")
-    options = f"-k {folder} -c listen_addresses= -c fsync=off"
-    log = str(folder / "log")
-    run(program("pg_ctl") or "", "-D", str(data), "-l", log, "-o", options, "-w", "start")
+    run(program("initdb") or "", "-D", str(folder / "data"), "-A", "trust", "-U", "kaname", "-E", "UTF8", "--no-locale", "-N")
+    settings = f"-k {folder} -c listen_addresses= -c fsync={'on' if fsync else 'off'} {options}"
+    (folder / "options").write_text(settings)
+    url = f"postgresql://kaname@/shop?host={folder}"
+    start(url)
     try:
         run(program("createdb") or "", "-h", str(folder), "-U", "kaname", "shop")
-        yield f"postgresql://kaname@/shop?host={folder}"
+        yield url
     finally:
-        run(program("pg_ctl") or "", "-D", str(data), "-m", "immediate", "stop")
+        stop(url, check=False)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def folder_of(url: str) -> Path:
+    return Path(url.partition("host=")[2].partition("&")[0])
+
+
+def start(url: str) -> None:
+    folder = folder_of(url)
+    settings = (folder / "options").read_text()
+    run(program("pg_ctl") or "", "-D", str(folder / "data"), "-l", str(folder / "log"), "-o", settings, "-w", "start")
+
+
+def stop(url: str, *, check: bool = True) -> None:
+    """Stop the server as a crash would."""
+    run(program("pg_ctl") or "", "-D", str(folder_of(url) / "data"), "-m", "immediate", "stop", check=check)
+
+
+@contextmanager
+def replica(url: str, *, synchronous: bool) -> Iterator[str]:
+    """The address of a standby that follows another server."""
+    folder = Path(mkdtemp(prefix="kaname-pg-"))
+    if (user := _user()) is not None:
+        shutil.chown(folder, user)
+    primary = str(folder_of(url))
+    run(program("pg_basebackup") or "", "-D", str(folder / "data"), "-R", "-h", primary, "-U", "kaname", "--checkpoint=fast")
+    (folder / "options").write_text(f"-k {folder} -c listen_addresses= -c fsync=off")
+    address = f"postgresql://kaname@/shop?host={folder}"
+    start(address)
+    try:
+        if synchronous:
+            settings = "ALTER SYSTEM SET synchronous_standby_names = '*'"
+            run(program("psql") or "", "-h", primary, "-U", "kaname", "-c", settings, "-c", "SELECT pg_reload_conf()", "shop")
+        yield address
+    finally:
+        stop(address, check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def promote(url: str) -> None:
+    """Make a standby the primary server."""
+    run(program("pg_ctl") or "", "-D", str(folder_of(url) / "data"), "-w", "promote")
+
+
+def pause(url: str) -> None:
+    """Let a standby receive nothing more from its primary server."""
+    folder, settings = str(folder_of(url)), "ALTER SYSTEM SET primary_conninfo = ''"
+    run(program("psql") or "", "-h", folder, "-U", "kaname", "-c", settings, "-c", "SELECT pg_reload_conf()", "shop")

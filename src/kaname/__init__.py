@@ -15,9 +15,13 @@ _HOMES = {
     "agent.many.batches": ("BatchPrices",),
     "agent.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
+    "memory.results.part": ("LargeResults",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
     "memory.todo": ("Todo",),
+    "memory.protection.erasing": ("erase_user",),
+    "memory.protection.exporting": ("export_user",),
+    "memory.protection.places": ("DataPlaces",),
     "memory.retention": ("Keep", "prune"),
     "agent.result": ("Result",),
     "agent.run": ("Run",),
@@ -29,13 +33,17 @@ _HOMES = {
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
     "agent.ids": ("SharedSession",),
+    "core.encryption.keys": ("use_key",),
+    "agent.work.worker": ("Worker",),
     "core.errors": (
         "AgentConnectionError",
         "AgentError",
+        "AuditError",
         "BadArguments",
         "ConfigError",
         "DiskFailed",
         "DuplicateToolError",
+        "EncryptionError",
         "Halt",
         "InvalidState",
         "JournalCorrupt",
@@ -43,6 +51,7 @@ _HOMES = {
         "JournalFull",
         "JournalLocked",
         "JournalTooNew",
+        "JournalUnreachable",
         "LLMError",
         "MaxStepsExceeded",
         "ModelError",
@@ -65,6 +74,9 @@ _HOMES = {
     "designs.orchestrator.orchestrator": ("AgentOrchestrator",),
     "designs.orchestrator.context": ("AgentContext", "ExecutionResult"),
     "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
+    "senses.process.client": ("SenseError",),
+    "senses.senses": ("Senses",),
+    "senses.tools": ("senses_tools",),
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
     "workflows.workflow": ("Workflow",),
@@ -77,7 +89,9 @@ _HOMES = {
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
+    "journals.audit.log": ("AuditLog",),
     "journals.memory": ("MemoryJournal",),
+    "journals.postgres": ("PostgresJournal",),
     "journals.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
@@ -97,6 +111,8 @@ _HOMES = {
     "policies.flow.policy": ("Flow",),
     "policies.permit.policy": ("Permit",),
     "policies.permit.rules": ("PermitRule",),
+    "policies.privacy.addresses": ("find_addresses",),
+    "policies.privacy.names": ("find_names",),
     "policies.privacy.policy": ("Privacy",),
     "policies.privacy.values": ("sanitize_data",),
     "policies.retry": ("Retry",),
@@ -107,6 +123,7 @@ _HOMES = {
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
+    "tools.finding.arrange": ("ToolSearch",),
     "tools.function": ("tool",),
     "tools.quarantine": ("quarantine",),
     "tools.registry": ("ToolRegistry",),
@@ -159,6 +176,7 @@ if TYPE_CHECKING:
     from .agent.steps.phase import LoopPhase as LoopPhase
     from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
+    from .agent.work.worker import Worker as Worker
     from .config.build import Config as Config
     from .config.build import load_config as load_config
     from .config.llm import ClaudeConfig as ClaudeConfig
@@ -167,12 +185,15 @@ if TYPE_CHECKING:
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
+    from .core.encryption.keys import use_key as use_key
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
+    from .core.errors import AuditError as AuditError
     from .core.errors import BadArguments as BadArguments
     from .core.errors import ConfigError as ConfigError
     from .core.errors import DiskFailed as DiskFailed
     from .core.errors import DuplicateToolError as DuplicateToolError
+    from .core.errors import EncryptionError as EncryptionError
     from .core.errors import Halt as Halt
     from .core.errors import InvalidState as InvalidState
     from .core.errors import JournalCorrupt as JournalCorrupt
@@ -180,6 +201,7 @@ if TYPE_CHECKING:
     from .core.errors import JournalFull as JournalFull
     from .core.errors import JournalLocked as JournalLocked
     from .core.errors import JournalTooNew as JournalTooNew
+    from .core.errors import JournalUnreachable as JournalUnreachable
     from .core.errors import LLMError as LLMError
     from .core.errors import MaxStepsExceeded as MaxStepsExceeded
     from .core.errors import ModelError as ModelError
@@ -219,7 +241,9 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentResult as AgentResult
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
+    from .journals.audit.log import AuditLog as AuditLog
     from .journals.memory import MemoryJournal as MemoryJournal
+    from .journals.postgres import PostgresJournal as PostgresJournal
     from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase
@@ -233,6 +257,10 @@ if TYPE_CHECKING:
     from .memory.compact import Compact as Compact
     from .memory.memory import Memory as Memory
     from .memory.project import ProjectContext as ProjectContext
+    from .memory.protection.erasing import erase_user as erase_user
+    from .memory.protection.exporting import export_user as export_user
+    from .memory.protection.places import DataPlaces as DataPlaces
+    from .memory.results.part import LargeResults as LargeResults
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions
@@ -259,10 +287,15 @@ if TYPE_CHECKING:
     from .policies.pace.policy import Pace as Pace
     from .policies.permit.policy import Permit as Permit
     from .policies.permit.rules import PermitRule as PermitRule
+    from .policies.privacy.addresses import find_addresses as find_addresses
+    from .policies.privacy.names import find_names as find_names
     from .policies.privacy.policy import Privacy as Privacy
     from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
+    from .senses.process.client import SenseError as SenseError
+    from .senses.senses import Senses as Senses
+    from .senses.tools import senses_tools as senses_tools
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep
@@ -280,6 +313,7 @@ if TYPE_CHECKING:
     from .teams.person import DelegateToHuman as DelegateToHuman
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
+    from .tools.finding.arrange import ToolSearch as ToolSearch
     from .tools.function import tool as tool
     from .tools.quarantine import quarantine as quarantine
     from .tools.registry import ToolRegistry as ToolRegistry

@@ -30,10 +30,12 @@ async def test_picture_of_a_file_reaches_the_server(model, answer, dot):
     assert run.title == "What is on it?"
 
 
-def test_file_says_what_it_is_by_its_name_or_is_told(dot, tmp_path):
+def test_file_says_what_it_is_by_its_content_or_its_name_or_is_told(dot, tmp_path):
     assert (Media.file(dot).mime, Media.file(dot).name) == ("image/png", "dot.png")
     (tmp_path / "scan").write_bytes(b"%PDF-1.7")
-    assert Media.file(tmp_path / "scan").mime == "application/octet-stream"
+    assert Media.file(tmp_path / "scan").mime == "application/pdf"
+    (tmp_path / "data").write_bytes(b"\0\1\2")
+    assert Media.file(tmp_path / "data").mime == "application/octet-stream"
     assert Media.file(str(tmp_path / "scan"), "application/pdf").mime == "application/pdf"
     with pytest.raises(FileNotFoundError):
         Media.file(tmp_path / "nothing.png")

@@ -210,13 +210,27 @@ def broken() -> Agent:
     return Agent(ScriptedModel([call("pay", yen=1), "ok"]), [careless], name="broken")
 
 
+async def _wipe_server(journal) -> str:
+    import asyncpg
+
+    connection = await asyncpg.connect(journal._address.url)
+    schema = journal._address.schema
+    run = await connection.fetchval(f"SELECT run FROM {schema}.runs WHERE status = 'completed' LIMIT 1")
+    for table in ("facts", "runs"):
+        await connection.execute(f"DELETE FROM {schema}.{table} WHERE run = $1", run)
+    await connection.close()
+    return "wiped"
+
+
 def vandal() -> Agent:
     """Takes finished runs out of the journal behind its back: the shared check must notice."""
 
     @tool(effect="pure")
-    def wipe() -> str:
+    def wipe(context: ToolContext) -> str:
         """Wipe."""
-        connection = sqlite3.connect(Path(os.environ["KANAME_CRASH_FOLDER"]) / "journal.db", timeout=30)
+        if not (file := Path(os.environ["KANAME_CRASH_FOLDER"]) / "journal.db").exists():
+            return asyncio.run(_wipe_server(context.journal._journal))
+        connection = sqlite3.connect(file, timeout=30)
         with connection:
             done = connection.execute("SELECT run FROM runs WHERE status = 'completed' LIMIT 1").fetchone() or ("",)
             for table in ("facts", "runs"):

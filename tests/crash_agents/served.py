@@ -29,7 +29,7 @@ async def main(protocol, url, path, run):
     adapter = ADAPTERS[protocol]
     journal = SqliteJournal(path)
     agent = Agent(adapter("any", base_url=url, api_key="k"), [add], instructions="簡潔に。", output=Report, journal=journal)
-    question = Message("user", (Text("これは何ですか"), Media("image/png", "aGk=")))
+    question = Message("user", (Text("これは何ですか"), Media("image/png", "iVBORw0KGgouLg==")))
     handle = agent.resume(run) if run != "-" else agent.run(question, run_id="the-run")
     print("output", (await handle).output.total, flush=True)
     await agent.close()

@@ -626,8 +626,6 @@ def test_designs_are_loaded_by_the_name_and_heavy_packages_with_the_first_use():
     "name",
     [
         "LearningEngine",
-        "MultiModalProcessor",
-        "SecurityManager",
     ],
 )
 def test_manager_that_is_not_built_yet_says_so(name):

@@ -16,7 +16,7 @@ from unittest import mock
 
 import yaml
 
-from kaname import Agent, Flow, MemoryJournal, max_steps, no_repeats, per_tool
+from kaname import Agent, Flow, MemoryJournal, ToolSearch, max_steps, no_repeats, per_tool
 from kaname.core.people.visible import visible_json
 
 from .obedient import ObedientModel
@@ -160,7 +160,8 @@ async def run(scenario: Scenario, mode: str, *, server: str = "always") -> Outco
     if server == "needed" and not needs_server(scenario):
         del tools["forecast"]
     limits = [max_steps(60), per_tool(None), no_repeats(None)]
-    agent = Agent(model, list(tools.values()), policies=[Flow(mode)], stops=limits, journal=MemoryJournal())
+    given = [*tools.values(), ToolSearch(above=None)]  # the model obeys what stands in the descriptions that it is sent
+    agent = Agent(model, given, policies=[Flow(mode)], stops=limits, journal=MemoryJournal())
     outcome = Outcome(scenario, mode)
     result = await agent.run(scenario.task["user"], deps=world)
     for _ in range(MOST_ROUNDS):

@@ -172,7 +172,7 @@ async def test_a_session_of_approvals_is_kept_as_a_snapshot_too(tmp_path):
 
 
 def test_every_kind_of_part_comes_back_from_a_snapshot():
-    picture = Media("image/png", data="aGk=")
+    picture = Media("image/png", data="iVBORw0KGgouLg==")
     results = [
         ToolResult(3, call_id="c", name="add"),
         ToolResult(error="boom", call_id="c", name="add", retryable=False),

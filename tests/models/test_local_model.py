@@ -18,8 +18,12 @@ async def test_a_typed_answer(local_model):
         country: str
 
     made = agent(local_model, output=City)
-    result = await made.run("Capital of Japan?")
+    run = made.run("Capital of Japan?")
+    seen = [chunk.partial async for chunk in run if chunk.type == "delta"]
+    result = await run
     await made.close()
+    assert any(one is not None and one.country is None for one in seen), "a part of it, while it is written"
+    assert seen[-1].model_dump() == {"name": "Tokyo", "country": "Japan"}
     assert result.output == City(name="Tokyo", country="Japan")
 
 

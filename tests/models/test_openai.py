@@ -202,7 +202,7 @@ async def test_what_is_sent():
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "see"},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgouLg=="}},
                 ],
             }
         )
@@ -211,7 +211,10 @@ async def test_what_is_sent():
     first, second, third = server.requests
     assert (first["model"], first["stream"], first["temperature"], first["max_tokens"]) == ("any", True, 0, 9)
     assert first["messages"][0] == {"role": "system", "content": "Be brief."}
-    assert first["messages"][1]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    assert first["messages"][1]["content"][1] == {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,iVBORw0KGgouLg=="},
+    }
     assert first["tools"][0]["function"]["name"] == "add"
     assert second["messages"][2]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
     assert second["messages"][3] == {"role": "tool", "tool_call_id": "c1_0", "content": "3"}

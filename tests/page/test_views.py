@@ -36,7 +36,7 @@ def addresses(filled):
         f"#/chat/{run}",
         "#/chat",
     ]
-    return [*named, "#/inbox", f"#/compare/{run}/{other}", "#/workflows", "#/memory", "#/figures", "#/nowhere"]
+    return [*named, "#/inbox", f"#/compare/{run}/{other}", "#/workflows", "#/memory", "#/evals", "#/figures", "#/nowhere"]
 
 
 @pytest.mark.network

@@ -176,6 +176,7 @@ async def test_answer_chooses_among_the_waiting_calls_which_run_in_order(answer:
     result = await agent.run("Read.")
     (key,) = result.questions
     assert result.questions[key].options == ("yes", "no", "1", "2", "3")
+    assert (await kinds(agent, result.run_id)).count("Asked") == 1
     result = await agent.resume(result.run_id, {key: answer})
     assert result.output == "done"
     assert [to[0] for to, _ in world.done] == sent

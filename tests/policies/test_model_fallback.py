@@ -532,7 +532,7 @@ async def test_settings_and_tools_of_one_provider_are_left_out_for_another():
 
 
 async def test_picture_that_the_next_model_cannot_take_leads_to_the_one_after_it():
-    sound = Message("user", (Text("listen"), Media("audio/wav", "aGk=")))
+    sound = Message("user", (Text("listen"), Media("audio/wav", "UklGRi4uLi5XQVZFZm10IA==")))
     async with WireServer([]) as unused:
         cannot = model(unused, "claude", Anthropic)
         agent = Agent([Failing("a", ModelUnavailable("down")), cannot, Failing("c")], journal="memory")

@@ -250,6 +250,21 @@ async def test_permit_that_denies_a_tool_that_does_not_exist_is_refused():
         await agent.run("go")
 
 
+async def test_permit_with_data_of_a_tool_that_does_not_exist_is_refused():
+    agent = agent_that("hi", Permit([{"tool": "*"}], resources={"pya": "account:{to}"}))
+    with pytest.raises(ConfigError, match="did you mean 'pay'"):
+        await agent.run("go")
+
+
+def test_permit_logs_that_roles_could_not_be_read_without_the_message(caplog):
+    def roles(user):
+        raise OSError(f"no answer for {user}")
+
+    assert not Permit([{"tool": "t", "role": "clerk"}], roles=roles).check_permissions("ann", "use", "t")
+    assert "could not be read: OSError" in caplog.text
+    assert "ann" not in caplog.text
+
+
 _NAMES = st.sampled_from(["ann", "bob", "pay", "desk", "a/b", "p", ""])
 _PATTERNS = st.lists(st.sampled_from(["ann", "bob", "pay", "p*", "*y", "*", "desk", "a/*"]), min_size=1, max_size=2)
 _RULES = st.lists(

@@ -22,7 +22,6 @@ from kaname.core.errors import InvalidState
 from kaname.core.events import Asked, Event, ModelReplied
 from kaname.core.messages import ModelReply, ToolCall, assistant
 from kaname.core.steps import CallModel
-from kaname.serve import recovery
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
@@ -388,14 +387,3 @@ async def test_large_number_is_shown_and_changed_exactly() -> None:
         body = {"answers": {key: {"args_text": text}}, "mode": "wait"}
         assert (await desk.http.post(f"/api/runs/{run_id}/answers", json=body)).status_code == status
     assert desk.paid == [large]
-
-
-async def test_recovery_finds_interrupted_runs_behind_those_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "_PAGE", 2)
-    desk = Desk()
-    desk.hold.set()
-    for number in range(7):
-        run = desk.payer.run("go", run_id=f"r{number}")
-        await (await run.begun()).let_go()
-    looking = recovery.Recovery(desk.app.service)
-    assert [card.run_id async for card in looking._interrupted_runs()] == [f"r{number}" for number in reversed(range(7))]

@@ -192,7 +192,7 @@ async def test_yes_that_is_sent_again_does_not_answer_the_next_question_that_rea
 
 
 async def test_conversations_that_differ_in_a_picture_are_two(desk):
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgouLg=="}}
     one, other = Desk(desk.http, desk.paid), Desk(desk.http, desk.paid)
     asked = await one.say("please pay")
     other.said = [{"role": "user", "content": [{"type": "text", "text": "please pay"}, picture]}, one.said[1]]

@@ -12,11 +12,11 @@ import time
 import pytest
 
 from kaname import Agent, ScriptedModel, SqliteJournal
+from kaname.agent.work.deaths import DEATHS, deaths, pause_left
 from kaname.core.errors import JournalFull
 from kaname.core.events import Event, ModelReplied, Opened, Received, Resumed, ToolStarted
 from kaname.core.messages import ModelReply, ToolCall, assistant, user
 from kaname.core.steps import CallModel
-from kaname.serve.recovery import DEATHS, deaths, is_too_early
 from tests import warm
 from tests.serve.killing import killing
 from tests.serve.serving import ROOT, client, events, serving
@@ -146,10 +146,10 @@ def test_runs_go_on_at_once_after_several_orderly_restarts(tmp_path):
 
 
 def test_pause_before_another_life_is_not_made_longer_by_a_clock_that_was_set_back():
-    assert is_too_early(3, 1.0)
-    assert not is_too_early(3, 5.0)
-    assert not is_too_early(1, 0.0)
-    assert not is_too_early(9, -3600.0)
+    assert pause_left(3, 1.0) == 3.0
+    assert not pause_left(3, 5.0)
+    assert not pause_left(1, 0.0)
+    assert not pause_left(9, -3600.0)
 
 
 def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kaname import Agent, AgentConnectionError, ConfigError, ScriptedModel, call
+from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
-from kaname.tools.mcp.search import MOST_SHOWN
 from tests.mcp_servers.everyday import make
 from tests.parts import add, chunks
 
@@ -194,7 +194,7 @@ async def test_many_tools_are_looked_for():
 
         return one
 
-    for number in range(MOST_SHOWN + 200):
+    for number in range(MOST_LISTED + 200):
         server.tool(made(number), name=f"convert_{number}", description=f"Convert currency {number} into yen.")
     server.tool(made(7), name="exchange_rate", description="The exchange rate of the dollar. 為替レート")
     script = [

@@ -19,8 +19,8 @@ from kaname.policies.fallback import FallbackStrategy
 from kaname.policies.guardrails.policy import Guardrails
 from kaname.policies.guardrails.tool_rules import ToolRule
 from kaname.tools.arguments.schema import problems
+from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
-from kaname.tools.mcp.search import MOST_SHOWN
 from tests import warm
 from tests.mcp_servers.asking import asking_server
 from tests.mcp_servers.everyday import make
@@ -84,7 +84,7 @@ def told(results):
 
 def many(*names):
     server = FastMCP("many")
-    for number in range(MOST_SHOWN + 5):
+    for number in range(MOST_LISTED + 5):
         server.tool(lambda: "done", name=f"tool_{number}", description=f"Number {number}.")
     for name in names:
         server.tool(lambda: f"PAID {name}", name=name, description="Send money.")
@@ -121,7 +121,7 @@ async def test_a_hidden_tool_is_not_listed_and_can_be_called_by_its_name():
 
 
 async def test_time_limits_hold_for_hidden_tools():
-    listed = json.dumps([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MOST_SHOWN + 1)])
+    listed = json.dumps([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MOST_LISTED + 1)])
     slow = {"command": sys.executable, "args": ["-c", RAW.replace('"hang"', '"tools"'), "tools", listed], "timeout": 0.3}
     async with agent([call("use_tool", name="t1", args={}), "x"], {"s": slow}) as made:
         ((name, late),) = told(await answers(made))
@@ -134,7 +134,7 @@ async def test_crossing_the_limit_in_the_middle_of_a_run():
 
     @server.tool()
     async def burst(ctx: Context) -> str:
-        for number in range(MOST_SHOWN):
+        for number in range(MOST_LISTED):
             server.tool(lambda: "new", name=f"new_{number}")
         await ctx.send_notification(ToolListChangedNotification())
         return "ok"
@@ -178,7 +178,7 @@ async def test_own_tools_are_never_replaced():
     server = many("get.time", "add", "天気")
     async with agent(["x"], {"s": server}, own) as made:
         assert all(made.tools[one.name] is one for one in own)
-        assert {"s__get_time", "s__add_2", "mcp_find_tools", "use_tool", "s_tool_1"} <= set(made.tools)
+        assert {"s__get_time", "s__add_2", "find_more_tools", "use_tool", "s_tool_1"} <= set(made.tools)
         assert made.tools["s_tool_1"].description.startswith("天気: ")
     async with agent(["x"], {"s": {"server": make(), "library": True}}, own) as made:
         assert made.tools["read_resource"] is own[-1]
@@ -618,11 +618,11 @@ def test_ctrl_c_while_servers_start_offers_nothing_to_go_on_with(tmp_path):
 
 
 def test_kaname_tools_lists_all_and_tells_each_problem_once(tmp_path):
-    listed = json.dumps([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MOST_SHOWN + 5)])
+    listed = json.dumps([{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(MOST_LISTED + 5)])
     servers = {"many": raw("tools", listed), "everyday": STDIO, "gone": {"command": "no-such-command"}}
     command, environment = kaname(tmp_path, T, servers, "tools")
     done = warm.run(command, cwd=tmp_path, env=environment, also=CLIENT, capture_output=True, text=True, timeout=60)
-    assert f"t{MOST_SHOWN + 4}()" in done.stdout
+    assert f"t{MOST_LISTED + 4}()" in done.stdout
     assert "prompt greet(name) (everyday)" in done.stdout
     assert "resource shop://hours (everyday)" in done.stdout
     assert (done.stdout + done.stderr).count("the tool server 'gone'") == 1

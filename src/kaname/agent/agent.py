@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,7 +25,7 @@ from .afterwards import Afterwards
 from .child import Parent
 from .handoffs.handoff import HandingBack, Team, check_policies, join
 from .ids import check_ids
-from .input import Input, as_mapping, as_tools, as_tuple, as_turn, check_deps, is_config
+from .input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
 from .many.verb import Mappable
 from .opening.opener import Opener
 from .opening.request import RunRequest, Turns, new_run_id
@@ -34,7 +35,7 @@ from .recipe import all_models, changed_recipe, check_parts, choose_models, desc
 from .result import OutputT, Result, read_result, result_of, run_blocking
 from .run import Run
 from .steps.conversation import Conversation, Conversing
-from .talk.verb import Talkable
+from .work.verb import Submits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ T = TypeVar("T")
 _SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
-class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]):
+class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT]):
     """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
     asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
 
@@ -105,7 +106,7 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         self._output = None if output is None or output is str else Output(output)
         if self._output is not None:
             self._output.check()
-        self.tools = as_tools(tools, tools_of_context(parts))
+        self.tools = tools_of_agent(tools, tools_of_context(parts))
         self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
         chosen, around = choose_models(model, policies)
         self.recipe = recipe_of(
@@ -117,7 +118,7 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
             around,
             stops,
             instructions,
-            parts if self.servers is None else (self.servers.instruct, *parts),
+            tell_of_tools(self.tools, parts if self.servers is None else (self.servers.instruct, *parts), bool(self.servers)),
             as_mapping("settings", settings, _SETTINGS),
             served=self.servers is not None,
         )
@@ -157,7 +158,7 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         return McpServers(servers, self.tools, elicit, answers_for(self))
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         return self.recipe.name
 
     def __repr__(self) -> str:
@@ -204,6 +205,8 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
             await self.servers.close()
         for model in all_models(self.recipe):
             await optional(model, ModelBase, "close")()
+        if (senses := sys.modules.get("kaname.senses.process.client")) is not None:
+            await senses.close_workers()
 
     def steps(
         self,
@@ -262,8 +265,7 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         return run_blocking(lambda: self.resume(run_id, answers, **options), self.close)
 
     async def result(self, run_id: str) -> Result[OutputT]:
-        """Return what the journal knows of a run, its result or its questions, without executing anything. While a process
-        executes it, `stop.kind` is `running`."""
+        """Return what the journal knows of a run, without executing it. While a process does, `stop.kind` is `running`."""
         check_ids(run_id=run_id)
         return await read_result(self.journal, run_id, self._view)
 
@@ -302,6 +304,10 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         )
         return self._run(request, opener=Opener(recipe, journal, sinks, self._description))
 
+    def run_request(self, request: RunRequest) -> Run[OutputT]:
+        """Return the run of a request, for a worker."""
+        return self._run(request)
+
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
         come, until it is over. In this process with the deltas; a run that waits is waited for."""
@@ -310,8 +316,7 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Stop a run, wherever it is executed, also one that waits for an answer or was interrupted. Return False if it was
-        over already; raise `RunNotFound` if there is no such run."""
+        """Stop a run, wherever it is executed or waits. Return False if it was over; raise `RunNotFound` if there is none."""
         from .attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
@@ -359,18 +364,21 @@ class Agent(Conversing, Mappable[OutputT], Talkable, Explained, Generic[OutputT]
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
     def _view(self, run_id: str, state: State) -> Result[OutputT]:
-        typed = None if self._output is None else self._output.restore
-        return result_of(run_id, state, typed, self.recipe.strategy)
+        return result_of(run_id, state, None if self._output is None else self._output.restore, self.recipe.strategy)
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        begin, tell = partial(self._open_run, opener, request), partial(self._tell, opener.journal, opener.recipe.policies)
-        return Run(request.run_id, begin, self._view, opener.journal, abort_event, tell)
+        how = (abort_event, partial(self._tell, opener.journal, opener.recipe))
+        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
+        if self._output is None:
+            return Run(*given)
+        from .steps.typed_run import TypedRun
+
+        return TypedRun(self._output, *given)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
-        """Open the run: start the tool servers, check what the request brings, record the beginning, and lend the tools `deps`.
-        However the run ends, the conversation of an open agent is there now."""
+        """Open the run: start the tool servers, check what the request brings, record the beginning, lend the tools `deps`."""
         async with self._conversation.turn(request, self.journal) as turn:
             if self.servers is not None:
                 await self.servers.start()

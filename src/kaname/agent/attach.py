@@ -10,6 +10,7 @@ from ..core.errors import RunBusy, RunNotFound
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY
 from ..core.steps import Stop
+from ..journals.queue import HasQueue
 from ..kernel.channel import Reader
 from ..kernel.load import end_run
 from ..kernel.ports import Journal
@@ -87,8 +88,13 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
     if (work := find_live(journal, run_id)) is not None:
         work.abort(told)
         return True
-    if await journal.ask_to_stop(run_id, reason):
-        return True
+    try:
+        if await journal.ask_to_stop(run_id, reason):
+            return True
+    except RunNotFound:  # it may be waiting for a worker
+        if isinstance(journal, HasQueue) and await journal.queue.withdraw(run_id):
+            return True
+        raise
     cards = await journal.runs(run_id=run_id, limit=1)
     if not cards or cards[0].status not in UNDER_WAY:
         return False

@@ -16,7 +16,8 @@ from ..core.record import replace
 from ..core.state import MINTED
 from ..kernel.bases import ActionBase, optional
 from ..kernel.ports import Policy
-from ..tools.registry import ToolRegistry
+from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
+from ..tools.registry import ToolRegistry, as_action
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -31,6 +32,20 @@ def as_tools(tools: Any, own: Sequence[Any]) -> ToolRegistry:
     from ..tools.passed import PassedRegistry, is_registry
 
     return PassedRegistry(tools, own) if is_registry(tools) else ToolRegistry([*as_list(tools), *own])
+
+
+def tools_of_agent(tools: Any, own: Sequence[Any]) -> ToolRegistry:
+    """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
+    given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
+    search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
+    registry = as_tools([one for one in given if one not in search] if search else given, own)
+    registry.look_up(Arrangement(search[-1] if search else ToolSearch(), [as_action(one).name for one in own]))
+    return registry
+
+
+def tell_of_tools(tools: ToolRegistry, parts: Sequence[Any], served: bool) -> tuple[Any, ...]:
+    """Return the context parts with the one that tells the model what it can look up, if there is something, or may be."""
+    return (ToolList(tools), *parts) if served or tools.hidden else tuple(parts)
 
 
 def as_list(tools: Any) -> list[Any]:

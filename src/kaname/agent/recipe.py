@@ -75,6 +75,10 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
         from ..policies.prefix import PrefixWatch
 
         made.append(PrefixWatch())
+    if any(optional(one, ModelBase, "takes") is not None for one in models):
+        from ..senses.policy import ReadMedia, is_blind
+
+        made += [ReadMedia()] if any(map(is_blind, models)) else []
     return made
 
 

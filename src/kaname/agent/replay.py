@@ -133,8 +133,7 @@ class _RecordedTool(ActionBase):
     def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
         self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-        self.effect, self.timeout, self.undo, self.reconcile = tool.effect, None, None, None
-        self.listed = optional(tool, ActionBase, "listed")
+        self.effect, self.listed = tool.effect, optional(tool, ActionBase, "listed")
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
@@ -202,9 +201,8 @@ async def replay(
     state = await load(journal, *base) if base else State()
     state.seq = 0
     stand_ins = {**recipe.tools, **{name: cast(Action, _ServersTool(name, events)) for name in unstarted}}
-    again = await _run_again(
-        recipe.with_changes(tools=stand_ins) if unstarted else recipe, state, events, rerun_pure_tools, deps
-    )
+    offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
+    again = await _run_again(offline, state, events, rerun_pure_tools, deps)
     changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
     if difference is None and unstarted and [*_changes(then, others, unstarted)]:
@@ -226,6 +224,8 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
+        for name in getattr(one.tools, "hidden", ()):
+            tools[name].listed = False
         policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from ..core.errors import ConfigError, MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
-from ..core.messages import Message, Text, ToolCall, ToolResult, Usage
+from ..core.messages import Media, Message, Text, ToolCall, ToolResult, Usage
 from ..core.notices import join_notices, notice
 from ..core.openai_shape import result_text, to_openai
 from ..core.people.answers import asks_person
@@ -87,6 +87,12 @@ class Result(Generic[OutputT]):
         """The sources of the answer that the provider names (pages that it searched, documents), in the provider's own form."""
         answers = [message for message in self.state.turn if message.role == "assistant"]
         return answers[-1].citations if answers else ()
+
+    @property
+    def media(self) -> tuple[Media, ...]:
+        """Return the pictures and sounds that the model made in this turn, in order."""
+        said = [message for message in self.state.turn if message.role == "assistant"]
+        return tuple([part for message in said for part in message.parts if isinstance(part, Media)])
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -15,15 +15,13 @@ from typing import Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalLocked
+from ..core.errors import ConfigError, JournalLocked, JournalUnreachable
 from ..core.events import Event, Interjected, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel, Reader
-from ..kernel.inbox.port import HasInbox
-from ..kernel.inbox.taking import interrupt
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
@@ -31,8 +29,8 @@ from .result import OutputT, Result, View
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
 
-Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
 Tell = Callable[..., Awaitable[bool]]
+Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
 
 
 class Work:
@@ -131,6 +129,8 @@ class Work:
         self.abort(reason or notice("run.stopped_by_process", "the run was stopped from another process"))
 
     async def _wait_for_messages(self) -> None:
+        from ..kernel.inbox.port import HasInbox
+
         await self.begun.wait()
         while isinstance(self.journal, HasInbox) and self.scope is not None:
             self._take(*await self.journal.inbox.letters(self.run_id, self.scope.heard, wait=True))
@@ -145,6 +145,8 @@ class Work:
         if self.scope is not None and self.task is not None:
             self.scope.hear(*letters)
             if any(said.urgent for said in letters):
+                from ..kernel.inbox.taking import interrupt
+
                 interrupt(self.scope, self.task)
 
     async def _never_begun(self) -> Result[Any]:
@@ -183,7 +185,7 @@ class Work:
         releasing = asyncio.ensure_future(release())
         releasing.add_done_callback(_read_exception)  # a journal that cannot even do this has said so already
         try:
-            if not isinstance(problem, JournalLocked):  # else releasing would only wait once more
+            if not isinstance(problem, JournalLocked | JournalUnreachable):  # else releasing would only wait once more
                 await asyncio.wait([releasing])
         except asyncio.CancelledError:
             if problem is None:  # else that is what the caller has to hear

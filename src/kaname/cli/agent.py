@@ -20,6 +20,7 @@ from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..journals.default import choose, default_path
+from ..journals.places import is_file, shown_place
 from ..kernel.bases import StopRuleBase, optional
 from ..kernel.ports import Model
 from ..models.registry import resolve
@@ -194,10 +195,10 @@ def place_options(given: argparse.Namespace) -> str:
     """Return the options that a printed command needs to find this journal, and the agent of a program, again."""
     place = journal_for(given)
     plain = argparse.Namespace(journal=None, config=None, agent=None)
-    usual = journal_for(plain) if any(Path(name).is_file() for name in FILES) else os.environ.get("KANAME_JOURNAL")
-    same = place is None or os.path.realpath(place) == os.path.realpath(usual or default_path())
+    usual = journal_place(plain)
+    same = place is None or place == usual or (is_file(place) and os.path.realpath(place) == os.path.realpath(usual))
     whose = f" -a {shlex.quote(given.agent)}" if ":" in (given.agent or "") else ""
-    return whose if same else f"{whose} --journal {shlex.quote(str(place))}"
+    return whose if same else f"{whose} --journal {shlex.quote(shown_place(str(place)))}"
 
 
 def _origin(given: argparse.Namespace, config: Config | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ..agent.opening.request import new_run_id
 from ..agent.run import Run
 from ..core.errors import AgentError, nearest
 from ..core.events import Interjected, Opened, Received, ToolStarted
+from ..core.messages import Media
 from ..core.runs import RunInfo
 from ..core.state import what_was_said
 from ..core.values import plain_text
@@ -28,6 +29,7 @@ from .agent import agent_from, input_for, place_options, restore_options
 from .main import DONE
 from .messages import say, translate
 from .messages.stops import status_word
+from .terminal.attachments import attach_files, from_clipboard
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen, truncate
@@ -47,6 +49,7 @@ class _Chat:
         self._session = given.session or f"chat-{new_run_id()}"
         self._agent: Agent  # made when the conversation begins
         self._spent: tuple[int, float] = (0, 0.0)  # tokens and cost of undone runs
+        self._files: list[Media] = []  # for the next message
         self._read = _reader(self.commands, ending)
 
     @property
@@ -61,6 +64,13 @@ class _Chat:
             "/save": (
                 self._save,
                 say("Save the conversation to a file: /save FILE.", "会話をファイルに保存します: /save ファイル。"),
+            ),
+            "/file": (
+                self._file,
+                say(
+                    "Attach a file or web address to your next message: /file FILE.",
+                    "次の発言にファイルまたは Web アドレスを添付します: /file ファイル。",
+                ),
             ),
             "/undo": (self._undo, say("Delete your last message and its answer.", "直前の発言と回答を取り消します。")),
             "/help": (self._help, say("Show this list.", "この一覧を表示します。")),
@@ -139,7 +149,9 @@ class _Chat:
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
         loop = asyncio.get_running_loop()
         try:
-            run = self._agent.run(input_for(self._given, text), session_id=self._session, abort_event=stop)
+            words, files, self._files = input_for(self._given, text), self._files, []
+            asked: str | list[str | Media] = [words, *files] if files else words
+            run = self._agent.run(asked, session_id=self._session, abort_event=stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
                 async with self._screen.spinner(still=is_typed()):
@@ -215,6 +227,13 @@ class _Chat:
             return
         await asyncio.to_thread(path.write_text, text, "utf-8")
         self._screen.note(say(f"written to {path}", f"{path} に保存しました"))
+
+    async def _file(self, rest: str) -> None:
+        """Keep a file for the next message. Without a name, list the kept ones, or take the picture of the clipboard."""
+        self._files += await attach_files([rest]) if rest else await from_clipboard()
+        names = ", ".join([f"{one.name or one.url} ({one.mime})" for one in self._files])
+        none = say("no file is attached: /file FILE", "添付されたファイルはありません: /file ファイル")
+        self._screen.note(say(f"attached: {names}", f"添付: {names}") if names else none)
 
     async def _undo(self, rest: str) -> None:
         runs = await self._runs()

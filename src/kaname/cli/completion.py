@@ -197,10 +197,17 @@ class TypedWords:
         """Read names from the file of the journal without changing it. Yield nothing if it cannot be read."""
         import sqlite3
 
-        place = self._values.get("journal") or _journal(self._values.get("config", ""))
-        address = Path(place).expanduser().resolve().as_uri() + "?mode=ro"
-        with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True, timeout=0.2)) as file:
-            yield from file.execute(query, (_MOST,)).fetchall()
+        from ..config.encryption import apply_encryption_of
+        from ..core.encryption.database import open_database
+        from ..core.errors import EncryptionError
+
+        config = self._values.get("config", "")
+        place = Path(self._values.get("journal") or _journal(config)).expanduser()
+        apply_encryption_of(config)
+        with suppress(sqlite3.Error, EncryptionError):
+            with closing(open_database(place, mode="mode=ro", timeout=0.2)) as file:
+                rows = file.execute(query, (_MOST,)).fetchall()
+            yield from [(name, title if title.isprintable() else "") for name, title in rows]  # not an encrypted title
 
 
 def _journal(config: str) -> str:

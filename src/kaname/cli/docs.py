@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from ..config.encryption import apply_encryption_of
 from ..core.install import this_command
 from ..core.people.columns import wrap_line
 from ..tools.search.cite import Hit, find_cited, whole_document
@@ -24,6 +25,7 @@ _ENDINGS = 5  # that are named of those that are not read
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    apply_encryption_of()
     if given.action == "add":
         with closing(RAGPipeline(given.index, embeddings=given.embeddings)) as pipeline:
             return _add(given, pipeline, screen)

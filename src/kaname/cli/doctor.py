@@ -18,7 +18,9 @@ from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
 from ..journals.default import choose, default_path
+from ..journals.places import shown_place
 from ..journals.sqlite import SqliteJournal
+from ..kernel.bases import Verifies
 from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
@@ -97,10 +99,11 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
             problems: list[str] = []
             if isinstance(journal, SqliteJournal):
                 _announce(journal.path)
+            if isinstance(journal, Verifies):
                 problems = await journal.verify()
             if problems:
                 raise JournalCorrupt("; ".join(problems[:3]) + (f"; +{len(problems) - 3}" if len(problems) > 3 else ""))
-            return f"{place}: {runs} {say('runs, no damage found', '件、破損なし')}"
+            return f"{shown_place(place)}: {runs} {say('runs, no damage found', '件、破損なし')}"
         finally:
             await journal.close()
 

@@ -12,11 +12,14 @@ from typing import Any
 
 from .. import __version__
 from .messages import say, translate
-from .messages.options import COMMANDS, EPILOG, Command
+from .messages.command import Command
+from .messages.options import COMMANDS, EPILOG
+from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
-_RECORDS = ("approvals", "budgets", "cache", "runs", "sessions", "stats")
+_RECORDS = ("approvals", "audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
+_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command", "worker": "many.worker"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help()
         return USAGE
     try:
-        home = f"records.{given.command}" if given.command in _RECORDS else given.command
+        home = _HOMES.get(given.command, given.command)
         return import_module(f"kaname.cli.{home}").main(given)  # type: ignore[no-any-return]
     except ConfigError as problem:
         return _fail(problem, USAGE)
@@ -71,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
-    for command in COMMANDS:
+    for command in (*COMMANDS, *PROTECTION):
         made = _add_command(commands, command)
         made.set_defaults(command=command.name)
         if command.commands:

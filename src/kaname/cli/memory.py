@@ -14,6 +14,7 @@ from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
 from ..journals.default import choose
+from ..journals.places import is_file
 from ..memory.files import MemoryFiles, Owner, as_data, day, moment
 from ..memory.memory import Memory
 from ..memory.store import Memories, Remembered
@@ -163,7 +164,7 @@ def _export(given: argparse.Namespace, store: Memories, screen: Screen) -> int:
 def _learn(given: argparse.Namespace, files: MemoryFiles, screen: Screen) -> int:
     """Learn, by rules, from all recorded runs of the agent."""
     place = journal_place(given)
-    if not Path(place).expanduser().exists():
+    if is_file(place) and not Path(place).expanduser().exists():
         raise ConfigError(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
 
     async def learn() -> int:

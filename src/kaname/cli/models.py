@@ -18,6 +18,8 @@ from .terminal.screen import Bar, Screen, pad
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    if given.action == "pull" and given.what == "senses":
+        return _pull_senses(screen, again=given.again)
     if given.action == "pull":
         there = weights.folder() / weights.FILE
         bar = Bar(screen, say("checking", "検査中"))
@@ -28,6 +30,16 @@ def main(given: argparse.Namespace) -> int:
         return DONE
     for name, state in rows():
         screen.say(f"{pad(name, 18)} {state}")
+    return DONE
+
+
+def _pull_senses(screen: Screen, *, again: bool) -> int:
+    from ..senses.weights import BUNDLES, pull_bundle
+
+    for bundle in BUNDLES:
+        place = pull_bundle(bundle, Bar(screen, say(f"fetching {bundle.name}", f"{bundle.name} を取得中")).show, again=again)
+        screen.replace("")
+        screen.note(say(f"ready: {place}", f"準備ができました: {place}"), "green")
     return DONE
 
 

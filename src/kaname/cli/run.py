@@ -13,11 +13,13 @@ from ..agent.result import Result
 from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
+from ..core.messages import Media
 from ..core.values import plain_text
 from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
+from .terminal.attachments import attach_files
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
@@ -41,7 +43,7 @@ def main(given: argparse.Namespace) -> int:
         return USAGE
     take_workflow(given)
     flow = getattr(given, "workflow", None) or (given.agent and programs_workflow(given))
-    if not task and not flow:  # a workflow may need no parameters
+    if not task and not flow and not given.file:  # a workflow may need no parameters
         screen.note(say('the task is missing: kaname run "…"', 'タスクを指定してください: kaname run "…"'), "red")
         return USAGE
     return run_to_the_end(lambda ending: _main(given, task, screen))
@@ -71,7 +73,9 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
     agent = agent_from(given, screen)
     try:
         stop = asyncio.Event()
-        run = agent.run(input_for(given, task), session_id=given.session, abort_event=stop)
+        words = input_for(given, task)
+        asked: list[str | Media] = [*([words] if words else []), *await attach_files(given.file)]
+        run = agent.run(asked if given.file else words, session_id=given.session, abort_event=stop)
         return await follow(agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
     finally:
         await agent.close()

@@ -20,6 +20,7 @@ from .terminal.screen import Screen
 
 if TYPE_CHECKING:
     from ..serve.application import Application
+    from ..serve.users import Users
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
 
@@ -159,12 +160,15 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
     if action not in ("add", "remove") or len(names) != 1:
         screen.note(say("serve users list | add NAME | remove NAME", "serve users list | add 名前 | remove 名前"), "red")
         return USAGE
+    _audit(given, None)  # if it cannot be recorded, nothing is changed
     if action == "remove":
         users.remove(names[0])
+        _audit(given, users)
         screen.note(say(f"removed {names[0]}", f"{names[0]} を削除しました"))
         return DONE
     again = names[0] in users.all()
     token = users.add(names[0], given.role)
+    _audit(given, users)
     if again:
         told = say(
             f"{names[0]} already existed: the old token is no longer valid, and the roles were replaced",
@@ -176,3 +180,17 @@ def _users(given: argparse.Namespace, screen: Screen) -> int:
     screen.note(say("the token, shown only this once:", "トークン (表示は今回だけです):"))
     screen.say(token)
     return DONE
+
+
+def _audit(given: argparse.Namespace, users: Users | None) -> None:
+    """Record changed roles in the audit log, if the server has one, with the account of this machine as the actor.
+
+    Without users, only check that it can be written.
+    """
+    import getpass
+
+    from ..serve.access.auditor import audit_in, note_roles
+
+    config = None if ":" in (given.agent or "") else config_for(given)
+    if (log := audit_in(config, journal_place(given))) is not None:
+        log.probe() if users is None else note_roles(log, users, actor=f"os:{getpass.getuser()}")

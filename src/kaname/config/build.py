@@ -13,10 +13,12 @@ from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
 from ..core.record import field, record
+from ..journals.places import is_file
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
+from .encryption import apply_encryption
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
@@ -113,8 +115,8 @@ class AgentConfig:
 
     @property
     def journal_path(self) -> str:
-        """Return the path of the journal, relative to the file; by default one next to the file."""
-        if self.journal in ("memory", ":memory:"):
+        """Return the path of the journal, relative to the file; by default one next to the file. A URL stays as it is."""
+        if self.journal and not is_file(self.journal):
             return self.journal
         if not self.journal:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
@@ -240,7 +242,11 @@ def load_config(*files: str | Path) -> Config:
     if reading.mistakes:
         _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
     reading.raise_all()
-    return Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+    made = Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+    if encryption := reading.value.get("encryption"):
+        agents = made.agents.values()
+        apply_encryption(encryption, Path(folder), [one.journal_path for one in agents], [one.cache_path for one in agents])
+    return made
 
 
 def config_of(value: Mapping[str, Any]) -> Config:
@@ -284,7 +290,7 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
     shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
     shared["limits"], shared["permissions"] = value.get("limits") or {}, value.get("permissions")
-    shared["builtin"] = {name: value[name] for name in ("search", "database") if value.get(name)}
+    shared["builtin"] = {name: value[name] for name in ("search", "database", "senses") if value.get(name)}
     shared["alone"] = len(value.get("agents") or {}) + bool(value.get("llm")) == 1
     servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}

@@ -27,7 +27,7 @@ RULES: dict[str, Any] = {
 }
 _SERVED = {"model", "api_key", "base_url", "headers", "settings"}  # what a provider takes, unless it is one of these:
 _TAKES = {
-    "openai": _SERVED | {"tool_mode", "plan_first"},
+    "openai": _SERVED | {"tool_mode", "plan_first", "takes"},
     "anthropic": _SERVED | {"prompt_cache"},
     "local": {"model", "settings", "tool_mode", "plan_first", "threads", "context"},
     "scripted": {"model"},
@@ -61,6 +61,8 @@ def check_all(reading: Reading) -> None:
     _check_llm(mapping(value.get("llm")), reading)
     _check_limits(mapping(value.get("limits")), ("limits",), reading)
     _check_keep(value.get("keep"), (), reading)
+    if value.get("encryption") is not None and len(mapping(value["encryption"])) != 1:
+        reading.wrong(("encryption",), notice("config.encryption", "name either key_file or keyring"))
     if "permissions" in value and not isinstance(value["permissions"], str):
         _check_permissions(mapping(value["permissions"]), reading)
 

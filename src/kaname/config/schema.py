@@ -82,6 +82,7 @@ _PROVIDER = mapping_of(
         "tool_mode": field_of("string", "openai, local", enum=["auto", "native", "constrained", "text"]),
         "plan_first": field_of("boolean", "openai, local: a model that is held to a schema plans before its first call (true)"),
         "prompt_cache": field_of("string", "anthropic: how long a prompt is kept in its cache (5m)", enum=["5m", "1h", "off"]),
+        "takes": {**TEXTS, "description": "openai: media types that the model accepts, such as image/; []: only text"},
         "threads": field_of("integer", "local: how many to compute with"),
         "context": field_of("integer", "local: the longest prompt, in tokens"),
     },
@@ -118,7 +119,7 @@ _AGENT = mapping_of(
     {
         "model": _MODEL,
         "instructions": field_of("string", "how to go about it"),
-        "tools": {**TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search"},
+        "tools": {**TEXTS, "description": "module:function, FILE.py, calculator, database:FILE-OR-URL, search, senses"},
         "mcp_servers": {
             "description": "servers of its own, by name; or a list of names of those below, if not all of them",
             "anyOf": [{"type": "array", "items": {"type": "string"}}, _SERVERS, _SERVER_FILE],
@@ -197,6 +198,24 @@ _SERVE = mapping_of(
         "users": field_of("string", "the file with who may use it, from this file's folder"),
         "hosts": {**TEXTS, "description": "names under which it is reached"},
         "origins": {**TEXTS, "description": "pages that may use it, as https://example.org"},
+        "session": field_of(TIME, "how long a sign-in to the page lasts, such as 8h (12h)"),
+        "oidc": {
+            **mapping_of(
+                "Sign-in through an OpenID provider; needs the extra `oidc`.",
+                {
+                    "issuer": field_of("string", "the address of the provider, https"),
+                    "client_id": field_of("string", "the id of this server at the provider"),
+                    "client_secret_env": field_of("string", "the environment variable with the client secret"),
+                    "groups": field_of("object", "roles by group", additionalProperties={"anyOf": [{"type": "string"}, TEXTS]}),
+                    "user": field_of("string", "the claim with the name of the user (sub)"),
+                    "groups_claim": field_of("string", "the claim with the groups (groups)"),
+                    "scopes": {**TEXTS, "description": "what is asked for (openid, email, profile)"},
+                    "redirect_uri": field_of("string", "where the provider sends the browser back: https://…/signin/callback"),
+                    "name": field_of("string", "the name on the page (the host of the provider)"),
+                },
+            ),
+            "required": ["issuer", "client_id", "groups"],
+        },
         "on_disconnect": field_of(
             "string",
             "what becomes of a run if a client of another protocol closes its stream (stop)",
@@ -204,6 +223,19 @@ _SERVE = mapping_of(
         ),
     },
 )
+_AUDIT = {
+    "description": "The audit log of `kaname serve`: true (default), false, or a mapping.",
+    "anyOf": [
+        field_of("boolean"),
+        mapping_of(
+            "",
+            {
+                "path": field_of("string", "the file, from this file's folder (audit.log next to the journal)"),
+                "head": field_of("string", "the file for the number of entries and the last hash (the path with .head)"),
+            },
+        ),
+    ],
+}
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -229,13 +261,48 @@ SCHEMA: dict[str, Any] = {
         "database": mapping_of(
             "The tool `database`.", {"max_rows": field_of("integer", "rows that it returns; 100", minimum=1)}
         ),
+        "senses": mapping_of(
+            "The tools `senses`, for pictures, sound and video.",
+            {
+                "model": field_of("string", "a model that sees: it describes pictures and summarizes videos"),
+                **{
+                    task: {**TEXTS, "type": ["string", "array"], "description": f"who does it: openai/MODEL{here}, in order"}
+                    for task, here in {"generate": "", "edit": "", "transcribe": " or local", "speak": " or local"}.items()
+                },
+                "prices": map_of(
+                    "Prices by provider, in US dollars.",
+                    mapping_of(
+                        "",
+                        {
+                            "picture": field_of("number", "of a picture"),
+                            "minute": field_of("number", "of a minute of sound that is transcribed"),
+                            "characters": field_of("number", "of a thousand characters that are spoken"),
+                        },
+                    ),
+                ),
+                "longest": field_of(TIME, "the longest sound or video (1h)"),
+                "most_bytes": field_of("integer", "the largest file (50000000)", minimum=1),
+                "folder": field_of("string", "a folder whose files the tools can open, too"),
+                "urls": field_of("boolean", "the tools can fetch public web addresses (false)"),
+            },
+        ),
         "mcp_servers": {"description": _SERVERS["description"], "anyOf": [_SERVERS, _SERVER_FILE]},
         "workflows": {**TEXTS, "description": "workflow files that `kaname serve` serves, from this file's folder"},
         "limits": {**LIMITS, "description": "Limits of all agents that have no `limits` of their own."},
         "permissions": PERMISSIONS,
-        "journal": field_of("string", "where runs are recorded: a file, from this file's folder"),
+        "journal": field_of(
+            "string", "where runs are recorded: a file, from this file's folder, or a database (postgresql://…)"
+        ),
+        "encryption": mapping_of(
+            "Encrypt the journal, memories, index and cache with a key: name one of these.",
+            {
+                "key_file": field_of("string", "a file with the key, from this file's folder; only its owner can read it"),
+                "keyring": field_of("string", "the name of the key in the keyring of the system"),
+            },
+        ),
         "keep": _KEPT,
         "serve": _SERVE,
+        "audit": _AUDIT,
         "trace": _TRACE,
     },
 }

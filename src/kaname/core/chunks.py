@@ -147,6 +147,11 @@ class Chunk(dict[str, Any]):
         return f"Chunk({self.copy()!r})"
 
     @property
+    def partial(self) -> Any:
+        """Return the answer so far as the agent's output type, in `delta` chunks of a run that is iterated; else None."""
+        return None
+
+    @property
     def fails(self) -> bool:
         """Return True if the run has failed.
 

@@ -23,6 +23,7 @@ AgentError                      everything that is raised for the caller
 ├── InvalidState                a call that makes no sense now
 ├── UnexpectedError             a bug, in kaname or in a model or policy of yours
 ├── ReplayDiverged              a replay took another decision than the record
+├── AuditError                  the audit log cannot be written or read, so an action that it must record was refused
 └── JournalError                the journal cannot do it; what was recorded is safe
     ├── RunNotFound
     ├── RunExists               a run of that id is there already
@@ -32,7 +33,9 @@ AgentError                      everything that is raised for the caller
     ├── JournalFull             no room on the disk, or in the quota
     ├── DiskFailed              reading, writing or syncing failed
     ├── JournalLocked           another program holds the file
+    ├── JournalUnreachable      the server of the journal is away
     ├── JournalCorrupt          what was read is not what was written
+    ├── EncryptionError         the key of a file is missing or wrong (a ConfigError, too)
     └── JournalTooNew           a newer kaname made the file
 
 Signal                          never reaches the caller: the loop turns it into a fact
@@ -241,7 +244,15 @@ class UnexpectedError(AgentError): ...
 class ReplayDiverged(AgentError, AssertionError): ...
 
 
+class AuditError(AgentError):
+    """The audit log cannot be written or read. An action that it must record has not happened."""
+
+
 class JournalError(AgentError): ...
+
+
+class EncryptionError(JournalError, ConfigError):
+    """The key of a file is missing or wrong, or the file is not encrypted although there is a key. Nothing was changed."""
 
 
 class RunNotFound(JournalError):
@@ -282,6 +293,9 @@ class DiskFailed(JournalError): ...
 
 
 class JournalLocked(JournalError): ...
+
+
+class JournalUnreachable(JournalError): ...
 
 
 class JournalCorrupt(JournalError): ...

@@ -83,15 +83,24 @@ class Media:
 
         Args:
             path: The file.
-            mime: Its media type. By default it follows from the ending of the name.
+            mime: Its media type. By default it follows from its content and the ending of the name.
+
+        Raises:
+            ValueError: The content contradicts the name or `mime`, such as a program that is called photo.jpg.
         """
-        from base64 import b64encode
-        from mimetypes import guess_type
         from pathlib import Path
 
         place = Path(path).expanduser()
-        mime = mime or guess_type(place.name)[0] or "application/octet-stream"
-        return cls(mime, b64encode(place.read_bytes()).decode(), name=place.name)
+        return cls.of(place.read_bytes(), mime, place.name)
+
+    @classmethod
+    def of(cls, content: bytes, mime: str = "", name: str = "") -> Self:
+        """Return a medium with these bytes. It is checked as `file` checks it."""
+        from base64 import b64encode
+
+        from .reading.media_types import checked_type
+
+        return cls(checked_type(content, name, mime), b64encode(content).decode(), name=name)
 
 
 @record
@@ -109,6 +118,9 @@ class Provided:
 
     provider: str
     data: Mapping[str, Any]
+
+
+REFUSAL = "refusal"  # the type of a `Provided` that says that the text is the model's refusal, and not an answer
 
 
 @record

@@ -85,6 +85,11 @@ def _content(content: Any) -> list[Part]:
                 parts.append(Media(mime, data=data))
             case {"type": "image_url", "image_url": {"url": str(url)}}:
                 parts.append(Media("image/*", url=url))
+            case {"type": "file", "file": {"file_data": str(url), **about}} if url.startswith("data:"):
+                mime, _, data = url[5:].partition(";base64,")
+                parts.append(Media(mime, data=data, name=str(about.get("filename") or "")))
+            case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+                parts.append(Media("audio/mpeg" if form == "mp3" else f"audio/{form}", data=data))
             case _:
                 raise ConfigError(notice("message.part", "this part of a message is not supported: {item!r}", item=item))
     return parts

@@ -26,6 +26,11 @@ def state_path(name: str) -> str:
     return path_without_project(name)
 
 
+def default_state_folder() -> str:
+    """Return the folder of this program's files."""
+    return os.path.dirname(state_path(""))
+
+
 def path_without_project(name: str) -> str:
     """Return the path that the file has, or had, without a `kaname.yaml`."""
     from hashlib import sha256
@@ -88,6 +93,16 @@ def create_private(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _creating, suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, where the system can: a file that was replaced stays replaced."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def write_ahead(connection: sqlite3.Connection, patience: float) -> None:

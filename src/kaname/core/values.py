@@ -14,6 +14,10 @@ _LANGUAGE = re.compile(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
 _FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
+class AnswerSchema(dict[str, Any]):
+    """The schema of a typed answer. It may be sent in a strict form: null in the answer then stands for a field's default."""
+
+
 def read_json(text: str) -> Any:
     """Parse JSON that a model wrote, repairing only what has exactly one reading (see `core/reading/lenient_json.py`).
 

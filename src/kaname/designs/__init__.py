@@ -60,9 +60,11 @@ _HOMES = {
     "designs.monono.guards": ("Guardrail", "TokenGuard"),
     "designs.monono.collaboration": ("CollaborationManager",),
     "designs.monono.context_manager": ("ContextManager", "as_context_part"),
+    "designs.monono.multimodal": ("MultiModalProcessor",),
     "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
     "designs.monono.recovery": ("ErrorRecoveryManager",),
     "designs.monono.resources": ("ResourceManager",),
+    "designs.monono.security": ("SecurityManager",),
     "designs.monono.trace_logger": ("TraceLogger", "as_sink"),
     "designs.monono.workflow_engine": ("WorkflowEngine",),
     # E: plan, execute, monitor, evaluate
@@ -75,8 +77,6 @@ _HOMES = {
 }
 _LATER = {  # parts of MONONO that are not built yet, and what there is today
     "LearningEngine": "Memory(learn=…), kaname.agent.figures",
-    "MultiModalProcessor": "Media in messages, for models that take pictures and sound",
-    "SecurityManager": "Guardrails, ToolRule, Approve",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -119,10 +119,12 @@ if TYPE_CHECKING:
     from .monono.context_manager import as_context_part as as_context_part
     from .monono.guards import Guardrail as Guardrail
     from .monono.guards import TokenGuard as TokenGuard
+    from .monono.multimodal import MultiModalProcessor as MultiModalProcessor
     from .monono.performance import CacheManager as CacheManager
     from .monono.performance import PerformanceOptimizer as PerformanceOptimizer
     from .monono.recovery import ErrorRecoveryManager as ErrorRecoveryManager
     from .monono.resources import ResourceManager as ResourceManager
+    from .monono.security import SecurityManager as SecurityManager
     from .monono.trace_logger import TraceLogger as TraceLogger
     from .monono.trace_logger import as_sink as as_sink
     from .monono.workflow_engine import WorkflowEngine as WorkflowEngine

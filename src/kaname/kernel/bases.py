@@ -7,7 +7,7 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
@@ -23,8 +23,9 @@ class ModelBase:
     Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
     for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
     the agent has a `Timeout` that says otherwise. rounds: The most requests that one reply can take. picture_tokens: The
-    most tokens that a picture counts. api: The API whose names
-    the settings have. instance: Equal for two objects that call the same model at one address with one key; None if the
+    most tokens that a picture counts. takes: The beginnings of the media types that the model accepts, such as "image/"; ()
+    for a model that reads only text; None if that is unknown, and everything is sent. api: The API whose names the settings
+    have. instance: Equal for two objects that call the same model at one address with one key; None if the
     object is the instance. identity: What tells it apart from other models of the same name, such as its address; a cache
     keeps their replies apart. caches_prompts: True if the provider charges less for the beginning of a request that it has
     seen before. rates: The rate limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
@@ -38,6 +39,7 @@ class ModelBase:
     patience: float = 600.0
     rounds: int = 1
     picture_tokens: int = 50_000
+    takes: Sequence[str] | None = None
     api: str = ""
     instance: Hashable = None
     identity: str = ""
@@ -76,7 +78,7 @@ class ActionBase:
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
     unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
-    about it (see `ToolLabels`), or None.
+    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it.
     """
 
     __slots__ = ()
@@ -90,6 +92,7 @@ class ActionBase:
     identity: str = ""
     takes_context: bool = True
     labels: Any = None
+    loads_tools: bool = False
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.
@@ -211,3 +214,10 @@ def conclude(strategy: Any, state: State, stop: Stop) -> Step:
         return Finish(state.limit)
     step: Step = optional(strategy, StrategyBase, "conclude")(state, stop)
     return step
+
+
+@runtime_checkable
+class Verifies(Protocol):
+    """A journal that can read itself back. `verify` returns a description of everything that is damaged."""
+
+    async def verify(self) -> list[str]: ...

@@ -34,11 +34,12 @@ Tools = tuple[Described, ...]
 class Memo:
     """The cache of one recipe. Tools are compared by identity, because an agent's list of tools changes in place."""
 
-    __slots__ = ("_described", "_fingerprints", "_some", "_specs", "_system")
+    __slots__ = ("_described", "_every", "_fingerprints", "_some", "_specs", "_system")
 
     def __init__(self) -> None:
         self._system: Message | None = None
         self._specs: tuple[Tools, tuple[ToolSpec, ...]] | None = None
+        self._every: dict[str, ToolSpec] = {}
         self._some: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
         self._described: tuple[Tools, Mapping[str, Any]] | None = None
         self._fingerprints: dict[Any, tuple[Any, ...]] = {}
@@ -54,16 +55,16 @@ class Memo:
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
             listed = [tool for tool in now if optional(tool, ActionBase, "listed")]
-            every = tuple([ToolSpec(tool.name, tool.description, tool.parameters, tool.effect) for tool in listed])
-            self._specs, self._some = (now, every), {}
+            self._every = {one.name: ToolSpec(one.name, one.description, one.parameters, one.effect) for one in listed}
+            hidden = getattr(tools, "hidden", ())
+            self._specs, self._some = (now, tuple([spec for spec in self._every.values() if spec.name not in hidden])), {}
         if wanted is True or wanted is False:
             return self._specs[1]
         if wanted not in self._some:
-            by_name = {spec.name: spec for spec in self._specs[1]}
-            unknown = [name for name in wanted if name not in by_name]
+            unknown = [name for name in wanted if name not in self._every]
             if unknown:
-                raise ToolNotFoundError(unknown[0], by_name)
-            self._some[wanted] = tuple([by_name[name] for name in wanted])
+                raise ToolNotFoundError(unknown[0], self._every)
+            self._some[wanted] = tuple([self._every[name] for name in wanted])
         return self._some[wanted]
 
     def description(self, tools: Mapping[str, Described]) -> Mapping[str, Any] | None:

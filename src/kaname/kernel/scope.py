@@ -64,6 +64,7 @@ class Scope:
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
+        self._asked: set[str] = set()  # keys of questions that this process has asked
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
         self.leaves_resumable: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
@@ -261,6 +262,9 @@ class Scope:
         """Record a question, which suspends the run until it is answered."""
         if question.key in self.state.answers:
             raise UnexpectedError(f"the question {question.key!r} was asked again, although it has been answered")
+        if question.key in self._asked:  # several calls wait for one answer
+            return
+        self._asked.add(question.key)
         asked = Asked(question.key, question.prompt, question.options, call_id, question.in_doubt, question.about)
         await self.record(asked)
 

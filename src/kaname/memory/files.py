@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from ..core.encryption.keys import key_for
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.project import state_path
@@ -40,11 +41,18 @@ class MemoryFiles:
         owners: list[Owner] = [("user", user), ("agent", agent), ("project", "")]
         return [self._open(owner) for owner in owners if self.path(owner).exists()]
 
-    def path(self, owner: Owner) -> Path:
+    def path(self, owner: Owner, hidden: bool | None = None) -> Path:
+        """Return the path of an owner's file. Of encrypted files, the name does not show the user (`hidden`)."""
         kind, name = owner
+        if kind == "project":
+            return self.folder / "project.db"
+        if hidden is None:
+            hidden = key_for(self.folder) is not None
+        mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+        if hidden and kind == "user":
+            return self.folder / f"user-{mark[:32]}.db"
         label = "".join([char if char.isascii() and char.isalnum() else "-" for char in name])[:24]
-        mark = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        return self.folder / ("project.db" if kind == "project" else f"{kind}-{label}-{mark}.db")
+        return self.folder / f"{kind}-{label}-{mark[:12]}.db"
 
     def _open(self, owner: Owner) -> Memories:
         with self._lock:

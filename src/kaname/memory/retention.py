@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from logging import getLogger
 from math import inf
 from random import random
 from typing import Any, NamedTuple, get_args
 
 from ..core.durations import seconds
-from ..core.errors import ConfigError, JournalError, nearest
+from ..core.errors import AuditError, ConfigError, JournalError, nearest
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import StopKind
@@ -132,15 +132,19 @@ def _is_over(card: RunInfo, keep: Keep, now: float) -> bool:
     return now - card.updated > keep.seconds(card.agent, card.status)
 
 
-async def keep_pruning(journal: Journal, keep: Keep, gone: Callable[..., None]) -> None:
-    """Prune every hour until it is cancelled. `gone` is called with the ids of the deleted runs."""
+async def keep_pruning(
+    journal: Journal, keep: Keep, gone: Callable[..., None], before: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Prune every hour until it is cancelled. `gone` is called with the ids of the deleted runs, `before` before deleting."""
     pause = _FIRST
     while True:
         await asyncio.sleep(pause * (0.75 + random() / 2))  # several servers do not sweep at the same moment
         pause = _EVERY
         try:
+            if before is not None:
+                await before()
             pruned = await prune(journal, keep)
-        except JournalError as problem:
+        except (AuditError, JournalError) as problem:
             log.warning("old runs could not be deleted: %s", problem)
             continue
         if pruned.runs:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import cached_property, partial
+from functools import partial
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,12 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Mount, Route, Router
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from ..agent.agent import Agent
 from ..config.build import Config, load_config
+from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..core.notices import notice
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
@@ -28,8 +29,12 @@ from ..kernel.ports import Probes
 from ..memory.retention import Keep, keep_pruning
 from ..workflows.configured import configured_workflows
 from ..workflows.workflow import Workflow
+from .access.auditor import Auditor, audit_of
+from .access.cookies import SignIns
+from .access.signin import Access, SignInRoutes, share_roles
 from .dialects.ag_ui import AgUi
 from .dialects.chat import Chat
+from .dialects.optional import optional_protocols
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
 from .encoding import Json
@@ -37,9 +42,11 @@ from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
+from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
+from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
 from .recovery import Recovery
@@ -50,6 +57,7 @@ from .stream import Streams
 from .users import Users, users_file, users_named_by
 
 if TYPE_CHECKING:
+    from ..journals.audit.log import AuditLog
     from ..kernel.ports import Journal, Sink
 
 _READY_SECONDS = 2.0
@@ -57,6 +65,7 @@ _READY_AGAIN = 1.0  # seconds for which an answer is reused
 _WHOLE_RUNS = 8  # whole runs that are read at the same time
 log = getLogger("kaname.serve")
 Handler = Callable[[Request], Awaitable[Response]]
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Application:
@@ -107,6 +116,7 @@ def app(
     mcp: bool | None = None,
     a2a: bool | None = None,
     on_disconnect: OnDisconnect | None = None,
+    audit: AuditLog | str | Path | bool | None = None,
 ) -> Application:
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
@@ -123,38 +133,66 @@ def app(
         mcp, a2a: Serve these protocols. By default if their packages are installed.
         on_disconnect: "stop" or "continue" a run whose client closes the connection. By default as the file says, otherwise
             "stop".
+        audit: An `AuditLog`, its path, or False for none (default: as the file says, otherwise `audit.log` next to the
+            journal; none for a journal in memory).
 
     Raises:
         ConfigError: If the agents have equal names or different journals, or the file has mistakes.
+        AuditError: If the audit log cannot be written.
     """
-    listed = [*agents] if isinstance(agents, Iterable) and not isinstance(agents, str | Config) else agents
-    listed = load_config(listed) if isinstance(listed, str | Path) else listed
-    in_file = (listed.value.get("serve") or {}).get("on_disconnect") if isinstance(listed, Config) else None
-    served = _load_served(listed, journal) if isinstance(listed, Config) else listed if isinstance(listed, list) else [listed]
+    config, served = _load_served(agents, journal)
+    in_file = {} if config is None else config.value.get("serve") or {}
     workflows = [one for one in served if isinstance(one, Workflow)]
-    service = Service(_agents(served, tuple(sinks), journal), workflows, on_disconnect or in_file or STOP)
+    leaving = on_disconnect or in_file.get("on_disconnect") or STOP
+    service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
+    service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
     streams = Streams()
     runs = RunRoutes(service, streams)
-    kept = listed.keep if keep is None and isinstance(listed, Config) else keep
-    background: list[Callable[[], Coroutine[Any, Any, None]]] = [service.keep_removing_unstored]
-    background += (
-        [] if kept is None else [lambda: keep_pruning(service.journal, kept, partial(runs.changes.announce_deleted, None))]
-    )
+    kept = config.keep if keep is None and config is not None else keep
+    background = _background(service, runs, kept)
+    access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
+    share_roles(service.agents.values(), access.roles_of)
+    service.auditor.note_permissions(service.agents.values(), access.users)
     inner = Starlette(
-        routes=[*_routes(service, streams, runs), *_optional_protocols(service, mcp, a2a)],
+        routes=[*SignInRoutes(access).routes(), *_routes(service, streams, runs), *optional_protocols(service, mcp, a2a)],
         exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
     inner.router.redirect_slashes = False
-    known = Users(users) if isinstance(users, str | Path) else users
-    if known is None and who is None:
-        named = users_named_by(listed) if isinstance(listed, Config) else None
-        known = Users.from_environment(named or users_file(service.journal))
-    guarded = RequestGuard(inner, users=known, who=who, hosts=hosts, origins=origins, limits=limits)
+    guarded = RequestGuard(inner, access=access, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
 
 
-def _load_served(config: Config, journal: Journal | str | Path | None) -> list[Served]:
+def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:
+    """Return who can sign in: the users, the sign-ins of the page, and the OpenID provider of the file."""
+    settings = {} if config is None else config.value.get("serve") or {}
+    if given is None:
+        named = None if config is None else users_named_by(config)
+        users = Users.from_environment(named or users_file(service.journal))
+    else:
+        users = given if isinstance(given, Users) else Users(given)
+    place = (users.path or users_file(service.journal)).with_name("signed_in.json")
+    longest = seconds(settings["session"]) if settings.get("session") else None
+    provider = None
+    if settings.get("oidc"):
+        from .access.oidc import Provider
+
+        provider = Provider(**settings["oidc"])
+        users.close()
+    return Access(users, SignIns(place, users, longest), service.auditor, provider)
+
+
+def _load_served(
+    given: Config | Served | Iterable[Served] | str | Path, journal: Journal | str | Path | None
+) -> tuple[Config | None, list[Any]]:
+    """Return the configuration, if one is given, and the agents and workflows."""
+    found = load_config(given) if isinstance(given, str | Path) else given
+    if isinstance(found, Config):
+        return found, _load_config(found, journal)
+    return None, [*found] if isinstance(found, Iterable) else [found]
+
+
+def _load_config(config: Config, journal: Journal | str | Path | None) -> list[Served]:
     """Return the agents and workflows of a configuration. All of them use one journal."""
     shared = choose(journal or config.agent().journal_path or None)
     agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
@@ -199,10 +237,8 @@ def _few_at_once(count: int) -> Callable[[Handler], Handler]:
 def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRoute]:
     whole = _few_at_once(_WHOLE_RUNS)
     sessions = SessionRoutes(service, runs.changes)
-    chat, responses = Chat(service, streams), Responses(service, streams)
-    ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
-    approvals = ApprovalRoutes(service)
+    approvals, evaluations = ApprovalRoutes(service), EvaluationRoutes(service)
     one = "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
@@ -216,11 +252,16 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/me", sessions.me),
         Route("/api/figures", FigureRoutes(service).figures),
         Route("/api/compare", whole(CompareRoutes(service).compare)),
+        Route("/api/evaluations", whole(evaluations.all)),
+        Route("/api/evaluations/cases", evaluations.add, methods=["POST"]),
+        Route("/api/evaluations/compare", whole(evaluations.compare)),
+        Route("/api/evaluations/{run_id}", whole(evaluations.get)),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
         Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
         Route(f"{one}/facts", whole(facts.facts)),
+        Route(f"{one}/media/{{hash}}", whole(MediaRoutes(service).media)),
         Route(f"{one}/state", whole(facts.state)),
         Route(f"{one}/test", whole(facts.test)),
         Route(f"{one}/rating", runs.rate, methods=["POST"]),
@@ -242,6 +283,15 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/sessions/{session_id:path}", whole(sessions.get)),
         Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
         Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
+        *_dialects(service, streams, whole),
+    ]
+
+
+def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Handler]) -> list[BaseRoute]:
+    """Return the routes of other protocols."""
+    chat, responses = Chat(service, streams), Responses(service, streams)
+    ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
+    return [
         Route("/v1/models", chat.models),
         Route("/v1/models/{name:path}", chat.model),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
@@ -256,48 +306,16 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
     ]
 
 
-def _optional_protocols(service: Service, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
-    """The protocols that come with packages of their own."""
-    from importlib.util import find_spec
-
-    found: list[BaseRoute] = []
-    if mcp or (mcp is None and find_spec("fastmcp") is not None):
-        from .dialects.mcp import Lazy
-
-        lazy = Lazy(service)
-        found += [Route("/mcp", lazy), Mount("/mcp", app=lazy)]
-    if a2a or (a2a is None and find_spec("a2a") is not None):
-        found.append(Later(("/a2a/", "/.well-known/agent-card.json"), lambda: _a2a(service)))
-    return found
+def _background(service: Service, runs: RunRoutes, keep: Keep | None) -> list[Work]:
+    """Return what the server does besides answering."""
+    works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following, service.auditor.keep_counting]
+    if keep is not None:
+        gone = partial(runs.changes.announce_deleted, None)
+        works.append(lambda: keep_pruning(service.journal, keep, gone, service.auditor.before_deleting))
+    return works
 
 
-def _a2a(service: Service) -> list[BaseRoute]:
-    from .dialects.a2a import routes
-
-    return routes(service)
-
-
-class Later(BaseRoute):
-    """Routes that are made on the first request to one of them: the package of a protocol may take long to import."""
-
-    def __init__(self, places: tuple[str, ...], make: Callable[[], list[BaseRoute]]) -> None:
-        self._places, self._make = places, make
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        ours = scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")).startswith(self._places)
-        return (Match.FULL, {}) if ours else (Match.NONE, {})
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._router(scope, receive, send)
-
-    @cached_property
-    def _router(self) -> Router:
-        return Router(self._make(), redirect_slashes=False)
-
-
-def _lifespan(
-    service: Service, recover: bool, background: list[Callable[[], Coroutine[Any, Any, None]]]
-) -> Callable[[Starlette], Any]:
+def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callable[[Starlette], Any]:
     @asynccontextmanager
     async def lifespan(inner: Starlette) -> AsyncIterator[None]:
         recovery = Recovery(service)

@@ -102,12 +102,26 @@ class Rate(RequestForm):
     note: Annotated[str, Meta(max_length=2000)] = ""
 
 
+class AddCase(RequestForm):
+    """Add a recorded run to the evaluation cases. `name`: the name of the case; by default the beginning of its input."""
+
+    run_id: Name
+    name: Annotated[str, Meta(max_length=200)] = ""
+
+
 class Remember(RequestForm):
     """`about`: the subject of the memory. A new memory about the same subject replaces the old one."""
 
     text: Annotated[str, Meta(min_length=1, max_length=2000)]
     kind: Literal["fact", "preference", "decision", "profile"] = "fact"
     about: Annotated[str, Meta(max_length=200)] = ""
+
+
+class SignInForm(RequestForm):
+    """Sign in to the page. `keep`: stay signed in after the browser is closed."""
+
+    token: Annotated[str, Meta(min_length=1, max_length=1000)]
+    keep: bool = False
 
 
 class Correction(RequestForm):

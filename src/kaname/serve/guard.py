@@ -11,7 +11,6 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from logging import getLogger
 from typing import Any
@@ -19,12 +18,15 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import tracing
-from ..core.errors import AgentError, ConfigError
+from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
 from ..core.record import record
+from .access import signin
+from .access.guessing import Rates, TooManyTokens, WrongToken
+from .access.signin import Access
 from .encoding import PATIENCE, PIECE
-from .problems import HttpRefused, answer
-from .users import OWNER, Caller, Users
+from .problems import HttpRefused, answer, without_path
+from .users import OWNER, Caller
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
@@ -34,8 +36,6 @@ _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
-_WRONG_RATE, _WRONG_BURST = 1.0, 10  # wrong tokens of one address, per second and at once, before answers are delayed
-_MOST_HELD = 10  # delayed answers to one address at a time
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -67,25 +67,24 @@ class RequestLimits:
 class RequestGuard:
     """An ASGI middleware that lets a request in or refuses it.
 
-    `users`: the users who are allowed in; without them only this machine is answered. `who`: a function of the program that
-    returns the caller, instead of `users`.
+    `access`: the users who are allowed in, and how; without users, only this machine is answered. `who`: a function of the
+    program that returns the caller, instead of users.
     """
 
     def __init__(
         self,
         inner: ASGIApp,
         *,
-        users: Users | None = None,
+        access: Access,
         who: Who | None = None,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         limits: RequestLimits | None = None,
     ) -> None:
-        self._inner, self._users, self._who = inner, users, who
+        self._inner, self._access, self._users, self._who = inner, access, access.users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
-        self._wrong, self._held = Rates(_WRONG_RATE, _WRONG_BURST), Counter[str]()
 
     @property
     def is_open(self) -> bool:
@@ -103,7 +102,9 @@ class RequestGuard:
         try:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
-            scope["kaname.still"] = lambda: self._is_still(caller, headers)
+            if caller.name and _bearer_token(headers):
+                await self._access.note(caller, "token", _address(scope))
+            scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
                 headers.get("traceparent", "") if tracing.parse_traceparent(headers.get("traceparent", "")) else ""
@@ -114,8 +115,10 @@ class RequestGuard:
         except AgentError as problem:
             if line.status:
                 raise
-            if isinstance(problem, WrongToken):
-                problem = await self._delay_refusal(problem, _network(_address(scope)))
+            if isinstance(problem, WrongToken | TooManyTokens):
+                problem = await self._access.refuse(problem, _address(scope))
+            elif isinstance(problem, AuditError):
+                problem = without_path(problem)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
             await answer(problem, path)(scope, receive, sending)
         finally:
@@ -133,7 +136,7 @@ class RequestGuard:
         if scope["method"] not in _SAFE and not _is_json(headers):
             raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if path in OPEN or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
+        if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
         caller = self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
@@ -155,11 +158,9 @@ class RequestGuard:
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
+            self._access.note_roles(found) if found is not None else None
         elif self._users is not None and self._users.requires_token:
-            token = _bearer_token(headers)
-            found = self._find_caller(token) if token else None
-            if token and found is None:
-                raise WrongToken
+            found = self._find_caller(scope, headers)
         elif not _is_local(_address(scope)):
             raise HttpRefused(
                 403,
@@ -185,40 +186,27 @@ class RequestGuard:
             raise HttpRefused(401, told, www_authenticate="Bearer")
         return found
 
-    async def _delay_refusal(self, problem: WrongToken, network: str) -> HttpRefused:
-        """Delay the answer to a wrong token if the same address has sent many.
-
-        A right token is never delayed, whatever else comes from its address. A few answers to each address are delayed at a
-        time; other requests with wrong tokens are refused at once.
-        """
-        wait = self._wrong.wait(network)
-        if not wait:
-            return problem
-        if self._held[network] >= _MOST_HELD:
-            told = notice("serve.wrong_tokens", "too many wrong tokens from this address; try again in {wait} s", wait=wait)
-            return HttpRefused(429, told, retry_after=str(wait), connection="close")
-        self._held[network] += 1
-        try:
-            await asyncio.sleep(wait)
-        finally:
-            self._held[network] -= 1
-            if not self._held[network]:
-                del self._held[network]
-        return problem
-
-    def _is_still(self, caller: Caller, headers: dict[str, str]) -> bool:
+    def _is_still(self, caller: Caller, scope: Scope, headers: dict[str, str]) -> bool:
         """Return True if the caller would still be let in: a token may have been removed while a stream is open."""
         if self._users is None or self._who is not None or not self._users.requires_token:
             return True
         try:
-            return self._find_caller(_bearer_token(headers)) == caller
+            return self._find_caller(scope, headers) == caller
+        except (WrongToken, TooManyTokens):
+            return False
         except HttpRefused:  # the file cannot be read now
             return True
 
-    def _find_caller(self, token: str) -> Caller | None:
-        assert self._users is not None
+    def _find_caller(self, scope: Scope, headers: dict[str, str]) -> Caller | None:
+        """Return the user of the token or of the cookie, or None without both. A cookie counts only for our own page."""
         try:
-            return self._users.caller(token)
+            if token := _bearer_token(headers):
+                return self._access.check_token(token, _address(scope))
+            if self._access.signins is None or not _is_own_page(scope, headers):
+                return None
+            found = self._access.signins.caller(self._access.signins.given_in(headers.get("cookie", "")))
+            scope["kaname.signed_in"] = found is not None
+            return found
         except ConfigError as problem:  # the path and the mistake are only for the owner
             getLogger("kaname.serve").error("%s", problem)
             raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
@@ -267,35 +255,6 @@ class RequestGuard:
             await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return send_with_headers
-
-
-class WrongToken(HttpRefused):
-    """A token that belongs to no user. It is answered differently from a missing token."""
-
-    def __init__(self) -> None:
-        told = notice("serve.wrong_token", "this token is not valid: check it, or ask the server's administrator for a new one")
-        super().__init__(401, told, www_authenticate='Bearer error="invalid_token"')
-
-
-class Rates:
-    """A bucket of requests for each caller. It is refilled with `rate` requests a second and holds at most `burst`."""
-
-    _MOST = 10_000  # callers that are remembered
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate, self._burst = rate, burst
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def wait(self, who: str) -> int:
-        """Take one request from the bucket and return 0; if the bucket is empty, return the number of seconds to wait."""
-        now = time.monotonic()
-        left, since = self._buckets.get(who, (float(self._burst), now))
-        left = min(self._burst, left + (now - since) * self._rate)
-        self._buckets[who] = (left - 1 if left >= 1 else left, now)
-        self._buckets.move_to_end(who)
-        if len(self._buckets) > self._MOST:
-            self._buckets.popitem(last=False)
-        return 0 if left >= 1 else max(1, round((1 - left) / self._rate))
 
 
 class AccessLine:
@@ -364,20 +323,21 @@ def _is_json(headers: dict[str, str]) -> bool:
     return kind == "application/json" or kind.endswith("+json") or custom
 
 
+def _is_own_page(scope: Scope, headers: dict[str, str]) -> bool:
+    """Return True if a request with a cookie comes from our own page: not from another site, port or subdomain.
+
+    A browser says so in `Sec-Fetch-Site`, or at least in `Origin` for everything that changes something.
+    """
+    origin, site = headers.get("origin", ""), headers.get("sec-fetch-site", "")
+    same = origin.partition("://")[2] == headers.get("host", "")
+    if site not in ("", "same-origin", "none") or (origin and not same):
+        return False
+    return scope["method"] in _SAFE or same or site == "same-origin"
+
+
 def _address(scope: Scope) -> str:
     client: Any = scope.get("client")
     return client[0] if client else ""
-
-
-def _network(address: str) -> str:
-    """Return the network of a client: the first half of an IPv6 address, because a client has the whole other half."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.version == 4 or found.ipv4_mapped is not None:
-        return address
-    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:

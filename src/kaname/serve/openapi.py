@@ -7,10 +7,24 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import Answers, Correction, Fork, Rate, Remember, Rename, Resume, SayToRun, StartRun, StopRun
+from .forms import (
+    AddCase,
+    Answers,
+    Correction,
+    Fork,
+    Rate,
+    Remember,
+    Rename,
+    Resume,
+    SayToRun,
+    SignInForm,
+    StartRun,
+    StopRun,
+)
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
+_HASH = {"name": "hash", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -37,6 +51,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
      [_RUN, *_query("after")], (_EVENTS,)),
     ("/api/runs/{run_id}/facts", "get", "List the facts of a run; as a stream, also new ones", None,
      [_RUN, *_query("after", "whole", "upto")], (_JSON, _EVENTS)),
+    ("/api/runs/{run_id}/media/{hash}", "get", "Get a picture, sound or file of a run by its SHA-256", None, [_RUN, _HASH],
+     ("application/octet-stream",)),
     ("/api/runs/{run_id}/state", "get", "Get the messages that the model would be sent after a fact, and the open calls", None,
      [_RUN, *_query("at")], (_JSON,)),
     ("/api/runs/{run_id}/test", "get", "Get the run as a test for pytest", None, [_RUN], ("text/x-python",)),
@@ -49,9 +65,16 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/resume", "post", "Resume a run after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/fork", "post", "Start a new run that continues this one from a fact", Fork, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/replay", "post", "Replay a run offline and compare its decisions", None, [_RUN], (_JSON,)),
+    ("/api/signin", "get", "List the ways to sign in to the page", None, [], (_JSON,)),
+    ("/api/signin", "post", "Sign in to the page with a token, for a cookie", SignInForm, [], (_JSON,)),
+    ("/api/signout", "post", "Sign out of the page", None, [], ()),
     ("/api/me", "get", "Get the name and the roles of the caller", None, [], (_JSON,)),
     ("/api/compare", "get", "Compare two runs line by line", None, _query("one", "other"), (_JSON,)),
     ("/api/figures", "get", "Get metrics by day: success, cost, tools", None, _query("agent", "user_id", "days"), (_JSON,)),
+    ("/api/evaluations", "get", "List evaluations", None, _query("name", "limit"), (_JSON,)),
+    ("/api/evaluations/{run_id}", "get", "Get the report of an evaluation", None, [_RUN], (_JSON,)),
+    ("/api/evaluations/compare", "get", "Compare two evaluations", None, _query("one", "other"), (_JSON,)),
+    ("/api/evaluations/cases", "post", "Add a recorded run to the evaluation cases", AddCase, [], (_JSON,)),
     ("/api/memory", "get", "List and search memories", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
     ("/api/memory", "post", "Add a memory", Remember, _query("agent", "of", "user_id"), (_JSON,)),
     ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),

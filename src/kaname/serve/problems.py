@@ -13,6 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from ..core.errors import (
     AgentConnectionError,
     AgentError,
+    AuditError,
     ConfigError,
     InvalidState,
     JournalError,
@@ -43,6 +44,7 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNeeded, 409),
     (JournalFull, 507),
     (JournalError, 503),
+    (AuditError, 503),
     (ConfigError, 400),
     (ToolNotFoundError, 400),
     (InvalidState, 409),
@@ -130,13 +132,20 @@ _TYPES = {
 async def handle_error(request: Request, problem: Exception) -> Response:
     """Return the response to an error: the handler for Starlette."""
     caller = request.scope.get("kaname.caller")
-    if isinstance(problem, JournalError) and status_of(problem) >= 500 and not (caller and caller.is_admin):
-        log.error("%s", " | ".join(str(problem).splitlines()))  # the path is only for the owner
-        problem = HttpRefused(
-            status_of(problem), notice("serve.journal", "the journal is not available now; see the server's log")
-        )
+    if isinstance(problem, JournalError | AuditError) and status_of(problem) >= 500 and not (caller and caller.is_admin):
+        problem = without_path(problem)
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     return answer(problem if isinstance(problem, AgentError) else UnknownAddress(request, problem), path, caller)
+
+
+def without_path(problem: JournalError | AuditError) -> HttpRefused:
+    """Log an error, and return it without the path, which is only for the owner."""
+    log.error("%s", " | ".join(str(problem).splitlines()))
+    if isinstance(problem, AuditError):
+        told = notice("serve.audit", "this cannot be recorded in the audit log now, so it was refused; see the server's log")
+    else:
+        told = notice("serve.journal", "the journal is not available now; see the server's log")
+    return HttpRefused(status_of(problem), told)
 
 
 class UnknownAddress(HttpRefused):

@@ -111,6 +111,7 @@ class RunRoutes:
     async def all(self, request: Request) -> Response:
         caller, asked = caller_of(request), request.query_params
         user = caller.list_of(asked.get("user_id"))
+        await self._service.auditor.read(caller, "runs", user)
         if request.headers.get("accept", "").startswith("text/event-stream"):
             return Stream(self._streams, caller, _frame_changes(self.changes, user))
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
@@ -205,6 +206,8 @@ class RunRoutes:
         caller = caller_of(request)
         if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
             raise not_waiting(card)
+        if answers:
+            await self._service.auditor.require_log()
         run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
         return await self._respond(request, run, caller, response_mode(request, mode))
 
@@ -258,6 +261,7 @@ class RunRoutes:
         card = await self._allowed_card(request, "talk")
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
             raise HttpRefused(409, notice("serve.running", "run {run_id} is still running; stop it first", run_id=card.run_id))
+        await self._service.before_deletion(caller_of(request), f"run:{card.run_id}", card.user)
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
         self.changes.announce_deleted(card.user, card.run_id)
         return Response(status_code=204)

@@ -12,12 +12,14 @@ from ..agent.agent import Agent
 from ..agent.attach import stop_run
 from ..agent.result import Result
 from ..agent.run import Run, find_live
+from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import RunInfo
 from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
 from ..workflows.workflow import Workflow
+from .access.auditor import Auditor
 from .problems import HttpRefused
 from .users import Caller
 
@@ -29,7 +31,6 @@ _PAGE = 500  # runs
 _SWEEP = 60.0  # seconds
 _LOOKS = 5  # tries to read a run that changes meanwhile
 LEFT = notice("serve.left", "the client disconnected")
-SERVED = "served"  # in the origin of a run: a server can resume it
 _LETTING_GO = 10.0  # seconds to release the runs when the server shuts down
 log = getLogger("kaname.serve")
 
@@ -55,6 +56,7 @@ class Service:
                 )
             )
         self.journal = listed[0].journal
+        self.auditor = Auditor(None, self.journal)
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
         if on_disconnect not in (STOP, CONTINUE):
@@ -108,6 +110,7 @@ class Service:
         for one in dict.fromkeys([run_id, own_run_id(run_id, caller)] if run_id else []):
             cards = await self.journal.runs(run_id=one, limit=1)
             if cards and caller.sees(cards[0].user):
+                await self.auditor.read(caller, f"run:{one}", cards[0].user)
                 return cards[0]
         raise RunNotFound(run_id)
 
@@ -137,11 +140,17 @@ class Service:
         try:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
+                await self.auditor.before_deleting()
                 deleted += await self.journal.prune([one for one in cards if not one.session and not one.parent])
             if deleted:
                 await self.journal.tidy()  # otherwise their text stays in the write-ahead log
         except AgentError as problem:
             log.warning("runs that were not to be stored could not be deleted: %s", problem)
+
+    async def before_deletion(self, caller: Caller, subject: str, owner: str) -> None:
+        """Record that the caller deletes something, after what its runs still have to say. Raise `AuditError` if it cannot."""
+        await self.auditor.before_deleting()
+        await self.auditor.record("delete", caller, subject, user=owner)
 
     async def keep_removing_unstored(self) -> None:
         """Delete, every minute, unstored runs that a crash has left or another program has ended."""

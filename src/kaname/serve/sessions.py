@@ -34,6 +34,7 @@ class SessionRoutes:
 
     async def all(self, request: Request) -> Response:
         whose, asked = self._whose(request), request.query_params
+        await self._service.auditor.read(caller_of(request), "sessions", whose)
         if words := asked.get("q", ""):
             found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
             titled = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=SEARCHED)
@@ -64,6 +65,7 @@ class SessionRoutes:
                     "serve.session_running", "a run of session {session} is still running; stop it first", session=session.id
                 ),
             )
+        await self._service.before_deletion(caller_of(request), f"session:{session.id}", session.user)
         await self._sessions.delete(session)
         self._changes.announce_deleted(session.user, *session.runs)
         return Response(status_code=204)
@@ -75,6 +77,7 @@ class SessionRoutes:
         """
         caller = caller_of(request)
         user = caller.list_of()
+        await self._service.auditor.read(caller, "questions", user)
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
         following = cards[limit - 1].place if len(cards) > limit else None
@@ -89,7 +92,9 @@ class SessionRoutes:
         """Return the name and the roles of the caller, the version of the server, and the name of the project."""
         caller = caller_of(request)
         roles = [role for role in ROLES if caller.may(role)]
-        return Json({"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name})
+        signed_in = request.scope.get("kaname.signed_in", False)
+        told = {"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name, "signed_in": signed_in}
+        return Json(told)
 
     async def agents(self, request: Request) -> Response:
         caller_of(request)
@@ -111,6 +116,7 @@ class SessionRoutes:
             raise HttpRefused(404, str(problem)) from None
         if found is None:
             raise HttpRefused(404, notice("session.none", "there is no session {session!r}", session=wanted))
+        await self._service.auditor.read(caller_of(request), f"session:{found.id}", found.user)
         return found
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
-from ..journals.default import default_path
+from ..journals.default import path_beside
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -64,15 +64,8 @@ OWNER = Caller("", frozenset(["admin"]))
 
 
 def users_file(journal: object) -> Path:
-    """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder.
-
-    A journal without a file uses the folder of the journal that the program would have by default.
-    """
-    place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
-    for one in (place, os.environ.get("KANAME_JOURNAL")):
-        if one and str(one) not in ("memory", ":memory:"):
-            return Path(one).expanduser().resolve().with_name(_FILE)
-    return Path(default_path()).with_name(_FILE)
+    """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder."""
+    return path_beside(journal, _FILE)
 
 
 def users_named_by(config: Config) -> Path | None:
@@ -97,7 +90,7 @@ class Users:
         self.path = None if path is None else Path(path).expanduser()
         if token and len(token) < _LEAST:
             raise ConfigError(notice("users.short_token", "a token must have at least {least} characters", least=_LEAST))
-        self._fixed = {_hash(token): Caller("admin", frozenset(["admin"]))} if token else {}
+        self._fixed = {hash_token(token): Caller("admin", frozenset(["admin"]))} if token else {}
         self._open = optional
         self._seen: tuple[int, int, int] | None = None  # the file as it was read
         self._known: dict[str, Caller] = {}
@@ -116,11 +109,28 @@ class Users:
 
     def caller(self, token: str) -> Caller | None:
         """Return the user with that token, or None. Each comparison takes the same time, whether the token fits or not."""
-        given, found = _hash(token), None
+        given, found = hash_token(token), None
         for known, caller in {**self._load(), **self._fixed}.items():
             if hmac.compare_digest(known, given):
                 found = caller
         return found
+
+    def caller_by_hash(self, known: str) -> Caller | None:
+        """Return the user whose token has that hash, or None: the token was removed or replaced."""
+        return {**self._load(), **self._fixed}.get(known)
+
+    def roles_of(self, name: str) -> frozenset[str] | None:
+        """Return the present roles of a user, or None if there is no such user."""
+        return next((one.roles for one in {**self._load(), **self._fixed}.values() if one.name == name), None)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Return True if a token can be valid."""
+        return bool(self._fixed) or (self.path is not None and _may_exist(self.path))
+
+    def close(self) -> None:
+        """Require a token from now on, even if there are no users yet."""
+        self._open = False
 
     def all(self) -> dict[str, list[str]]:
         """Return the names of the users and their roles."""
@@ -146,7 +156,7 @@ class Users:
                 raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))
         token = _PREFIX + secrets.token_urlsafe(32)
         self._write(
-            {**self._read_file(), name: {"hash": _hash(token), "roles": wanted or ["read", "talk"], "since": time.time()}}
+            {**self._read_file(), name: {"hash": hash_token(token), "roles": wanted or ["read", "talk"], "since": time.time()}}
         )
         return token
 
@@ -187,12 +197,21 @@ class Users:
         if self.path is None:
             raise ConfigError(notice("users.no_file", "these users have no file to be stored in: pass one with Users(path)"))
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        new = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
+        write_private(self.path, entries)
+
+
+def write_private(path: Path, entries: Mapping[str, Any]) -> None:
+    """Write JSON to a file that only its user can read. After a crash, it is the old one or the new one."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             json.dump(entries, file, indent=1, ensure_ascii=False)
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self.path)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def _may_exist(path: Path) -> bool:
@@ -210,6 +229,6 @@ def _unreadable(path: Path, why: str) -> ConfigError:
     return ConfigError(notice("users.unreadable", "the users in {path} cannot be read: {why}", path=str(path), why=why))
 
 
-def _hash(token: str) -> str:
+def hash_token(token: str) -> str:
     """Return the hash of a token. A fast hash is enough: tokens are long and random and cannot be guessed."""
     return sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

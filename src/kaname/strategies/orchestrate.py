@@ -310,7 +310,8 @@ class Orchestrate(StrategyBase):
 
     def plan_tools(self) -> list[Action]:
         """The tools that a plan may use."""
-        return [tool for name, tool in self.tools.items() if name != self.ask and optional(tool, ActionBase, "listed")]
+        listed = [tool for name, tool in self.tools.items() if name != self.ask and optional(tool, ActionBase, "listed")]
+        return [tool for tool in listed if not optional(tool, ActionBase, "loads_tools")]
 
     def planning_prompt(self) -> str:
         """Return how a plan is written, and with which tools, in words for the model."""

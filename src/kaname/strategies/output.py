@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,13 @@ from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
 from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
-from ..core.values import fenced_blocks, read_json
+from ..core.values import AnswerSchema, fenced_blocks, read_json
 from ..kernel.boundary import Border
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    from .partial_output import PartialOutput
 
 _WRAP = "result"
 
@@ -58,22 +61,39 @@ class Output:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         if not self._is_wrapped:
-            return self._own_schema
+            return AnswerSchema(_with_root(self._own_schema))
         inner = {key: value for key, value in self._own_schema.items() if key != "$defs"}
         outer: dict[str, Any] = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP]}
         outer["additionalProperties"] = False
         if "$defs" in self._own_schema:
             outer["$defs"] = self._own_schema["$defs"]
-        return outer
+        return AnswerSchema(outer)
+
+    @cached_property
+    def partial(self) -> PartialOutput:
+        """Reads the answer while it is being written."""
+        from .partial_output import PartialOutput
+
+        return PartialOutput(self.kind, lambda data: data[_WRAP] if self._is_wrapped and isinstance(data, dict) else data)
+
+    def decode_exactly(self, text: str) -> Any:
+        """Return the answer of a reply that is nothing but the answer, as JSON. Raises `ValueError`."""
+        if text.strip()[:1] not in ("{", "["):
+            raise ValueError("not JSON")
+        return self._check(self._unwrap(json.loads(text)))
 
     def decode(self, text: str) -> Any:
         """The answer as JSON, after it was checked; `ValueError` says what does not fit."""
+        return self._check(self._read(text))
+
+    def _check(self, data: Any) -> Any:
         from pydantic import ValidationError
 
-        data = self._read(text)
         try:
             self._adapter.validate_json(dump(data))
         except ValidationError as problem:
+            if (without := without_nulls(data, problem)) is not None:  # a field with a default, which the schema requires
+                return self._check(without)
             lines = [
                 f"{'.'.join([str(part) for part in p['loc']]) or 'answer'}: {p['msg']}"
                 for p in problem.errors(include_url=False)
@@ -93,6 +113,9 @@ class Output:
                 data = text.strip()
             else:
                 raise
+        return self._unwrap(data)
+
+    def _unwrap(self, data: Any) -> Any:
         return data[_WRAP] if self._is_wrapped and isinstance(data, dict) and set(data) == {_WRAP} else data
 
     def restore(self, value: Any) -> Any:
@@ -103,3 +126,36 @@ class Output:
             return self._adapter.validate_json(dump(value))
         except ValidationError as problem:
             raise OutputDecodingFailed(str(problem)) from problem
+
+
+def _with_root(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema whose root is an object, and not a reference to one: providers refuse that."""
+    if "$ref" not in schema:
+        return schema
+    return {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
+
+
+def without_nulls(data: Any, problem: Any) -> Any:
+    """Return the data without the nulls to which pydantic objects, or None if it objects to something else.
+
+    A strict schema requires every field, and lets a field with a default be null.
+    """
+    places = [one["loc"] for one in problem.errors(include_url=False)]
+    made, removed = json.loads(dump(data)), False
+    for place in places:
+        if not place:  # it objects to the whole
+            return None
+        holder = made
+        for step in place[:-1]:
+            holder = holder[step] if _has(holder, step) else holder  # a branch of a union is not a key
+        if not isinstance(holder, dict) or not _has(holder, place[-1]) or holder[place[-1]] is not None:
+            return None
+        del holder[place[-1]]
+        removed = True
+    return made if removed else None
+
+
+def _has(holder: Any, step: Any) -> bool:
+    if isinstance(holder, dict):
+        return step in holder
+    return isinstance(holder, list) and isinstance(step, int) and 0 <= step < len(holder)

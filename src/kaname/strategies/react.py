@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from ..core.errors import UnexpectedError
-from ..core.messages import Message, ModelReply, ToolCall, ToolResult
+from ..core.messages import REFUSAL, Message, ModelReply, Provided, ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.record import field, record, replace
 from ..core.state import State
@@ -132,8 +132,14 @@ class React(StrategyBase):
         end = _end(state, text if self.output is None else "")
         if self.output is None:  # if it says nothing, what could not be done is the answer
             return Finish(end, text if text.strip() or end.kind != "degraded" else end.detail)
+        if refused := _refusal(state.replies[-1].reply.message):
+            told = notice("stop.refused", "the model refused to answer: {said}", said=refused)
+            return Finish(Stop("incomplete", told))
         if state.replies[-1].step.schema is None:  # tools were on offer: now without them, in the wanted form
-            return self._final(FINAL)
+            try:
+                return Finish(end, self.output.decode_exactly(text))  # it has that form already
+            except ValueError:
+                return self._final(FINAL)
         try:
             return Finish(end, self.output.decode(text))
         except ValueError as problem:
@@ -181,6 +187,12 @@ class React(StrategyBase):
 def _was_told(state: State) -> bool:
     """Return True if the user has said something since the last reply."""
     return not state.noted and state.messages[-1].role == "user"
+
+
+def _refusal(message: Message) -> str:
+    """Return the words with which the model refused to answer in the wanted form, if the provider says that it did."""
+    refused = any(isinstance(part, Provided) and part.data.get("type") == REFUSAL for part in message.parts)
+    return message.text if refused else ""
 
 
 def _started_calls(state: State) -> tuple[ToolCall, ...]:

@@ -5,6 +5,7 @@ from . import crash
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
 from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
+from .queue_contract import QueueContract
 from .wire import WireServer, reply
 from .wire_contract import WireContract
 
@@ -12,6 +13,7 @@ __all__ = [
     "JournalContract",
     "ModelContract",
     "PolicyContract",
+    "QueueContract",
     "ScriptedModel",
     "SinkContract",
     "StrategyContract",

@@ -7,8 +7,8 @@
 
 Real processes are killed with SIGKILL: right before each fact, right after each fact, and at random times. Each run is then
 resumed by a new process and compared with an undisturbed run. `make_agent` takes no arguments; its journal is replaced by a
-SQLite file of the check. `KANAME_CRASH_FOLDER` names a folder where the tools of one run can keep their data. The model should
-give the same answer to the same messages, as `ScriptedModel` does.
+SQLite file of the check, or by a schema in a PostgreSQL database. `KANAME_CRASH_FOLDER` names a folder where the tools of one
+run can keep their data. The model should give the same answer to the same messages, as `ScriptedModel` does.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def check(
     same_output: bool = True,
     life_seconds: float = 60.0,
     timeout: float = 600.0,
+    journal: str = "",
 ) -> Report:
     """Kill an agent at every fact, resume it, and compare the result with an undisturbed run.
 
@@ -79,6 +80,7 @@ def check(
         same_output: Compare the output (default: True). Pass False for a model that answers differently each time.
         life_seconds: How long one process can take before it counts as hanging (default: 60).
         timeout: How many seconds the whole check can take (default: 600).
+        journal: The URL of a PostgreSQL database, instead of SQLite files. Use a short `ttl`, such as 0.6.
 
     Returns:
         A `Report` of what was tried.
@@ -95,6 +97,7 @@ def check(
         "deaths": deaths,
         "life": life_seconds,
         "same_output": same_output,
+        "journal": journal,
     }
     return _carry_out("kaname.testing.crash_worker", order, timeout)
 
@@ -109,6 +112,7 @@ def check_shared(
     seed: int = 0,
     answers: Mapping[str, Any] | None = None,
     timeout: float = 600.0,
+    journal: str = "",
 ) -> Report:
     """Check the same promises with several processes on one journal, each killed at a random time.
 
@@ -125,6 +129,7 @@ def check_shared(
         seed: The seed of the random times.
         answers: Answers to questions, as in `check`.
         timeout: How many seconds the whole check can take (default: 600).
+        journal: The URL of a PostgreSQL database, instead of SQLite files. Use a short `ttl`, such as 0.6.
 
     Returns:
         A `Report` of what was tried.
@@ -141,6 +146,7 @@ def check_shared(
         "longest": longest,
         "life": 60.0,
         "seed": seed,
+        "journal": journal,
     }
     return _carry_out("kaname.testing.crash_lanes", order, timeout)
 

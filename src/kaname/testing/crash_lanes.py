@@ -20,9 +20,12 @@ from typing import Any
 from ..core.codec import encode
 from ..core.errors import RunNotFound
 from ..core.events import Event
-from ..journals.sqlite import SqliteJournal
+from ..journals.default import choose
+from ..journals.places import is_file
+from ..kernel.ports import Journal
 from .crash_life import WrappedJournal, read_lines, watch, write_line
-from .crash_worker import in_child, load, repeated_effects
+from .crash_places import drop_schemas, in_child, place_for, when_free
+from .crash_worker import load, repeated_effects
 
 _LIVES_TO_THE_END = 50
 
@@ -30,7 +33,7 @@ _LIVES_TO_THE_END = 50
 class NotingJournal(WrappedJournal):
     """A journal that also writes every acknowledged fact to a log file outside of the journal."""
 
-    def __init__(self, journal: SqliteJournal, log: Path) -> None:
+    def __init__(self, journal: Journal, log: Path) -> None:
         super().__init__(journal)
         self._log = log
 
@@ -81,7 +84,7 @@ class Lane:
 
     async def _live(self, chance: random.Random, turns: int) -> None:
         agent = self.make_agent()
-        agent.journal = journal = NotingJournal(SqliteJournal(self.folder / "journal.db"), self.log)
+        agent.journal = journal = NotingJournal(choose(place_for(self.order, self.folder)), self.log)
         watch(agent, self.folder / "effects.log")
         log = read_lines(self.log)
         ended = {line[1] for line in log if line[0] == "end"}
@@ -101,7 +104,9 @@ class Lane:
     async def _finish(self, agent: Any, run_id: str, *, again: bool, known: bool) -> None:
         """Run or resume a run to its end. `again`: it was started before. `known`: the journal has acknowledged facts of it."""
         try:
-            result = await (agent.resume(run_id) if again else agent.run(self.order["input"], run_id=run_id))
+            place = place_for(self.order, self.folder)
+            given = self.order["input"]
+            result = await when_free(place, lambda: agent.resume(run_id) if again else agent.start_or_resume(run_id, given))
         except RunNotFound:
             if not known:
                 return await self._finish(agent, run_id, again=False, known=False)
@@ -138,11 +143,14 @@ def _drive(lanes: list[Lane], kills: int) -> None:
                 break
 
 
-def _judge(folder: Path, log: list[Any]) -> Iterator[str]:
+def _judge(order: dict[str, Any], log: list[Any]) -> Iterator[str]:
     """Yield the differences between the journal and the acknowledged facts, and between the effects and the recorded calls."""
 
+    folder = Path(order["folder"])
+    place = place_for(order, folder)
+
     async def read() -> dict[str, dict[int, int]]:
-        journal = SqliteJournal(folder / "journal.db")
+        journal = choose(place)
         try:
             runs = dict.fromkeys([line[1] for line in log if line[0] == "fact"])
             return {run: {event.seq: _print(event) async for event in journal.read(run)} for run in runs}
@@ -150,10 +158,10 @@ def _judge(folder: Path, log: list[Any]) -> Iterator[str]:
             await journal.close()
 
     def intact() -> str:
-        with closing(sqlite3.connect(folder / "journal.db")) as connection:
+        with closing(sqlite3.connect(place)) as connection:
             return str(connection.execute("PRAGMA integrity_check").fetchone()[0])
 
-    recorded = in_child(lambda: asyncio.run(read()), folder / "facts.json")
+    recorded = in_child(lambda: asyncio.run(read()))
     for kind, run, *rest in log:
         if kind == "fact" and recorded[run].get(str(rest[0])) != rest[1]:
             yield f"fact {rest[0]} of {run} was acknowledged and is {'another' if str(rest[0]) in recorded[run] else 'lost'}"
@@ -165,7 +173,7 @@ def _judge(folder: Path, log: list[Any]) -> Iterator[str]:
         if run not in ended:
             yield f"{run} never ended"
     yield from repeated_effects(read_lines(folder / "effects.log"))
-    if (told := in_child(intact, folder / "intact.json")) != "ok":
+    if is_file(place) and (told := in_child(intact)) != "ok":
         yield f"the file is damaged: {told}"
 
 
@@ -180,7 +188,7 @@ def sweep(order: dict[str, Any]) -> dict[str, Any]:
         "resumed": sum(line[0] == "again" for line in log),
         "in_doubt": sum(key.startswith("in-doubt:") for line in log if line[0] == "asked" for key in line[2]),
         "reconciled": sum(line[0].startswith("reconcile") for line in read_lines(Path(order["folder"]) / "effects.log")),
-        "problems": list(_judge(Path(order["folder"]), log)),
+        "problems": list(_judge(order, log)),
     }
 
 
@@ -188,7 +196,9 @@ def main() -> None:
     order = json.loads(sys.stdin.read())
     sys.path[:] = order["path"]
     __import__("pydantic")  # once, for all the lives to come
-    (Path(order["folder"]) / "report.json").write_text(json.dumps(sweep(order)))
+    report = sweep(order)
+    drop_schemas(order)
+    (Path(order["folder"]) / "report.json").write_text(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ from ..core.events import Event
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo, SessionInfo, Tally
-from ..journals.sqlite import SqliteJournal
-from ..kernel.approvals.port import Grants
+from ..journals.default import choose
+from ..kernel.approvals.port import Grants, HasGrants
 from ..kernel.arguments import shown_arguments
-from ..kernel.inbox.port import Inbox
+from ..kernel.inbox.port import Inbox, inbox_of
 from ..kernel.load import load
-from ..kernel.ports import Action, Change, Lease, Lineage, Repair, ToolContext, Turn
+from ..kernel.ports import Action, Change, Journal, Lease, Lineage, Repair, ToolContext, Turn
+from .crash_places import when_free
 
 RUN = "crash-check"
 
@@ -44,7 +45,7 @@ def die() -> None:
 class WrappedJournal:
     """A journal that passes everything on to another one. A subclass overrides what it changes."""
 
-    def __init__(self, journal: SqliteJournal) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     async def append(self, events: Sequence[Event], epoch: int, **more: Any) -> None:
@@ -79,10 +80,11 @@ class WrappedJournal:
 
     @property
     def inbox(self) -> Inbox:
-        return self._journal.inbox
+        return inbox_of(self._journal)
 
     @property
     def grants(self) -> Grants:
+        assert isinstance(self._journal, HasGrants)
         return self._journal.grants
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
@@ -110,7 +112,7 @@ class WrappedJournal:
 class DyingJournal(WrappedJournal):
     """A journal that kills its process at the given fact."""
 
-    def __init__(self, journal: SqliteJournal, death: Death) -> None:
+    def __init__(self, journal: Journal, death: Death) -> None:
         super().__init__(journal)
         self._death = death
 
@@ -178,23 +180,26 @@ def watch(agent: Any, log: Path) -> None:
         watch(member, log)
 
 
-def live(agent: Any, user_input: str, folder: Path, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
-    """Start (`answers` is None) or resume the run, and return how it ended."""
-    agent.journal = DyingJournal(SqliteJournal(folder / "journal.db"), death)
+def live(agent: Any, user_input: str, folder: Path, place: str, death: Death, answers: dict[str, Any] | None) -> dict[str, Any]:
+    """Start (`answers` is None) or resume the run, and return how it ended. `place`: that of the journal."""
+    agent.journal = DyingJournal(choose(place), death)
     watch(agent, folder / "effects.log")
     if death.seconds:
         timer = threading.Timer(death.seconds, die)
         timer.daemon = True
         timer.start()
 
+    async def work() -> Any:
+        if answers is None:
+            return await agent.start_or_resume(RUN, user_input)  # a server may have written the first fact after the death
+        state = await load(agent.journal, RUN)
+        if state.stop is not None:  # it died after its end: nothing is left to do, unless somebody asked for more
+            return agent._view(RUN, state)
+        return await agent.resume(RUN, answers)
+
     async def go() -> Any:
         try:
-            if answers is None:
-                return await agent.run(user_input, run_id=RUN)
-            state = await load(agent.journal, RUN)
-            if state.stop is not None:  # it died after its end: nothing is left to do, unless somebody asked for more
-                return agent._view(RUN, state)
-            return await agent.resume(RUN, answers)
+            return await when_free(place, work)
         finally:
             await agent.journal.close()
 

@@ -8,23 +8,29 @@ import importlib.util
 import json
 import os
 import signal
-import sqlite3
 import sys
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..core.codec import encode
 from ..core.events import ModelReplied, ToolFinished, ToolStarted
-from ..journals.sqlite import reading
 from .crash_life import RUN, Death, live, random_death, read_lines
+from .crash_places import drop_schemas, facts_at, place_for
 
 _LIVES = 50
-_SHARED = ("asyncio", "concurrent", "kaname", "pydantic", "regex", "sqlite3")  # they start no thread when they are imported
+_SHARED = (
+    "asyncio",
+    "asyncpg",
+    "concurrent",
+    "kaname",
+    "pydantic",
+    "regex",
+    "sqlite3",
+)  # they start no thread when they are imported
 _MEETINGS = 3  # where a clock has a say (a tool's time limit), a run may be a fact shorter than the one before
 
 
@@ -49,6 +55,7 @@ class Trial:
         self.order, self.make_agent, self.death, self.name = order, make_agent, death, name
         self.folder = Path(order["folder"]) / name
         self.folder.mkdir()
+        self.place = place_for(order, self.folder)
         self.kills = self.resumed = self.in_doubt = 0
         self.problems: list[str] = []
         self.before_death: list[str] = []
@@ -87,7 +94,7 @@ class Trial:
         if (child := os.fork()) == 0:
             os.environ["KANAME_CRASH_FOLDER"] = str(self.folder)
             try:
-                said = live(self.make_agent(), self.order["input"], self.folder, death, answers)
+                said = live(self.make_agent(), self.order["input"], self.folder, self.place, death, answers)
                 told.write_text(json.dumps({**said, "modules": list(sys.modules)}))
             except BaseException:  # noqa: BLE001  a child process ends here, whatever happened in it
                 told.write_text(json.dumps({"error": traceback.format_exc()}))
@@ -113,13 +120,8 @@ class Trial:
         return None
 
     def facts(self) -> list[str]:
-        """Return the facts in the journal. The connection is closed again, because this process must be able to fork."""
-        file = self.folder / "journal.db"
-        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'facts'").fetchone():
-                return []
-            last = reading.last_fact(connection, RUN, file)
-            return [encode(event) for event in reading.facts(connection, RUN, 0, last, file)]
+        """Return the facts in the journal."""
+        return facts_at(self.place, RUN)
 
     def judge(self, peaceful: Trial, wanted: list[str]) -> None:
         """Compare the trial with the undisturbed run and its facts, and note the problems."""
@@ -186,17 +188,6 @@ def repeated_effects(log: list[Any], *, retried: bool = False) -> Iterator[str]:
             yield f"{names[key]} took effect {times} times for {key}"
 
 
-def in_child(work: Callable[[], Any], answer: Path) -> Any:
-    """Do the work in a child process and return its result. Threads and event loops would keep this process from forking."""
-    if (child := os.fork()) == 0:
-        try:
-            answer.write_text(json.dumps(work()))
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    return json.loads(answer.read_text())
-
-
 def _import_again(modules: list[str]) -> None:
     """Import what the first life imported while it ran, from kaname and its libraries: else each life imports it again."""
     for name in modules:
@@ -246,6 +237,7 @@ def main() -> None:
     sys.path[:] = order["path"]
     importlib.import_module("pydantic")  # once, for all the lives to come
     report = sweep(order)
+    drop_schemas(order)
     (Path(order["folder"]) / "report.json").write_text(json.dumps(report))
 
 

@@ -1,6 +1,7 @@
 """Load tools by name: `module:name`, `FILE.py:name`, or `FILE.py` for all tools that it defines.
 
-kaname's own tools are `calculator`, `database:FILE-OR-URL`, `search` and `search:INDEX`."""
+kaname's own tools are `calculator`, `database:FILE-OR-URL`, `search` and `search:INDEX`, and `senses` or `senses:NAME,…` for
+those on pictures and sound."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def tools_from(place: str, folder: Path, options: Mapping[str, Mapping[str, Any]
     if not source.strip() or source in (".", ".."):
         raise ConfigError(notice("tool.bad_source", "{place!r} is not a tool: write module:function or FILE.py", place=place))
     if (builtin := _builtin(source, name, folder, (options or {}).get(source, {}))) is not None:
-        return [builtin]
+        return builtin if isinstance(builtin, list) else [builtin]
     module = _module(source, folder)
     if colon:
         if not name or not hasattr(module, name):
@@ -99,7 +100,19 @@ def _search(rest: str, folder: Path, **options: Any) -> Any:
     return SearchTool(folder / Path(rest).expanduser() if rest else None, **options)
 
 
-_BUILTIN: dict[str, Callable[..., Any]] = {"calculator": _calculator, "database": _database, "search": _search}
+def _senses(rest: str, base: Path, /, **options: Any) -> Any:
+    """Return the tools of a package that stands above this one: it is loaded when a user names it."""
+    if options.get("folder"):
+        options["folder"] = base / Path(options["folder"]).expanduser()
+    return importlib.import_module("kaname.senses.tools").senses_tools(only=rest.split(","), **options)
+
+
+_BUILTIN: dict[str, Callable[..., Any]] = {
+    "calculator": _calculator,
+    "database": _database,
+    "search": _search,
+    "senses": _senses,
+}
 
 
 def object_from(place: str, folder: Path) -> Any:

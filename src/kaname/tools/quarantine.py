@@ -11,7 +11,7 @@ from ..core.notices import notice
 from ..core.people.labels import ToolLabels, read_labels
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import ActionBase, optional
+from ..kernel.bases import ActionBase, StrategyBase, optional
 from ..kernel.ports import Action, ToolContext
 from .registry import as_action
 
@@ -44,7 +44,7 @@ class QuarantinedTool(ActionBase):
 
     def __init__(self, tool: Action, reader: Any, name: str, description: str) -> None:
         recipe = getattr(reader, "recipe", None)
-        output = None if recipe is None else getattr(recipe.strategy, "output", None)
+        output = None if recipe is None else optional(recipe.strategy, StrategyBase, "output")
         if recipe is None or output is None or recipe.tools or recipe.team or getattr(reader, "servers", None) is not None:
             raise ConfigError(
                 notice(

@@ -58,7 +58,8 @@ class ToolRegistry(Mapping[str, Action]):
 
     def __init__(self, tools: Iterable[Tool | Callable[..., Any] | Mapping[str, Any] | Any] = ()) -> None:
         self._tools: dict[str, Action] = {}
-        self.exchanged: frozenset[str] = frozenset()  # the tools of servers, which come and go
+        self._served: frozenset[str] = frozenset()
+        self.arrangement: Any = None  # of an agent: which of its tools the model looks up
         for tool in tools:
             self.register(tool)
 
@@ -73,13 +74,37 @@ class ToolRegistry(Mapping[str, Action]):
                 )
             )
         self._tools[action.name] = action
+        self._arrange()
 
     def exchange(self, names: Iterable[str], tools: Iterable[Any]) -> None:
         """Put these tools in the place of those: at once, for somebody may be looking."""
         gone = set(names)
         kept = {name: action for name, action in self._tools.items() if name not in gone}
         added = {action.name: action for action in map(as_action, tools)}
-        self._tools, self.exchanged = {**kept, **added}, (self.exchanged - gone) | added.keys()
+        self._tools, self._served = {**kept, **added}, (self._served - gone) | added.keys()
+        self._arrange()
+
+    @property
+    def exchanged(self) -> frozenset[str]:
+        """The tools of servers, which come and go, and what is there because of them."""
+        return self._served | self.arrangement.added.keys() if self._served and self.arrangement else self._served
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The names of the tools that the model looks up, instead of being told of them with every request."""
+        return self.arrangement.hidden if self.arrangement else frozenset()
+
+    def look_up(self, arrangement: Any) -> None:
+        """Let the model look tools up, if there are many. See `ToolSearch`."""
+        self.arrangement = arrangement
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self.arrangement is not None:
+            before = self.arrangement.added
+            self._tools = {name: tool for name, tool in self._tools.items() if before.get(name) is not tool}
+            self.arrangement.arrange(dict(self), self._served, self)
+            self._tools |= self.arrangement.added
 
     def get(self, name: str, *default: Any) -> Any:
         """The tool, or `ToolNotFoundError` with the nearest name; with a default, as a mapping's `get`."""

@@ -237,17 +237,12 @@ class Map(AsyncIterator[Mapped[OutputT]]):
             turn = as_turn(one.input)
         except AgentError as wrong:
             problem = wrong
-        return _Item(place, key, self._run_id(key, turn), turn, one.session, one.user, problem)
+        return _Item(place, key, run_id_of(self.job, key, turn), turn, one.session, one.user, problem)
 
     def _check_key(self, key: str) -> None:
         if hash(key) in self._keys:
             raise ConfigError(notice("map.two_of_a_key", "two inputs have the key {key!r}: each needs one of its own", key=key))
         self._keys.add(hash(key))
-
-    def _run_id(self, key: str | int, turn: tuple[Message, ...]) -> str:
-        """Return an id that follows from the job, the key and the input, so that another input is another run."""
-        name = str(key) if _PLAIN.fullmatch(str(key)) else digest(key)
-        return f"{self.job}-{name}-{digest([encode_body(Received(message)) for message in turn])[:8]}"
 
     async def _run(self, item: _Item) -> Result[OutputT]:
         """Run one input. What fails in it is its result; what would fail for all of them is raised."""
@@ -281,3 +276,9 @@ class Map(AsyncIterator[Mapped[OutputT]]):
         if not self._batches.park(item.run_id, waits[0], item):
             self._ready.append(item._replace(answers=((waits[0], "again"),)))
         return True
+
+
+def run_id_of(job: str, key: str | int, turn: tuple[Message, ...]) -> str:
+    """Return an id that follows from the job, the key and the input, so that another input is another run."""
+    name = str(key) if _PLAIN.fullmatch(str(key)) else digest(key)
+    return f"{job}-{name}-{digest([encode_body(Received(message)) for message in turn])[:8]}"

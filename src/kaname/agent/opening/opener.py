@@ -11,8 +11,8 @@ from typing import Any
 from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
-from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, user
+from ...core.events import Answered, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
+from ...core.messages import Message, ToolResult, is_withheld, user
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.state import State
@@ -21,7 +21,6 @@ from ...core.values import plain_text
 from ...kernel.bases import SinkBase, optional
 from ...kernel.chain import overrides
 from ...kernel.channel import Channel
-from ...kernel.inbox.port import waiting_letters
 from ...kernel.load import keep_snapshot, load, read_run
 from ...kernel.ports import Journal, Recipe, Sink, Turn
 from ...kernel.scope import Scope
@@ -102,9 +101,15 @@ class Opener:
         """Record the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        received = [await self._written_down(message) for message in request.messages]
-        late = await waiting_letters(self.journal, opened.base[0]) if turn and opened.base else []  # for the run before it
+        received = [Received(await write_down(message, self.recipe)) for message in request.messages]
+        late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
         return await self._begin(request.run_id, state, [opened, *handed, *late, *received], channel, turn)
+
+    async def _letters(self, run_id: str) -> list[Interjected]:
+        """Return the messages that wait for a run."""
+        from ...kernel.inbox.port import waiting_letters
+
+        return await waiting_letters(self.journal, run_id)
 
     @asynccontextmanager
     async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
@@ -122,22 +127,31 @@ class Opener:
         if scope.state.session:
             await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
 
-    async def _written_down(self, message: Message) -> Received:
-        return Received(await write_down(message, self.recipe.policies))
-
     async def _recall(self, run_id: str) -> None:
         """Tell sinks that want to know what the run did before."""
         for recall in [optional(sink, SinkBase, "recall") for sink in self.sinks if overrides(sink, "recall", SinkBase)]:
             recall(await read_run(self.journal, run_id))
 
     async def _answer(self, given: Any) -> Any:
-        """The words in it are the user's too. What is not words alone is taken as it is, or not at all."""
-        message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
+        """The words in it are the user's too. If they may not be recorded, each text of the answer is changed on its own; an
+        answer that is still not accepted is refused."""
+        message = await write_down(user(given if isinstance(given, str) else plain_text(given)), self.recipe)
         if isinstance(given, str):
-            return message.message.text
-        if message.message.text != plain_text(given):
-            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.message.text))
-        return given
+            return message.text
+        if message.text == plain_text(given):
+            return given
+        changed = given if is_withheld(message) else await self._answer_by_texts(given)
+        again = changed if changed is given else (await write_down(user(plain_text(changed)), self.recipe)).text
+        if changed is given or again != plain_text(changed):
+            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.text))
+        return changed
+
+    async def _answer_by_texts(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return (await write_down(user(value), self.recipe)).text
+        if isinstance(value, Mapping):
+            return {key: await self._answer_by_texts(one) for key, one in value.items()}
+        return [await self._answer_by_texts(one) for one in value] if isinstance(value, list | tuple) else value
 
     @asynccontextmanager
     async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -160,7 +174,7 @@ class Opener:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
                     channel.event(event)
-        if _at_rest(state, known):
+        if _at_rest(state, known, request):
             yield self._scope(run_id, 0, state, channel)
             return
         lease = await self.journal.claim(run_id, takeover=request.takeover)
@@ -172,7 +186,7 @@ class Opener:
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
             raise
-        if _at_rest(state, known):
+        if _at_rest(state, known, request):
             await self.journal.release(run_id, lease.epoch)
             yield self._scope(run_id, 0, state, channel)
             return
@@ -180,11 +194,18 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
-        scope.hear(*await waiting_letters(self.journal, run_id))
+        scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):
             yield scope
+
+    async def record_answers(self, request: RunRequest) -> None:
+        """Record the answers of a request without executing the run, and release it."""
+        async with self._resume(request, Channel()) as scope:
+            pass
+        if scope.epoch:
+            await self.journal.release(scope.run_id, scope.epoch)
 
     @asynccontextmanager
     async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -228,8 +249,10 @@ class Opener:
                 waiting = [call.id for call in state.pending]
                 told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
                 raise InvalidState(told + nearest(call_id, waiting))
-            facts.append(ToolFinished(replace(to_result(value), call_id=call_id, name=state.open[call_id].name)))
-        facts += [await self._written_down(message) for message in messages]
+            result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
+            received = await write_down(Message("tool", (result,)), self.recipe)
+            facts += [ToolFinished(one) for one in received.parts if isinstance(one, ToolResult)]
+        facts += [Received(await write_down(message, self.recipe)) for message in messages]
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._begin(request.run_id, state, facts, channel)
@@ -266,8 +289,8 @@ class Opener:
         return scope
 
 
-def _at_rest(state: State, answers: Mapping[str, Any]) -> bool:
+def _at_rest(state: State, answers: Mapping[str, Any], request: RunRequest) -> bool:
     """Return True if there is nothing to resume: the run is completed, or waits for an answer that was not given."""
     if state.stop is not None:
-        return state.stop.kind in ("completed", "degraded")
+        return request.unfinished or state.stop.kind in ("completed", "degraded")
     return state.waiting and not answers

@@ -28,6 +28,7 @@ class RunRequest:
         parent: The run and the tool call that open it.
         answers: Answers to its questions, by their keys.
         by: Who gave the answers.
+        unfinished: Leave it as it is if it has ended, however it ended. A worker asks so, because the run may have ended since.
         takeover: Take it from a process that seems to execute it.
         after: Show the facts after this number first.
         source: The run and the fact that a fork begins at. None for the fact: the last one.
@@ -45,6 +46,7 @@ class RunRequest:
     parent: tuple[str, str] | None = None
     answers: Mapping[str, Any] = field(factory=dict)
     by: str = ""
+    unfinished: bool = False
     takeover: bool = False
     after: int | None = None
     source: tuple[str, int | None] = ("", None)

@@ -223,7 +223,8 @@ class Conversing:
     @property
     def available_tools(self) -> list[dict[str, Any]]:
         """The tools as the model is told of them."""
-        shown = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
+        listed = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
+        shown = [tool for tool in listed if tool.name not in self.tools.hidden]
         return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
 
     def process_single_turn_with_tools(self, messages: list[Any]) -> Run[Any]:

@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, NamedTuple
 
-from . import say
-
-# The flags (or the name of a positional), arguments of `add_argument`, and the help in English and Japanese. Options of the
-# same `group` exclude each other. An option without help is hidden.
-Option = tuple[str, dict[str, Any], str, str]
-
-
-class Command(NamedTuple):
-    """A command, or an action of `kaname docs`."""
-
-    name: str
-    english: str
-    japanese: str
-    options: tuple[Option, ...] = ()
-    commands: tuple[Any, ...] = ()
-    epilog: tuple[str, str] = ("", "")  # below the options, in English and Japanese
-
-
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(say(f"a number from 1 up, not {text!r}", f"1 以上の数です: {text!r}"))
-    return int(text)
-
-
-def actions(names: str) -> Option:
-    """Return the positional for the action of a command, `list` by default."""
-    how = {"nargs": "?", "default": "list", "choices": names.split()}
-    return "action", how, "What to do (default: list).", "操作 (既定: list)。"
-
+from .command import FLAG, LIST, Command, Option, actions, count
+from .eval_options import EVAL_OPTIONS
 
 # fmt: off
-FLAG = {"action": "store_true"}
-LIST: dict[str, Any] = {"action": "append", "default": []}
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
 A_TOOL: Option = (
     "-t --tool", TOOL,
-    "Add a tool: calculator, database:FILE, search, MODULE:NAME, or FILE.py for all tools in the file. Repeat for several.",
-    "ツールを追加します: calculator、database:FILE、search、MODULE:NAME、または FILE.py (ファイルのすべてのツール)。複数可。",
+    "Add a tool: calculator, database:FILE, search, senses, MODULE:NAME, or FILE.py for all its tools. Repeat for several.",
+    "ツールを追加します: calculator、database:FILE、search、senses、MODULE:NAME、または FILE.py (すべてのツール)。複数可。",
 )
 A_COST: Option = (
     "--cost", {"metavar": "USD"}, 'Stop when the run has cost this much, such as "$0.50" (default: no limit).',
@@ -70,8 +40,9 @@ CONFIG: Option = ("-c --config", {"action": "append"}, "A configuration file (de
                   "設定ファイル (既定: kaname.yaml)。複数指定すると順に重ねます。")
 JOURNAL: Option = (
     "--journal", {"metavar": "FILE"},
-    "The file that runs are recorded in (default: the journal of the configuration, $KANAME_JOURNAL, or .kaname/journal.db).",
-    "実行を記録するジャーナル (既定: 設定ファイルのジャーナル、$KANAME_JOURNAL、.kaname/journal.db の順)。",
+    "The file or database (postgresql://…) that runs are recorded in (default: that of the configuration, $KANAME_JOURNAL, "
+    "or .kaname/journal.db).",
+    "実行を記録するファイルまたは postgresql://… (既定: 設定ファイルのジャーナル、$KANAME_JOURNAL、.kaname/journal.db の順)。",
 )
 def agent_option(default: str, by_default: str) -> Option:
     """Return the option `-a`, with its default in English and Japanese."""
@@ -120,6 +91,9 @@ COMMANDS = (
     Command("run", "Run a task and show its progress.", "タスクを実行し、経過を表示します。", (
         ("task", {"nargs": "*"}, "The task. Piped input is appended to it. If you pass no task, the piped input is the task.",
          "タスク。パイプの入力は末尾に加わります。省略すると、パイプの入力がタスクになります。"),
+        ("-f --file", {**LIST, "metavar": "FILE"},
+         "Attach a picture, a sound or another file, or a web address. Repeat for several.",
+         "画像・音声などのファイル、または Web アドレスを添付します。複数指定できます。"),
         *AGENT,
         A_TOOL,
         INSTRUCTIONS,
@@ -186,6 +160,24 @@ COMMANDS = (
         ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},
          "The level of the log (default: info).",
          "ログレベル (既定: info)。"),
+        A_TOOL,
+        MODEL,
+        CONFIG,
+        agent_option("all agents and workflows of the configuration", "設定ファイルのすべて"),
+        JOURNAL,
+    )),
+    Command("worker", "Execute queued and interrupted runs. Start as many workers as you like, on any machine.",
+            "待ち行列の実行と中断した実行を処理します。ワーカーは複数のマシンでいくつでも開始できます。", (
+        ("--concurrency", {"type": count, "default": 8}, "Runs at the same time (default: 8).",
+         "同時に処理する実行の数 (既定: 8)。"),
+        ("--queues", {"default": "", "metavar": "NAMES"}, "Serve these queues, with commas between them (default: default).",
+         "処理する待ち行列。コンマ区切り (既定: default)。"),
+        ("--per-key", {"type": count}, "Runs with the same key at the same time, over all workers (default: no limit).",
+         "同じキーの実行を同時に処理する数。すべてのワーカーの合計 (既定: 上限なし)。"),
+        ("--embedded", FLAG, "Start a PostgreSQL of its own in .kaname/postgres, and use it as the journal.",
+         ".kaname/postgres に専用の PostgreSQL を開始し、ジャーナルとして使います。"),
+        ("--log-level", {"default": "info", "choices": ["debug", "info", "warning", "error"]},
+         "The level of the log (default: info).", "ログレベル (既定: info)。"),
         A_TOOL,
         MODEL,
         CONFIG,
@@ -307,9 +299,19 @@ COMMANDS = (
         ("-q --quiet", FLAG, "Show only the result.", "結果だけを表示します。"),
         *AGENT,
     )),
+    Command("eval", "Evaluate an agent on cases, compare two evaluations, or add a case.",
+            "エージェントをケースで評価します。評価の比較やケースの追加もできます。", (
+        *EVAL_OPTIONS,
+        *AGENT,
+        A_TOOL,
+        INSTRUCTIONS,
+    )),
     Command("models", "List the models, or download the local one.",
             "モデルを一覧表示します。またはローカルモデルをダウンロードします。", (
         actions("list pull"),
+        ("what", {"nargs": "?", "choices": ["chat", "senses"], "default": "chat"},
+         "pull: the chat model (default), or the models of the senses, which hear and speak (190 MB).",
+         "pull: チャットのモデル (既定)、または音声認識と音声合成のモデル senses (190 MB)。"),
         ("--from", {"metavar": "DIR", "dest": "source"}, "pull: copy the model from a folder, without a network.",
          "pull: ネットワークを使わず、フォルダーからコピーします。"),
         ("--check", FLAG, "pull: verify the checksum of the downloaded file, and download it again if it is wrong.",
@@ -354,14 +356,12 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         *OF_AGENT,
     )),
-    Command("approvals", "List approvals that hold for later calls, or revoke them.",
-            "以後の呼び出しにも有効な承認を一覧表示します。または取り消します。", (
-        ("action", {"nargs": "?", "default": "list", "choices": ["list", "revoke"]}, "What to do (default: list).",
-         "操作 (既定: list)。"),
-        ("what", {"nargs": "*", "metavar": "ID"}, "revoke: the ids of the approvals.", "revoke: 承認の ID。"),
-        ("--all", FLAG, "List expired and revoked ones, too.", "期限切れや取り消し済みのものも表示します。"),
-        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
-        *OF_AGENT,
+    Command("journal", "Copy a journal, such as from a file to a database.",
+            "ジャーナルをコピーします (ファイルからデータベースなど)。", (
+        ("action", {"choices": ["copy"]}, "What to do.", "操作。"),
+        ("source", {"metavar": "FROM"}, "A file, or postgresql://…", "ファイル、または postgresql://…"),
+        ("target", {"metavar": "TO"}, "A file, or postgresql://… The copy is read back and compared.",
+         "ファイル、または postgresql://…。コピーは読み直して比較します。"),
     )),
     Command("cache", "Show the size of the cache, or clear it.", "キャッシュのサイズを表示します。または消去します。", (
         ("action", {"nargs": "?", "default": "show", "choices": ["show", "clear"]}, "What to do (default: show).",
@@ -370,6 +370,23 @@ COMMANDS = (
         ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
         CONFIG,
         AN_AGENT,
+    )),
+    Command("audit", "List the audit log of `kaname serve`, or verify that it was not changed.",
+            "`kaname serve` の監査ログを一覧表示します。または改変がないか検証します。", (
+        actions("list verify head"),
+        ("--kind", {}, "Only this kind, such as sign_in, approval or read.", "この種類だけ。例: sign_in、approval、read。"),
+        ("--actor", {"metavar": "USER"}, "Only what this user did.", "このユーザーの操作だけ。"),
+        ("--subject", {}, "Only what was done to this, such as run:ID.", "この対象への操作だけ。例: run:ID。"),
+        ("--since", {"metavar": "TIME"}, "Only from this time on, in UTC, such as 2026-11-17T09.",
+         "この時刻 (UTC) 以降だけ。例: 2026-11-17T09。"),
+        ("--until", {"metavar": "TIME"}, "Only before this time.", "この時刻より前だけ。"),
+        ("-n --number", {"type": count}, "Only the last N entries (default: 100; all with --json).",
+         "最後の N 件だけ (既定: 100。--json ではすべて)。"),
+        ("--head", {"metavar": "N:HASH"}, "verify: also check this head, which `kaname audit head` printed earlier.",
+         "verify: 以前 `kaname audit head` が表示した末尾も照合します。"),
+        ("--file", {}, "The log (default: that of the server).", "監査ログのファイル (既定: サーバーのもの)。"),
+        ("--json", FLAG, "Print one JSON object per line.", "1 行に 1 件の JSON を出力します。"),
+        CONFIG, AN_AGENT, JOURNAL,
     )),
     Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
 )

@@ -13,6 +13,7 @@ from ..messages import many, say
 from ..messages.stops import status_word
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen, pad
+from .audit import record_deletion
 
 
 async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> int:
@@ -34,6 +35,7 @@ async def main(journal: Journal, given: argparse.Namespace, screen: Screen) -> i
         return DONE
     if count and not given.yes and not confirm(say(f"permanently delete {whole}?", f"{whole}を完全に削除しますか?"), screen):
         return FAILED
+    await record_deletion(given, journal, "runs")
     done = await prune(journal, _keep(given), agent=agent_name(given))
     screen.note(say(f"deleted {many(len(done.runs), 'run')}", f"{len(done.runs)} 件を削除しました"))
     await _print_space(journal, done, given, screen)

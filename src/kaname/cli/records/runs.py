@@ -19,6 +19,7 @@ from ...core.project import path_without_project
 from ...core.runs import RunInfo
 from ...core.values import plain_text
 from ...journals.default import choose, default_path
+from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
@@ -31,6 +32,7 @@ from ..terminal.chunks import Show
 from ..terminal.questions import parse_answers
 from ..terminal.screen import Screen, columns, pad, width
 from ..terminal.signals import run_to_the_end
+from .audit import record_deletion
 from .prune import main as prune
 from .transcript import print_run, stories
 
@@ -38,7 +40,7 @@ from .transcript import print_run, stories
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
-    if place not in ("memory", ":memory:") and not os.path.exists(os.path.expanduser(place)):
+    if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
         if os.path.exists(before := path_without_project("journal.db")) and place == default_path():
             command = f"{this_command()} runs --journal {shlex.quote(before)}"
@@ -78,6 +80,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         if given.action == "stop":
             return await _stop(journal, run, screen)
         if given.action == "delete":
+            await record_deletion(given, journal, f"run:{run.run_id}", run.user)
             await journal.delete(run.run_id, cascade=given.cascade)
             screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE

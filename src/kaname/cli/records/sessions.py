@@ -13,6 +13,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...journals.default import choose
+from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
 from ..agent import agent_name, journal_place, place_options
@@ -22,6 +23,7 @@ from ..messages.stops import status_word
 from ..terminal.questions import confirm
 from ..terminal.screen import Screen, columns, pad, truncate, width
 from ..terminal.signals import run_to_the_end
+from .audit import record_deletion, record_here
 
 _LONG = 300
 _WIDE = 100  # columns
@@ -30,7 +32,7 @@ _WIDE = 100  # columns
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     place = journal_place(given)
-    if not os.path.exists(os.path.expanduser(place)):
+    if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no sessions yet: {place} does not exist", f"まだセッションがありません ({place})"))
         return DONE if given.action == "list" else FAILED
     given.journal = place
@@ -59,6 +61,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
 
 async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, screen: Screen) -> int:
     if given.action == "export" or (given.action == "show" and given.json):
+        record_here(given, "export", f"session:{session.id}", session.user)
         screen.say(json.dumps(await sessions.export(session), ensure_ascii=False, indent=None if given.json else 1))
     elif given.action == "show":
         for one in await sessions.said(session):
@@ -74,6 +77,7 @@ async def _act(given: argparse.Namespace, sessions: Sessions, session: Session, 
         )
         if not given.yes and not confirm(asked, screen):
             return FAILED
+        await record_deletion(given, choose(given.journal), f"session:{session.id}", session.user)
         await sessions.delete(session)
         screen.note(say(f"deleted {session.id} ({many(count, 'run')})", f"{session.id} を削除しました ({count} 件)"))
     return DONE

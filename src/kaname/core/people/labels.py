@@ -19,7 +19,7 @@ LABELS_KEY = "kaname/labels"  # in the `_meta` of a tool or a result that MCP ca
 
 @record
 class ToolLabels:
-    """What `Flow` needs to know about a tool. Everything that is not declared is taken for the worst.
+    """Describes a tool for `Flow`. Everything that is not declared is taken for the worst.
 
     Args:
         role: "reads" changes nothing. "acts" (the default, unless the tool's effect is `pure`) changes something outside.

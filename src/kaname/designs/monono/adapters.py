@@ -172,11 +172,11 @@ class ChatModel:
         every = any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
         self._taken = None if every else frozenset(parameters)
 
-    def takes(self, name: str) -> bool:
+    def accepts(self, name: str) -> bool:
         return self._taken is None or name in self._taken
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
-        return [name for name in settings if not self.takes(name)]
+        return [name for name in settings if not self.accepts(name)]
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         options: dict[str, Any] = {"model": self._model, "stream": request.stream, **request.settings}
@@ -184,9 +184,9 @@ class ChatModel:
             options["tools"] = [_definition(tool) for tool in request.tools]
         if request.schema is not None:
             options["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-        for needed in [name for name in ("tools", "response_format") if name in options and not self.takes(name)]:
+        for needed in [name for name in ("tools", "response_format") if name in options and not self.accepts(name)]:
             raise UnexpectedError(f"{type(self._adapter).__name__}.chat() has no parameter {needed!r}, which this call needs")
-        taken = {name: value for name, value in options.items() if self.takes(name)}
+        taken = {name: value for name, value in options.items() if self.accepts(name)}
         given = self._adapter.chat([to_openai(message) for message in request.messages], **taken)
         given = await given if isawaitable(given) else given
         pieces = _Pieces(type(self._adapter).__name__, emit)

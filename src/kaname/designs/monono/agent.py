@@ -212,7 +212,7 @@ class BaseAgent(Refusing, Agent[Any]):
 
     def _check_chat(self) -> None:
         model, wanted = self.recipe.model, [("tools", bool(self.tools)), ("response_format", self._output is not None)]
-        for name in [one for one, needed in wanted if needed and isinstance(model, ChatModel) and not model.takes(one)]:
+        for name in [one for one, needed in wanted if needed and isinstance(model, ChatModel) and not model.accepts(one)]:
             told = notice(
                 "monono.chat_parameter",
                 "{kind}.chat() has no parameter {name!r}, which this agent needs: add it, or **settings",

@@ -22,7 +22,7 @@ from ...policies.cache.flights import Flights
 from ...policies.cache.keys import value_key
 from ...policies.cache.store import CacheStore, is_busy
 from ...policies.choice.figures import LEAST, ToolFigures, choose, past_figures
-from ...tools.mcp.search import matching_words
+from ...tools.finding.rank import matching_words
 
 _TIMES = ("seconds", "latency", "speed", "response_time")  # seconds per call, under the names that people give them
 _RATES = ("success", "success_rate", "accuracy", "reliability")  # from 0 to 1

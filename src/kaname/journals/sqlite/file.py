@@ -8,14 +8,23 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ...core.encryption.database import PlainConnection, open_database
+from ...core.encryption.keys import key_for
 from ...core.errors import JournalError
 from ...core.notices import notice
-from ...core.project import create_private, write_ahead
+from ...core.project import write_ahead
+from ...core.runs import SHARED
 from ..refusals import removed_text
 from .errors import damage_error
+from .media import MARK, media_of
 from .owners import Owner, is_alive
 from .schema import APPLICATION, migrate
+
+if TYPE_CHECKING:
+    from ...core.encryption.user_keys import UserKeys
+    from .protection.sealing import Seal
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and the memory that processes share: all three or none
 _FEW_RUNS = 1_000
@@ -53,6 +62,7 @@ class JournalFile:
         self._files: list[int] | None = None  # which files they were when they were opened
         self.checked = 0.0
         self._owner_seen = 0.0
+        self.keys: UserKeys | None = None  # of the users, if the file is encrypted
 
     def open_to_write(self) -> sqlite3.Connection:
         connection = self._connect(self.max_bytes)
@@ -75,6 +85,10 @@ class JournalFile:
             self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
         try:
+            if self.keys is None and not isinstance(connection, PlainConnection):
+                from ...core.encryption.user_keys import user_keys
+
+                self.keys = user_keys(self.path)
             if self._files is None:
                 _check_indexes(connection, self.path)
                 self._files = self._inodes()
@@ -82,6 +96,27 @@ class JournalFile:
             disconnect(connection, self.path)
             raise
         return connection
+
+    def seal(self, user: str, title: str = "", stored: str = "") -> Seal | None:
+        """Return what encrypts the rows of a user's run; None if the file is not encrypted, or without a user.
+
+        `title`, `stored`: the title of the run, and its form in the file.
+        """
+        if self.keys is None or not user:
+            return None
+        from .protection.sealing import Seal
+
+        return Seal(self.keys.of(user), title, stored)
+
+    def stored_text(self, connection: sqlite3.Connection, run_id: str, text: str, place: str) -> str:
+        """Return a text of a run as it is stored: without its media, and encrypted. `place`: where it stands."""
+        seal = None
+        if self.keys is not None:
+            row = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
+            seal = None if row is None else self.seal(row[0])
+        if MARK in text:
+            text = media_of(self.path).detach(run_id, text, None if seal is None else seal.key)
+        return text if seal is None else seal.key.seal(text, place)
 
     def check(self) -> None:
         """Raise `JournalError` if the file was removed or replaced: it would still accept writes, but they would be lost."""
@@ -136,7 +171,6 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
                 path=path,
             )
         )
-    create_private(path)
     _count(path, +1)
     try:
         return _open_connection(path, patience, max_bytes)
@@ -162,16 +196,19 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
             raise damage_error(path, found)
 
 
-def copy(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the file that a connection reads to a new file. Raises `JournalError` if that file exists."""
-    if target.exists():
-        raise JournalError(
-            notice("journal.copy_exists", "the file {target} already exists; choose another name", target=target)
-        )
+def copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
+    """Copy the file that a connection reads to a new file, with the same key.
+
+    Of an encrypted file, the copy has no snapshots of shared sessions: they hold words of several users.
+    """
     try:
-        create_private(target)
-        with closing(sqlite3.connect(target)) as other:
+        key = key_for(path)
+        with closing(open_database(target, create=True, key=key)) as other:
             connection.backup(other)
+            if key is not None:
+                shared = f"substr(session, 1, {len(SHARED)}) = '{SHARED}'"
+                other.execute(f"DELETE FROM snapshots WHERE run IN (SELECT run FROM runs WHERE {shared})")
+                other.execute("VACUUM")
     except (OSError, sqlite3.Error) as problem:
         target.unlink(missing_ok=True)  # remove an incomplete copy
         told = notice(
@@ -181,7 +218,7 @@ def copy(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _open_connection(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+    connection = open_database(path, timeout=patience, create=True)
     try:
         if _must_be_ours(connection, path):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -191,7 +228,7 @@ def _open_connection(path: Path, patience: float, max_bytes: int | None) -> sqli
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         if max_bytes is not None:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
-            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // page)}")
+            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // int(page))}")
         migrate(connection, path)
     except BaseException:
         connection.close()

@@ -9,6 +9,8 @@ from typing import Any
 
 from ...core.codec import dump
 from ...kernel.approvals.port import Grant
+from .file import JournalFile
+from .reading import open_text
 from .thread import SqliteThread
 
 _TABLE = """
@@ -21,13 +23,13 @@ _COLUMNS = "id, agent, user, tool, conditions, until, by, at, revoked"
 
 
 class SqliteGrants:
-    def __init__(self, writer: SqliteThread, reader: SqliteThread) -> None:
-        self._writer, self._reader = writer, reader
+    def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile) -> None:
+        self._writer, self._reader, self._place = writer, reader, place
 
     async def put(self, grant: Grant) -> None:
-        row = (*grant[:4], dump(grant.where), *grant[5:])
-
         def work(connection: sqlite3.Connection) -> None:
+            seal, where = self._place.seal(grant.user), dump(grant.where)
+            row = (*grant[:4], where if seal is None else seal.key.seal(where, grant.id), *grant[5:])
             connection.execute(_TABLE)
             connection.execute(f"INSERT OR IGNORE INTO grants ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -45,7 +47,8 @@ class SqliteGrants:
                 return []
             return connection.execute(f"SELECT {_COLUMNS} FROM grants {which}", values).fetchall()
 
-        return [Grant._make((*row[:4], json.loads(row[4]), *row[5:])) for row in await self._reader.transact(work)]
+        rows = [(row, open_text(self._place.path, "", row[4], row[0])) for row in await self._reader.transact(work)]
+        return [Grant._make((*row[:4], json.loads(where), *row[5:])) for row, where in rows if where]
 
     async def revoke(self, grant_id: str) -> bool:
         def work(connection: sqlite3.Connection) -> bool:

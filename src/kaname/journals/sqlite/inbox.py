@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from typing import cast
+from typing import Any, cast
 
 from ...core.codec import decode_body, encode_body
 from ...core.errors import RunNotFound
-from ...core.events import Event, Interjected
+from ...core.events import Interjected
 from ...kernel.inbox.port import Sent, run_is_over
 from ..news import News
-from .thread import SqliteThread, Work
+from .file import JournalFile
+from .reading import open_text
+from .thread import SqliteThread
 
 _TABLE = """
     CREATE TABLE IF NOT EXISTS inbox (
@@ -22,7 +24,7 @@ _INDEX = "CREATE INDEX IF NOT EXISTS inbox_by_run ON inbox (run)"
 _LAST = "SELECT run, status FROM runs WHERE thread = ? ORDER BY place DESC LIMIT 1"
 _UNDER_WAY = "status IN ('running', 'waiting')"  # as the file says it: an interrupted run is a running one without an owner
 _LETTERS = f"""
-    SELECT id, body FROM inbox AS letter WHERE run = :run OR (
+    SELECT id, run, body FROM inbox AS letter WHERE run = :run OR (
         thread = (SELECT thread FROM runs WHERE run = :run)
         AND NOT EXISTS (SELECT 1 FROM runs AS other WHERE other.run = letter.run AND other.{_UNDER_WAY}))
     ORDER BY number
@@ -32,8 +34,8 @@ _LETTERS = f"""
 class SqliteInbox:
     """`news`: tells when another process has written to the file."""
 
-    def __init__(self, writer: SqliteThread, reader: SqliteThread, news: News) -> None:
-        self._writer, self._reader, self._news = writer, reader, news
+    def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile, news: News) -> None:
+        self._writer, self._reader, self._place, self._news = writer, reader, place, news
 
     async def put(self, run_id: str, said: Interjected) -> Sent:
         _, body = encode_body(said)
@@ -51,7 +53,8 @@ class SqliteInbox:
                 under_way = status in ("running", "waiting")
             connection.execute(_TABLE)
             connection.execute(_INDEX)
-            connection.execute("INSERT INTO inbox (id, run, thread, body) VALUES (?, ?, ?, ?)", (said.id, to, thread, body))
+            values = (said.id, to, thread, self._place.stored_text(connection, to, body, said.id))
+            connection.execute("INSERT OR IGNORE INTO inbox (id, run, thread, body) VALUES (?, ?, ?, ?)", values)
             return Sent(to, bool(under_way))
 
         sent: Sent | None = await self._writer.submit(work)
@@ -60,37 +63,27 @@ class SqliteInbox:
         return sent
 
     async def letters(self, run_id: str, known: Collection[str] = (), *, wait: bool = False) -> list[Interjected]:
-        def work(connection: sqlite3.Connection) -> list[str]:
-            try:
-                rows = connection.execute(_LETTERS, {"run": run_id}).fetchall()
-            except sqlite3.OperationalError as problem:
-                if str(problem).startswith("no such table"):
-                    return []
-                raise
-            return [body for one, body in rows if one not in known]
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            return connection.execute(_LETTERS, {"run": run_id}).fetchall() if _exists(connection) else []
 
         while True:
             version = await self._news.version() if wait else 0
-            found = await self._reader.transact(work)
+            rows = await self._reader.transact(work)
+            texts = [open_text(self._place.path, run, body, id) for id, run, body in rows if id not in known]
+            found = [cast(Interjected, decode_body(Interjected.__name__, text)) for text in texts if text]
             if found or not wait:
-                return [cast(Interjected, decode_body(Interjected.__name__, body)) for body in found]
+                return found
             await self._news.wait(version)
-
-
-def with_removal(work: Work, events: Sequence[Event]) -> Work:
-    """Return the work that writes these facts. In the same transaction, the messages that they record leave the inbox."""
-    taken = [(event.body.id,) for event in events if isinstance(event.body, Interjected)]
-
-    def write(connection: sqlite3.Connection) -> None:
-        work(connection)
-        if _exists(connection):
-            connection.executemany("DELETE FROM inbox WHERE id = ?", taken)
-
-    return write
 
 
 def _exists(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'inbox'").fetchone() is not None
+
+
+def remove_messages(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    """Remove messages, because the same transaction records them."""
+    if _exists(connection):
+        connection.executemany("DELETE FROM inbox WHERE id = ?", [(one,) for one in ids])
 
 
 def remove_letters(connection: sqlite3.Connection, runs: Sequence[str]) -> None:

@@ -6,53 +6,35 @@ import asyncio
 import sqlite3
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
-from operator import attrgetter
+from collections.abc import AsyncIterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...core.encryption.keys import files_of, use_key
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
-from ...core.events import Event, Interjected, Stopped
+from ...core.events import Event, Stopped
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ..news import News
 from ..refusals import busy_text, gap_text, superseded_text
+from ..rows import CARD, fact_row, row_sum
 from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
-from .grants import SqliteGrants
-from .inbox import SqliteInbox, with_removal
 from .ledger import SqliteLedger
-from .reading import CARD, SELECT_CARD, card_of
-from .schema import fact_row, row_sum
-from .thread import SqliteThread, Work
+from .media import media_of
+from .protection.copies import note_copy
+from .queue import SqliteQueue
+from .reading import SELECT_CARD, card_of
+from .thread import SqliteThread, Work, data_version, shut_down
+from .writing import CHANGE, GO_ON, NEXT, OPEN, RunHold, card_values, rarely_changing
 
-_card_values = attrgetter(*RunInfo.__match_args__[:-1])
-_rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
-_NEXT = "SELECT ifnull(max(place), 0) + 1 FROM moves"
-_OPEN = f"INSERT INTO runs ({', '.join(CARD)}, place, moved, sum, epoch, owner) VALUES ({'?, ' * len(CARD)}?, ?, ?, ?, ?)"
-_WHERE = "WHERE run = ? AND epoch = ? AND seq = ?"
-_GO_ON = f"UPDATE runs SET updated = ?, seq = ?, input = ?, output = ?, cost = ?, sum = ? {_WHERE}"  # no index is touched
-_SET = ", ".join([f"{name} = ?" for name in CARD])
-_CHANGE = f"UPDATE runs SET {_SET}, sum = ?, moved = ({_NEXT}), owner = iif(?, NULL, owner) {_WHERE}"
-_INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
+if TYPE_CHECKING:
+    from .grants import SqliteGrants
+    from .inbox import SqliteInbox
+
 _PAGE = 500
-
-
-class _Hold:
-    """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the file."""
-
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "turn")
-
-    def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
-        self.epoch, self.card, self.turn, self.constant = epoch, card, turn, _rarely_changing(card)
-        self.before = before  # what became of the one that had it: "died", "overtaken", or it was released
-        self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
-
-    def fail(self, problem: JournalError) -> None:
-        self.failure = self.failure or problem
 
 
 class SqliteJournal:
@@ -62,31 +44,53 @@ class SqliteJournal:
         path: The file. It is created if it does not exist.
         patience: Seconds to wait while another process writes (default 30).
         max_bytes: The maximum size of the file. By default it is unlimited.
+        key_file: A file with the key to encrypt the journal with (default: `KANAME_KEY_FILE`, or no encryption).
     """
 
-    def __init__(self, path: str | Path, *, patience: float = 30.0, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        patience: float = 30.0,
+        max_bytes: int | None = None,
+        key_file: str | Path | None = None,
+    ) -> None:
         self.path = Path(path).expanduser().resolve()  # one file, one name: its owners are found by it
+        if key_file is not None:
+            use_key(key_file, places=files_of(self.path))
         self.closed = False
-        self._held: dict[str, _Hold] = {}
+        self._held: dict[str, RunHold] = {}
+        self.media = media_of(self.path)
         self._place = place = JournalFile(self.path, patience, max_bytes)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
-        look = partial(_data_version, self._reader)
+        look = partial(data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
-        self.inbox = SqliteInbox(self._writer, self._reader, self._patient_news)
-        self.grants = SqliteGrants(self._writer, self._reader)
-        self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
+        self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
+        self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
+
+    @cached_property
+    def inbox(self) -> SqliteInbox:
+        from .inbox import SqliteInbox
+
+        return SqliteInbox(self._writer, self._reader, self._place, self._patient_news)
+
+    @cached_property
+    def grants(self) -> SqliteGrants:
+        from .grants import SqliteGrants
+
+        return SqliteGrants(self._writer, self._reader, self._place)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
-        taken: list[_Hold] = []
+        taken: list[RunHold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, before: str = "") -> None:
-            taken[:] = [_Hold(epoch, card, turn, before)]
+            taken[:] = [RunHold(epoch, card, turn, before)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -102,7 +106,10 @@ class SqliteJournal:
             connection.execute("DELETE FROM stops WHERE run = ?", (run_id,))  # it was for the one before
             card = connection.execute(f"{SELECT_CARD} WHERE run = ?", (run_id,)).fetchone()
             before = "overtaken" if holder else "died" if row[1] not in (None, self._me()) else ""
-            return take(row[0] + 1, card_of(card, self.path), before)
+            take(row[0] + 1, known := card_of(card, self.path), before)
+            if self._place.keys is not None:
+                taken[0].seal = self._place.seal(known.user, known.title, card[CARD.index("title")])
+            return None
 
         try:
             await self._writer.transact(work, alone=not self._held)
@@ -138,8 +145,6 @@ class SqliteJournal:
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
         work = self._entry(hold, events, ends := type(events[-1].body) is Stopped and not keep)
-        if any(type(event.body) is Interjected for event in events):
-            work = with_removal(work, events)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
         except JournalError as problem:  # the file is right, the card is not: the run must be claimed again
@@ -148,7 +153,7 @@ class SqliteJournal:
         if ends:
             self._drop(run, epoch)
 
-    def _entry(self, hold: _Hold, events: Sequence[Event], ends: bool) -> Work:
+    def _entry(self, hold: RunHold, events: Sequence[Event], ends: bool) -> Work:
         """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
@@ -156,7 +161,7 @@ class SqliteJournal:
             index(card, event)
         card.created, card.updated = float(card.created), float(card.updated)  # as the columns give them back
         card.input, card.output = int(card.input), int(card.output)
-        values, key, constant = _card_values(card), (run, epoch, before), _rarely_changing(card)
+        values, key, constant = card_values(card), (run, epoch, before), rarely_changing(card)
         if before == 0:
             hold.constant = constant
             return partial(self._begin, hold, values, ends, rows)
@@ -164,15 +169,16 @@ class SqliteJournal:
         short = (card.updated, card.seq, card.input, card.output, card.cost)
 
         def work(connection: sqlite3.Connection) -> None:
-            total = row_sum(*values, hold.card.place)  # not before: the first facts may have been on their way
-            given = (*short, total, *key) if goes_on else (*values, total, ends, *key)
-            if connection.execute(_GO_ON if goes_on else _CHANGE, given).rowcount != 1:
+            stored = values if hold.seal is None else hold.seal.card(values)
+            total = row_sum(*stored, hold.card.place)  # not before: the first facts may have been on their way
+            given = (*short, total, *key) if goes_on else (*stored, total, ends, *key)
+            if connection.execute(GO_ON if goes_on else CHANGE, given).rowcount != 1:
                 raise reading.refusal(connection, *key)
-            _write(connection, rows)
+            hold.write(connection, rows, self.path)
 
         return work
 
-    def _begin(self, hold: _Hold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
+    def _begin(self, hold: RunHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
         """Write the first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
@@ -183,10 +189,13 @@ class SqliteJournal:
         last, status, owner = reading.last_of(connection, hold.turn)
         if last and (last != base or (status == "running" and self._holder(last, (0, owner)))):
             raise SessionBusy(last)
-        (hold.card.place,) = (place,) = connection.execute(_NEXT).fetchone()
-        total, owner = row_sum(*card, place), None if ends else self._me()
-        connection.execute(_OPEN, (*card, place, place, total, hold.epoch, owner))
-        _write(connection, rows)
+        (hold.card.place,) = (place,) = connection.execute(NEXT).fetchone()
+        if self._place.keys is not None:  # in this transaction: the user's erasure comes either before it or after it
+            hold.seal = self._place.seal(hold.card.user)
+        stored = card if hold.seal is None else hold.seal.card(card)
+        total, owner = row_sum(*stored, place), None if ends else self._me()
+        connection.execute(OPEN, (*stored, place, place, total, hold.epoch, owner))
+        hold.write(connection, rows, self.path)
 
     def _drop(self, run_id: str, epoch: int) -> None:
         if run_id in self._held and self._held[run_id].epoch == epoch:
@@ -204,7 +213,7 @@ class SqliteJournal:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
         connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
 
-    def _release_soon(self, run_id: str, taken: list[_Hold]) -> None:
+    def _release_soon(self, run_id: str, taken: list[RunHold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for hold in taken:
                 self._drop(run_id, hold.epoch)
@@ -291,7 +300,7 @@ class SqliteJournal:
                 "AND other.agent = mine.agent AND other.user = mine.user)",
                 (run_id,),
             )
-            values = (run_id, fold, seq, state)
+            values = (run_id, fold, seq, self._place.stored_text(connection, run_id, state, run_id))
             connection.execute(
                 "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
                 "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
@@ -344,7 +353,7 @@ class SqliteJournal:
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children. Its text is overwritten, also in the write-ahead log unless that is being read."""
-        await self._writer.transact(lambda c: removal.remove(c, removal.family(c, run_id, cascade, self._holder)))
+        await self.media.clear(await self._writer.transact(lambda c: removal.remove_family(c, run_id, cascade, self._holder)))
         await self.tidy()
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
@@ -353,18 +362,24 @@ class SqliteJournal:
             removal.remove(connection, found if trial is None else ())
             return found
 
-        return list(await (self._writer if trial is None else self._reader).transact(work))
+        found = list(await (self._writer if trial is None else self._reader).transact(work))
+        await self.media.clear(found if trial is None else ())
+        return found
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
+            await self._reader.transact(self.media.sweep)
             return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
         except sqlite3.Error as problem:
             raise explain(problem, self.path) from problem
 
     async def backup(self, path: str | Path) -> None:
-        """Copy the whole journal, as it is at one moment, to a new file. Runs continue meanwhile."""
-        await self._reader.transact(lambda connection: copy(connection, Path(path).expanduser()))
+        """Copy the whole journal, as it is at one moment, to a new file. Runs continue. Erasing a user reaches it, too."""
+        target = await asyncio.to_thread(lambda: Path(path).expanduser().resolve())
+        await self._writer.submit(lambda connection: note_copy(connection, target))
+        await self._reader.transact(lambda connection: copy(connection, self.path, target))
+        await asyncio.to_thread(self.media.copy, target)
 
     async def probe(self) -> None:
         """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
@@ -378,23 +393,5 @@ class SqliteJournal:
         """Finish the queued work and release the file. A closed journal cannot be used again."""
         self.closed = True
         self._finalizer.detach()
-        await asyncio.to_thread(_shut_down, self._place, self._held, self._writer, self._reader, wait=True)
-
-
-async def _data_version(reader: SqliteThread) -> int:
-    """Return a number that changes when any other connection writes to the file."""
-    (version,) = await reader.transact(lambda connection: connection.execute("PRAGMA data_version").fetchone())
-    return int(version)
-
-
-def _write(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
-    connection.executemany(_INSERT, rows)
-    connection.execute(_MOVE, (rows[0][0], rows[0][1], rows[-1][1]))
-
-
-def _shut_down(place: JournalFile, held: Mapping[str, _Hold], *threads: SqliteThread, wait: bool = False) -> None:
-    """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
-    for thread in threads:
-        thread.stop(wait=wait)
-    if not held:
-        place.release_owner()
+        await asyncio.to_thread(shut_down, self._place, self._held, self._writer, self._reader, wait=True)
+        self.media.close()

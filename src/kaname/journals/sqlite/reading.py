@@ -10,18 +10,20 @@ from typing import Any
 
 from ...core.codec import decode_body
 from ...core.errors import JournalCorrupt, JournalError, RunNotFound, RunSuperseded
-from ...core.events import Event, Opened
+from ...core.events import Event, Fact, Opened
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
 from ..refusals import gap_text, superseded_text
+from ..rows import CARD, fact_sum, row_sum
 from .errors import damage_error
-from .schema import fact_sum, row_sum
+from .media import STORED, media_of
 
-CARD = ("run", *RunInfo.__match_args__[1:-1])  # as the columns are named
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
+_SEALED = "\x02"  # how an encrypted text begins: see `sealing`
+_TITLE = CARD.index("title")
 _BYTES = 500_000  # of a page: a slow reader holds no more in memory
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
 
@@ -42,6 +44,10 @@ def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
         raise damage_error(
             path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
         )
+    if row[_TITLE][:1] == _SEALED:
+        from .protection.sealing import unseal_title
+
+        return RunInfo(*unseal_title(path, row[:-1]))
     return RunInfo(*row[:-1])
 
 
@@ -81,7 +87,11 @@ def facts(
                 ),
             )
         name, seq, time, agent, kind, body, _ = row
-        events.append(Event(name, seq, time, agent, decode_body(kind, body)))
+        if body[:1] == _SEALED or STORED in body:
+            decoded = _read_elsewhere(path, name, seq, kind, body)
+        else:
+            decoded = decode_body(kind, body)
+        events.append(Event(name, seq, time, agent, decoded))
         read += len(body)
         if most is not None and read > most:
             return events
@@ -92,6 +102,31 @@ def facts(
     raise damage_error(
         path, notice("journal.fact_missing", "fact {number} of run {run_id} is missing", number=after, run_id=run_id)
     )
+
+
+def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
+    """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
+    from ...core.encryption.user_keys import ErasedKey
+    from .protection.sealing import erased_fact, fact_place, unseal
+
+    try:
+        body = unseal(path, body, fact_place(run, seq, kind))
+    except ErasedKey:
+        return erased_fact(kind)
+    return decode_body(kind, media_of(path).attach(run, body) if STORED in body else body)
+
+
+def open_text(path: Path, run: str, text: str, place: str) -> str:
+    """Return a text that `stored_text` made, with its media; an empty one if the key of its user was destroyed."""
+    if text[:1] == _SEALED:
+        from ...core.encryption.user_keys import ErasedKey
+        from .protection.sealing import unseal
+
+        try:
+            text = unseal(path, text, place)
+        except ErasedKey:
+            return ""
+    return media_of(path).attach(run, text) if STORED in text else text
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:
@@ -105,8 +140,11 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
         upto = last if upto is None else min(upto, last)
         while run_id:
             found = connection.execute(_SELECT_SNAPSHOT, (run_id, fold, upto)).fetchone() if fold else None
-            if found is not None and row_sum(run_id, fold, *found[:-1]) == found[-1]:
-                snapshot = found[1]
+            if (
+                found is not None
+                and row_sum(run_id, fold, *found[:-1]) == found[-1]
+                and (snapshot := open_text(path, run_id, found[1], run_id))
+            ):
                 parts.append(facts(connection, run_id, found[0], upto, path))
                 break
             parts.append(facts(connection, run_id, 0, upto, path))

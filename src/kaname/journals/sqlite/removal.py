@@ -12,7 +12,6 @@ from ...core.errors import RunBusy, RunNeeded, RunNotFound
 from ...core.runs import RunInfo
 from ..refusals import busy_text, dependants_text
 from .file import connect, disconnect
-from .inbox import remove_letters
 
 Holder = Callable[[str, tuple[Any, str | None]], str]  # returns a description of the process that executes a run
 _OWNER = "SELECT epoch, owner, seq, status FROM runs WHERE run = ?"
@@ -36,6 +35,13 @@ def family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: H
             raise RunNeeded(dependants_text(one, dependants))
         children = [child for (child,) in connection.execute(_INSIDE, (one,))]
         doomed += [other for other in (*dependants, *children) if other not in doomed]
+    return doomed
+
+
+def remove_family(connection: sqlite3.Connection, run_id: str, cascade: bool, holder: Holder) -> list[str]:
+    """Delete the run with its family, and return their ids."""
+    doomed = family(connection, run_id, cascade, holder)
+    remove(connection, doomed)
     return doomed
 
 
@@ -73,6 +79,8 @@ def remove(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
             {"run": run, "place": place, "seq": seq, "top": top},
         )
         connection.execute("UPDATE moves SET run = '' WHERE place = ? AND run = ?", (top, run))
+    from .inbox import remove_letters
+
     remove_letters(connection, runs)
     for table in ("facts", "snapshots", "stops", "runs"):
         connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in runs])
@@ -92,7 +100,7 @@ def tidy(path: Path, *, whole: bool = False) -> tuple[int, int]:
             connection.execute("VACUUM")
         else:
             with suppress(sqlite3.OperationalError):  # another process writes: try the next time
-                connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would free a single page
         after, free = (_number(connection, name) for name in ("page_count", "freelist_count"))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # does not fail if another process is in the way
         return (before - after) * size, free * size

@@ -1,4 +1,4 @@
-"""Schema: the tables, their migrations, and the checksums of their rows.
+"""Schema: the tables and their migrations.
 
 A file is migrated to the last version, in one transaction, when it is opened. A process of an older version that still has the
 file open can no longer write: the columns that it would leave out are `NOT NULL`.
@@ -9,13 +9,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
-from ...core.codec import encode_body
 from ...core.errors import JournalTooNew
-from ...core.events import Event
 from ...core.notices import notice
 from ...core.runs import SHARED
+from ..rows import row_sum
 
 APPLICATION = 0x6B616E6D  # "kanm"
 
@@ -114,30 +112,9 @@ _FOURTH = f"""
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
-def row_sum(*values: Any) -> int:
-    """Return the checksum of a row, from its values as SQLite returns them. Times and money must therefore be floats.
-
-    A text may be of a subclass (`SharedSession`, an enum of users): only its letters count, as in SQLite.
-    """
-    return crc32("\x1f".join([value if isinstance(value, str) else repr(value) for value in values]).encode())
-
-
 def moved_sum(old: int, place: int, *values: Any) -> int:
     """Return the checksum of a row with another `place`, its last value. A damaged row keeps its wrong checksum."""
     return row_sum(*values[:-1], place) if row_sum(*values) == old else old
-
-
-def fact_sum(run_id: str, seq: int, time: float, agent: str, kind: str, body: str) -> int:
-    """Return the checksum of a fact. It is written out, because it is computed for every fact."""
-    return crc32("\x1f".join((run_id, str(seq), str(time), agent, kind, body)).encode())
-
-
-def fact_row(event: Event) -> tuple[Any, ...]:
-    """Return the row of a fact, with its checksum."""
-    run, seq, time, agent, body = event
-    time = float(time)  # as the column gives it back
-    kind, text = encode_body(body)  # type: ignore[arg-type]
-    return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

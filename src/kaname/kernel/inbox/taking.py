@@ -10,8 +10,6 @@ from ...core.errors import Halt
 from ...core.events import Interjected, Stopped
 from ...core.messages import NOTHING, placeholder
 from ...core.record import replace
-from ...core.steps import Finish
-from ..bases import StrategyBase, optional
 
 if TYPE_CHECKING:
     from ..ports import Admission
@@ -36,12 +34,6 @@ async def take_messages(scope: Scope, admit: Admission) -> bool:
         admitted.append(said)
     await scope.record(*admitted)
     return True
-
-
-def goes_on(step: Finish, scope: Scope) -> bool:
-    """Return True if the strategy answers a message that came while the last reply was written, instead of ending."""
-    answered = step.stop.kind in ("completed", "degraded") and scope.state.limit is None
-    return answered and bool(optional(scope.agent.strategy, StrategyBase, "listens"))
 
 
 def interrupt(scope: Scope, task: asyncio.Task[object]) -> None:

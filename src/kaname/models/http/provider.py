@@ -48,6 +48,14 @@ class Joiner(Protocol):
     def reply(self, *, ended: bool) -> ModelReply: ...
 
 
+def force_once(request: ModelRequest, own: Mapping[str, Any]) -> ModelRequest:
+    """Return the request with a `tool_choice` that forces a call only before the first result: else it would never end."""
+    wanted = request.settings.get("tool_choice", own.get("tool_choice"))
+    if wanted in ("auto", "none", None) or not request.messages or request.messages[-1].role != "tool":
+        return request
+    return replace(request, settings={**request.settings, "tool_choice": "auto"})
+
+
 class ServedModel(BoundedReplies, ModelBase, ABC):
     """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
@@ -122,6 +130,8 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         return {**self._headers, "traceparent": trace} if trace else self._headers
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        if "tool_choice" in request.settings or "tool_choice" in self.settings:
+            request = force_once(request, self.settings)
         joiner, ended = await self.exchange(request, emit)
         return joiner.reply(ended=ended)
 

@@ -26,6 +26,7 @@ from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..http.provider import Joiner
+from ..media import seen_by
 from ..prices import Price
 from ..prompted.modes import ignored_settings
 from ..providers.openai import OpenAI, ToolMode
@@ -66,6 +67,7 @@ class Local(ModelBase):
     """
 
     api = "local"
+    takes = ()  # it reads only text
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class Local(ModelBase):
                 plan_first=self.plan_first,
             )
             self._served.runs = f"{self._plan.path} {self._plan.context} {os.stat(self._plan.path).st_mtime_ns}"
-        return await self._served.reply(request, emit)
+        return await self._served.reply(seen_by(request, self.takes), emit)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""

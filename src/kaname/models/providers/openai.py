@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,10 +17,11 @@ from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import as_takeable
+from ..media import as_takeable, seen_by
 from ..prices import Price
 from ..prompted.inline_calls import CallFilter, written_call
 from ..prompted.modes import WatchedEmit, ignored_settings, refuses, with_schema_in_words
+from ..strict_schema import make_strict
 from .openai_stream import Pieces
 from .quirks import NONE, Quirks
 
@@ -51,6 +52,8 @@ class OpenAI(ServedModel):
             `text` (the ReAct protocol). `auto` starts with the first and changes to the next when the server refuses it.
         plan_first: In the mode `constrained`, write a short plan before the first call (default), if there are at least two
             tools with `effect="pure"`.
+        takes: The media types that the model accepts, such as ["image/"]; [] for a model that reads only text, which then
+            gets the text of pictures and sounds instead (default: everything is sent).
     """
 
     provider, api = "openai", "chat"
@@ -67,6 +70,7 @@ class OpenAI(ServedModel):
         price: Price | None = None,
         tool_mode: ToolMode = "auto",
         plan_first: bool = True,
+        takes: Sequence[str] | None = None,
     ) -> None:
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
@@ -76,7 +80,7 @@ class OpenAI(ServedModel):
                 )
             )
         self.tool_mode: ToolMode = tool_mode
-        self.plan_first = plan_first
+        self.plan_first, self.takes = plan_first, takes
         self._wanted_mode = f"{tool_mode} {plan_first}"  # "auto" becomes another mode with the first reply
         url, key, missing = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
@@ -107,6 +111,8 @@ class OpenAI(ServedModel):
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         """Ask the model. A refusal comes before anything is shown, so the next mode is tried at once, and kept."""
+        if self.takes is not None:
+            request = seen_by(request, self.takes)
         if not request.tools and self.tool_mode == "text":
             return await self._reply_in("text", request, emit)
         if not request.tools:
@@ -234,20 +240,8 @@ def tool_shapes(tools: tuple[ToolSpec, ...]) -> list[dict[str, Any]]:
 
 
 def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": is_strict(schema)}}
-
-
-def is_strict(schema: Any) -> bool:
-    """Return True if strict mode accepts the schema: every object is closed and every property required."""
-    if isinstance(schema, list):
-        return all(is_strict(item) for item in schema)
-    if not isinstance(schema, Mapping):
-        return True
-    if schema.get("type") == "object" or "properties" in schema:
-        closed = schema.get("additionalProperties") is False
-        if not closed or set(schema.get("required", ())) != set(schema.get("properties", {})):
-            return False
-    return "default" not in schema and all(is_strict(value) for value in schema.values())
+    sent, strict = make_strict(schema)
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": sent, "strict": strict}}
 
 
 def _encode_messages(messages: tuple[Message, ...], quirks: Quirks) -> list[bytes]:
@@ -306,7 +300,7 @@ def shape(message: Message, quirks: Quirks = NONE) -> dict[str, Any]:
         (result,) = [part for part in message.parts if isinstance(part, ToolResult)]
         return {"role": "tool", "tool_call_id": quirks.call_id(result.call_id), "content": result_text(result)}
     made: dict[str, Any] = {"role": message.role, "content": message.text}
-    if [part for part in message.parts if isinstance(part, Media)]:
+    if message.role == "user" and [part for part in message.parts if isinstance(part, Media)]:
         made["content"] = [_content(part) for part in message.parts if isinstance(part, Text | Media)]
     if calls := message.calls:
         made["content"] = message.text or None

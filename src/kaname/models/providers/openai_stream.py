@@ -8,12 +8,13 @@ from typing import Any
 
 from ...core.codec import dump
 from ...core.errors import ContentFiltered
-from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..media import Brought
 from ..prices import Price
 
 _STOPS: dict[str, StopReason] = {
@@ -39,12 +40,14 @@ class Pieces:
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._details: list[Any] = []
+        self._citations: list[Mapping[str, Any]] = []
+        self._brought: Brought | None = None  # pictures and sound
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
         self._finish = ""
         self._usage = _UNKNOWN
-        self._seen = self._echoed = False
+        self._seen = self._echoed = self._refused = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return answer  # its `message` is read as one large delta
@@ -98,6 +101,7 @@ class Pieces:
         if name == "content" and type(value) is list:  # parts, as Mistral's reasoning models write them
             await self._parts(as_mappings(value), emit)
         elif name == "refusal" and type(value) is str:
+            self._refused = True
             self._text.append(value)
             await emit(value)
         elif name in ("reasoning_content", "reasoning") and type(value) is str:
@@ -108,6 +112,11 @@ class Pieces:
             await emit(value, "thinking")
         elif name == "reasoning_details":
             self._details += as_mappings(value)
+        elif name == "annotations":
+            self._citations += as_mappings(value)
+        elif name in ("images", "audio"):
+            self._brought = self._brought or Brought()
+            await self._brought.take(name, value, emit, self._text)
 
     async def _parts(self, parts: list[Mapping[str, Any]], emit: Emit) -> None:
         for part in parts:
@@ -163,8 +172,14 @@ class Pieces:
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
             raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
         parts = self.thoughts()
+        if self._refused:
+            parts.append(Provided("openai", {"type": REFUSAL}))
+        if self._citations:
+            parts.append(Provided("openai", {"type": "citations", "citations": self._citations}))
         if self._text:
             parts.append(Text("".join(self._text)))
+        if self._brought is not None:
+            parts += self._brought.parts()
         made = [call for call in self._calls if call["name"]]
         parts += [_call(call) for call in made]
         calls = [call for call in made if not _is_theirs(call)]

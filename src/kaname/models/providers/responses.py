@@ -22,7 +22,8 @@ from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
 from ..media import as_takeable
 from ..prices import Price
-from .openai import OPENAI, OpenAI, is_strict, openai_key
+from ..strict_schema import make_strict
+from .openai import OPENAI, OpenAI, openai_key
 from .responses_stream import BETWEEN, MINE, Items
 
 _BY_RESPONSES = re.compile(r"(?:ft:)?(?:gpt-[5-9](?!.*-(?:chat|search))|o1(?!-(?:mini|preview))|o[2-9]|codex|computer-use)")
@@ -109,7 +110,8 @@ class OpenAIResponses(ServedModel):
             head["include"] = list(dict.fromkeys([*head.get("include", ()), _ENCRYPTED]))
         theirs = head.pop("tools", None) or []
         if request.schema is not None:
-            form = {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": is_strict(request.schema)}
+            sent, strict = make_strict(request.schema)
+            form = {"type": "json_schema", "name": "answer", "schema": sent, "strict": strict}
             head["text"] = {**head.get("text", {}), "format": form}
         if not request.tools and not theirs:
             head.pop("tool_choice", None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import ContentFiltered
-from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Media, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
@@ -151,6 +151,8 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
         space = as_text(item.get("namespace"))
         return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
+    if kind == "image_generation_call" and (picture := as_text(item.get("result"))):
+        return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []
     back.pop("status", None)  # which is not taken back
@@ -162,6 +164,8 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
 def _text_parts(content: Mapping[str, Any], phase: Any) -> list[Part]:
     """Return a text, and before it the data that is sent back with it: its phase and its citations."""
     text = as_text(content.get("text")) or as_text(content.get("refusal"))
+    refused = REFUSAL if content.get("type") == REFUSAL else ""
     about = {"phase": phase, "citations": as_mappings(content.get("annotations"))}
     about = {name: value for name, value in about.items() if value}
-    return [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
+    held: list[Part] = [*([Provided(MINE, {"type": "message", **about})] if about else []), Text(text)] if text else []
+    return [Provided("openai", {"type": REFUSAL}), *held] if refused and held else held

@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ...core.encryption.database import open_database
+from ...core.errors import EncryptionError
 from ...core.notices import notice
-from ...core.project import create_private, make_folder, write_ahead
+from ...core.project import make_folder, write_ahead
 
 _OURS = 0x6B6E6368  # the application_id of these files
 _FORM = 1
@@ -180,8 +182,10 @@ class CacheStore:
         if self._process not in (0, os.getpid()):
             self._check_process()
         make_folder(str(self.path))
-        create_private(self.path)
-        db = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None, timeout=_WRITE_SECONDS)
+        try:
+            db = open_database(self.path, timeout=_WRITE_SECONDS, create=True)
+        except EncryptionError as problem:
+            raise sqlite3.DatabaseError(str(problem)) from problem
         try:
             if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:
                 _create(db)

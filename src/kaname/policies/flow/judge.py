@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 class FlowVerdict(NamedTuple):
-    """Whether a call waits for the user, and the origin of its values."""
+    """The decision whether a call waits for the user, with the origin of its values."""
 
     waits: bool
     marks: tuple[Mark, ...]

@@ -204,8 +204,8 @@ class Flow(Policy):
             if source := source_of_taint(message) or self._brought_by(message, view):
                 return source
         if view.agent.context:
-            known = {id(message) for message in state.history}
-            if any(message.role != "system" and id(message) not in known for message in request.messages):
+            known = {id(message) for message in state.history}  # a result that is only shortened was judged when it came
+            if any(message.role not in ("system", "tool") and id(message) not in known for message in request.messages):
                 return "context"
         tools = {} if seen else view.agent.tools
         served = {name for name, tool in tools.items() if optional(tool, ActionBase, "served_by")[0]}

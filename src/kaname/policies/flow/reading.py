@@ -1,4 +1,4 @@
-"""What a run has read so far: whether text from outside is among it, and the trusted records."""
+"""Look through what a run has read so far: text from outside, and trusted records."""
 
 from __future__ import annotations
 

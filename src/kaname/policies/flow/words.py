@@ -78,7 +78,7 @@ class UserWords:
 
     def call_for(self, verbs: Iterable[str]) -> bool:
         """Return True if one of these words is among the user's, and none of them stands beside a negation."""
-        forms = [_inflected(verb.lower()) for verb in verbs if verb]
+        forms = [_verb_pattern(verb.lower()) for verb in verbs if verb]
         return any(form.search(self._lower) for form in forms) and not any(form.search(self._negated) for form in forms)
 
 
@@ -153,7 +153,7 @@ def _without_title(name: str) -> str:
     return name
 
 
-def _inflected(verb: str) -> re.Pattern[str]:
+def _verb_pattern(verb: str) -> re.Pattern[str]:
     """Return a pattern for a verb and its regular forms. In Japanese it is the stem, anywhere."""
     if not verb.isascii():
         return re.compile(re.escape(verb))

@@ -45,6 +45,7 @@ class CedarRules:
             told = notice("permit.cedar", "the Cedar policies in {path} cannot be used: {problem}", path=path, problem=problem)
             raise ConfigError(told) from problem
         self.uses_path = "path" in text
+        self.text = json.dumps([text, given])
 
     def denied_tools(self) -> set[str]:
         return set()

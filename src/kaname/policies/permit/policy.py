@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
+from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -30,6 +32,7 @@ class _Judge(Protocol):
     """Decides over requests: rules, or Cedar policies."""
 
     uses_path: bool
+    text: str
 
     def judge(self, request: PermitRequest) -> Verdict: ...
     def denied_tools(self) -> set[str]: ...
@@ -86,9 +89,21 @@ class Permit(Policy):
             self._judge = PermitRules(rules)  # type: ignore[arg-type]
         self._roles = _check_roles(roles)
         self._resources = _check_resources(resources)
+        self.directory: Callable[[str], Iterable[str] | None] | None = None  # a server's own: also asked, None if unknown
         self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
         self.inner = PermitGate(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the rules, the resources and the given roles. It changes with each of them."""
+        roles = (
+            sorted((user, sorted(_role_list(given))) for user, given in self._roles.items())
+            if isinstance(self._roles, Mapping)
+            else ""
+        )
+        told = repr((self._judge.text, sorted(self._resources.items()), roles))
+        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
     def check_permissions(
         self, user_identity: Any, action: str, resource_id: str, *, arguments: Mapping[str, Any] | None = None
@@ -115,7 +130,7 @@ class Permit(Policy):
 
     def check(self, tools: Mapping[str, Action]) -> None:
         if self.checks_names:
-            known_tools("Permit", self._judge.denied_tools(), tools)
+            known_tools("Permit", self._judge.denied_tools() | {*self._resources}, tools)
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return bool(self.verdict(call, view))
@@ -167,13 +182,20 @@ class Permit(Policy):
             await view.recall(_ANCESTORS, lambda: ancestors(view.journal, view.state), turn=True)
 
     def _roles_of(self, user: str) -> frozenset[str] | None:
-        """Return the user's roles, or None if they are unknown."""
+        """Return the user's roles, or None if they are unknown.
+
+        Under a server, they are the given ones and those that the server knows. A user whom neither knows has unknown roles.
+        """
         if not user:
             return None
-        with Border():
+        with Border() as border:
+            known = None if self.directory is None else self.directory(user)
+            if known is None and self.directory is not None and isinstance(self._roles, Mapping) and user not in self._roles:
+                return None
             given: Any = self._roles(user) if callable(self._roles) else self._roles.get(user, ())
-            listed = [given] if isinstance(given, str) else [*given]
+            listed = [*_role_list(given), *(known or ())]
             return frozenset(listed) if all(isinstance(role, str) for role in listed) else None
+        getLogger("kaname").warning("the roles of a user could not be read: %s", border.failure and border.failure.kind)
         return None
 
 
@@ -193,6 +215,10 @@ class PermitGate(Policy):
 
     def for_child(self, view: RunView) -> Policy | None:
         return self._permit.for_child(view).inner
+
+
+def _role_list(given: Any) -> list[Any]:
+    return [given] if isinstance(given, str) else [*given]
 
 
 def _caller_name(call: ToolCall, view: RunView) -> str:

@@ -130,6 +130,7 @@ class PermitRules:
         if not self.rules:
             raise ConfigError(notice("permit.empty", "a Permit needs at least one rule"))
         self.uses_path = any(rule.path for rule in self.rules)
+        self.text = repr(self.rules)
 
     def denied_tools(self) -> set[str]:
         """Return the tools that rules deny by their names. A wrong name in such a rule would deny nothing."""

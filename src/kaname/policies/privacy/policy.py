@@ -28,30 +28,22 @@ from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.boundary import Border
 from ...kernel.ports import Admission, ModelHandler, Policy, ToolHandler
+from ...kernel.threads import off_loop
 from ...kernel.view import RunView
 from ..guardrails.folded import fold_text
 from ..guardrails.texts import texts
 from .kinds import DataForm, built_in
 from .leaving import By, Leaving
+from .names import FindNames
+from .outcomes import Seen, Unjudged, reason_for, warn_about, withhold
 from .pseudonyms import Pseudonyms, labels_in, pseudonyms_of
 from .rules import DEFAULT, Direction, PrivacyRules, Treatment
 from .scan import Detector, Found, find, join_overlaps
 from .values import forms_of, mask, replace_found, rewrite_value
 
 _REMEMBERED = 2_000  # texts whose data is known
-_LONG = 10_000  # characters of a text that is not remembered
-
-
-class _Unjudged(Exception):
-    """A detector has failed: what it would have found is unknown, so the text goes nowhere."""
-
-
-class _Seen:
-    """The kinds that were found in one text, reply or call, and are blocked or reported."""
-
-    def __init__(self) -> None:
-        self.blocked: dict[str, None] = {}
-        self.warned: dict[str, None] = {}
+_CHARACTERS = 4_000_000  # of these texts in all
+_LONG = 10_000  # characters of a result that is looked through in a thread, so that no other run waits for it
 
 
 class _ForModel(NamedTuple):
@@ -99,9 +91,12 @@ class Privacy(Policy):
         for detector in self._detectors:
             if not callable(detector):
                 raise ConfigError(notice("privacy.detector", "detectors takes functions, not {given!r}", given=detector))
+            if isinstance(detector, FindNames):
+                detector.check()
         further = tuple([form.kind for form in self._own])
         self._rules = PrivacyRules(DEFAULT if kinds is None else kinds, further=further, any_kind=bool(self._detectors))
-        self._known: dict[str, list[Found]] = {}
+        self._known: dict[tuple[str, bool], list[Found]] = {}  # by the text, and whether only kinds of the output count
+        self._size = 0
 
     @cached_property
     def _forms(self) -> tuple[DataForm, ...]:
@@ -111,22 +106,22 @@ class Privacy(Policy):
     def _output_forms(self) -> tuple[DataForm, ...]:
         return tuple([form for form in self._forms if self._rules.concerns(form.kind, "output")])
 
-    def _find(self, text: str) -> list[Found]:
-        """Return the data in a text. A text is looked at once."""
-        if (found := self._known.get(text)) is None:
+    def _find(self, text: str, output: bool = False) -> list[Found]:
+        """Return the data in a text, looked at once. `output`: only kinds with a rule for the output, as in streams."""
+        if (found := self._known.get((text, output))) is None:
             with Border() as border:
-                found = find(text, self._forms, self._detectors)
+                found = find(text, self._output_forms if output else self._forms, self._detectors)
             if (failure := border.failure) is not None or found is None:  # not its message: it may hold the very text
                 kind = "" if failure is None else type(failure.error).__name__
                 getLogger("kaname").warning("a detector of personal data failed: %s", failure and failure.kind)
-                raise _Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            if len(text) <= _LONG:
-                self._known[text] = found
+                raise Unjudged(notice("privacy.failed", "a detector of personal data failed: {kind}", kind=kind))
+            if len(self._known) >= _REMEMBERED or self._size + len(text) > _CHARACTERS:
+                self._known, self._size = {}, 0
+            self._known[text, output] = found
+            self._size += len(text)
         return found
 
-    def _treat(self, direction: Direction, seen: _Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
+    def _treat(self, direction: Direction, seen: Seen, names: Pseudonyms | None, kind: str, data: str) -> str:
         """Return what stands in place of the data. Without pseudonyms, the data stays for later."""
         match self._rules.treatment(direction, kind):
             case "mask":
@@ -149,37 +144,46 @@ class Privacy(Policy):
 
     def received(self, message: Message) -> Message:
         """Mask or remove data before the message is recorded. A message that is blocked is recorded as the reason."""
-        seen, by = _Seen(), self._treat
+        seen = Seen()
+        direction: Direction = "results" if message.role == "tool" else "input"
+        treat = partial(self._treat, direction, seen, None)
         try:
-            parts = [
-                Text(self._rewrite(part.text, partial(by, "input", seen, None))) if isinstance(part, Text) else part
-                for part in message.parts
-            ]
-        except _Unjudged as problem:
-            return placeholder(str(problem), message.role)
+            parts = _rewrite_parts(message, lambda part: self._received_part(part, treat))
+        except Unjudged as problem:
+            held, reason = tuple([replace(call, args={}) for call in message.calls]), str(problem)
+            return Message(message.role, (*placeholder(reason).parts, *held))
         if seen.blocked:
-            return placeholder(_reason("input", seen), message.role)
-        return message if tuple(parts) == message.parts else Message(message.role, tuple(parts))
+            held = tuple([part for part in parts if isinstance(part, ToolCall)])
+            return Message(message.role, (*placeholder(reason_for(direction, seen)).parts, *held))
+        return message if parts == message.parts else Message(message.role, parts)
+
+    def _received_part(self, part: Part, treat: By) -> Part:
+        match part:
+            case Text(text):
+                return Text(self._rewrite(text, treat))
+            case ToolCall():  # of an earlier conversation
+                return replace(part, args=self._rewrite(part.args, treat))
+        return part
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         if is_withheld(question):
             raise Halt(Stop("blocked", reason_of(question), withheld="input"))
         if self._rules.has("input", "warn") and not view.state.replies:
-            seen = _Seen()
+            seen = Seen()
             try:
                 self._rewrite(question.text, partial(self._treat, "input", seen, None))
-            except _Unjudged as problem:
+            except Unjudged as problem:
                 raise Halt(Stop("blocked", str(problem), withheld="input")) from None
-            await _warn("input", seen, view)
+            await warn_about("input", seen, view)
         return await next(question)
 
     # What the model sees, and what it says
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        names, seen = pseudonyms_of(view), _Seen()
+        names, seen = pseudonyms_of(view), Seen()
         try:
             messages = self._messages_for_model(request.messages, names, view)
-        except _Unjudged as problem:
+        except Unjudged as problem:
             raise Halt(Stop("blocked", str(problem), withheld="nothing")) from None
         await names.record(view)
         treat, restore = (
@@ -198,25 +202,35 @@ class Privacy(Policy):
         reply = await next(replace(request, messages=messages, emit=leaving.take))
         try:
             made = self._reply_for_user(reply, treat, restore, names)
-        except _Unjudged as problem:
-            raise _withhold(str(problem), reply) from None
+        except Unjudged as problem:
+            raise withhold(str(problem), reply) from None
         if seen.blocked:
-            raise _withhold(_reason("output", seen), reply)
+            raise withhold(reason_for("output", seen), reply)
         await names.record(view)
         await leaving.finish(made.message.thinking, made.message.text)
-        await _warn("output", seen, view)
+        await warn_about("output", seen, view)
         return made
 
     def _messages_for_model(self, messages: tuple[Message, ...], names: Pseudonyms, view: RunView) -> tuple[Message, ...]:
         """Return the messages as the model sees them. A value that is found late is replaced in the earlier ones, too."""
         kept: dict[int, _ForModel] = view.scratch.setdefault(self, {})
+        passed = [one for one in view.state.messages if one.role == "system"]  # by the caller; the others are the agent's own
+        own = {id(one) for one in messages if one.role == "system"} - {id(one) for one in passed}
         while True:
             size = names.size
             made = [
-                message if message.role == "system" else self._message_for_model(message, names, kept) for message in messages
+                self._own_message(one, passed, names, kept) if id(one) in own else self._message_for_model(one, names, kept)
+                for one in messages
             ]
             if names.size == size:
                 return tuple(made)
+
+    def _own_message(self, message: Message, passed: list[Message], names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
+        """Return a system message of the agent, in which only the words of the caller's system messages are changed."""
+        text = message.text
+        for one in [one for one in passed if one.text and one.text in text]:
+            text = text.replace(one.text, self._message_for_model(one, names, kept).text)
+        return message if text == message.text else Message("system", (Text(text),))
 
     def _message_for_model(self, message: Message, names: Pseudonyms, kept: dict[int, _ForModel]) -> Message:
         """Return a message as the model sees it; the same object each time, unless a value in it was found since."""
@@ -228,7 +242,7 @@ class Privacy(Policy):
             kept[id(message)] = before._replace(size=names.size, text=text)
             if not any(one in text for one in names.since(before.size)):
                 return before.made
-        parts = tuple([self._part_for_model(part, message.role, names) for part in message.parts])
+        parts = _rewrite_parts(message, lambda part: self._part_for_model(part, message.role, names))
         same = all(one is other for one, other in zip(parts, message.parts, strict=True))
         made = message if same else Message(message.role, parts)
         kept[id(message)] = _ForModel(message, made, names.size)
@@ -263,7 +277,7 @@ class Privacy(Policy):
             return names.label(kind, data)
         return data if its_own or treatment in ("warn", "allow") else "" if treatment == "remove" else mask(kind)
 
-    def _make_restore(self, names: Pseudonyms, seen: _Seen, as_json: bool) -> By:
+    def _make_restore(self, names: Pseudonyms, seen: Seen, as_json: bool) -> By:
         def restore(_: str, label: str) -> str:
             kind, value = names.value(label)
             if not kind or self._rules.treatment("output", kind) == "pseudonymise":
@@ -275,45 +289,52 @@ class Privacy(Policy):
 
     def _reply_for_user(self, reply: ModelReply, treat: By, restore: By, names: Pseudonyms) -> ModelReply:
         """Return the reply as the user sees it and as it is recorded, with the arguments as the tools get them."""
-        find_output = self._find if self._rules.has("output") else _nothing
+        find_output = partial(self._find, output=True) if self._rules.has("output") else _do_nothing
 
         def for_tool(_: str, label: str) -> str:
             kind, value = names.value(label)
             stays = not kind or self._rules.treatment("arguments", kind) in ("pseudonymise", "block")
-            return label if stays else self._treat("arguments", _Seen(), names, kind, value)
+            return label if stays else self._treat("arguments", Seen(), names, kind, value)
+
+        def to_tool(args: Any) -> Any:
+            """Apply the rules for arguments before the call is recorded and a person sees it. What is blocked stays."""
+            if not self._rules.has("arguments", "mask", "remove", "pseudonymise"):
+                return args
+            return self._rewrite(args, partial(self._treat_arguments, names))
 
         def shown(text: str) -> str:
             text = self._rewrite(text, restore, labels_in)
             return str(self._rewrite(text, treat, find_output))
 
-        message = reply.message
-        said = [shown(part.text) for part in message.parts if isinstance(part, Text)]
-        if (whole := shown(message.text)) != "".join(said):  # data goes over the end of a part
-            said = [whole, *[""] * (len(said) - 1)]
-        left, parts = iter(said), list[Part]()
-        for part in message.parts:
+        def rewrite(part: Part) -> Part:
             match part:
-                case Text():
-                    parts.append(Text(next(left)))
+                case Text(text):
+                    return Text(shown(text))
                 case Thinking(text, _):
                     thought = self._rewrite(text, treat, find_output)
-                    parts.append(part if thought == text else Thinking(thought))  # the signature was for another text
+                    return part if thought == text else Thinking(thought)  # the signature was for another text
                 case ToolCall():
-                    parts.append(replace(part, args=self._rewrite(part.args, for_tool, labels_in)))
-                case _:
-                    parts.append(part)
-        return reply if tuple(parts) == message.parts else replace(reply, message=Message(message.role, tuple(parts)))
+                    return replace(part, args=to_tool(self._rewrite(part.args, for_tool, labels_in)))
+            return part
+
+        message = reply.message
+        parts = _rewrite_parts(message, rewrite)
+        return reply if parts == message.parts else replace(reply, message=Message(message.role, parts))
+
+    def _treat_arguments(self, names: Pseudonyms, kind: str, data: str) -> str:
+        blocked = self._rules.treatment("arguments", kind) == "block"
+        return data if blocked else self._treat("arguments", Seen(), names, kind, data)
 
     # What tools get and return
 
     def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
         return not self._arguments(call, pseudonyms_of(view))[1]
 
-    def _arguments(self, call: ToolCall, names: Pseudonyms) -> tuple[Any, str, _Seen]:
+    def _arguments(self, call: ToolCall, names: Pseudonyms) -> tuple[Any, str, Seen]:
         """Return the arguments for the tool, and why it must not get them."""
         if not self._rules.has("arguments"):
-            return call.args, "", _Seen()
-        seen = _Seen()
+            return call.args, "", Seen()
+        seen = Seen()
 
         def refuse(_: str, label: str) -> str:
             if (kind := names.value(label)[0]) and self._rules.treatment("arguments", kind) == "block":
@@ -322,10 +343,10 @@ class Privacy(Policy):
 
         try:
             args = self._rewrite(call.args, partial(self._treat, "arguments", seen, names))
-        except _Unjudged as problem:
+        except Unjudged as problem:
             return call.args, str(problem), seen
         self._rewrite(args, refuse, labels_in)
-        return args, _reason("arguments", seen) if seen.blocked else "", seen
+        return args, reason_for("arguments", seen) if seen.blocked else "", seen
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         names = pseudonyms_of(view)
@@ -333,23 +354,40 @@ class Privacy(Policy):
         if refused:
             return ToolResult(error=refused, retryable=False)
         await names.record(view)
-        await _warn("arguments", seen, view)
+        await warn_about("arguments", seen, view)
         result = await next(call if args is call.args else replace(call, args=args))
         if not self._rules.has("results", "mask", "remove", "block", "warn"):
             return result
-        seen, by = _Seen(), self._treat
+        seen = Seen()
         held = {name: getattr(result, name) for name in ("output", "error", "shown")}
+        treat = partial(self._treat, "results", seen, None)
+
+        def rewrite() -> dict[str, Any]:
+            return {name: self._rewrite(value, treat) for name, value in held.items()}
+
         try:
-            made = {name: self._rewrite(value, partial(by, "results", seen, None)) for name, value in held.items()}
-        except _Unjudged as problem:
+            made = await off_loop(rewrite) if sum(map(len, texts([*held.values()]))) > _LONG else rewrite()
+        except Unjudged as problem:
             return ToolResult(error=str(problem), usage=result.usage, retryable=False)
         if seen.blocked:
-            return ToolResult(error=_reason("results", seen), usage=result.usage, retryable=False)
-        await _warn("results", seen, view)
+            return ToolResult(error=reason_for("results", seen), usage=result.usage, retryable=False)
+        await warn_about("results", seen, view)
         return result if all(made[name] is held[name] for name in held) else replace(result, **made)
 
     def for_child(self, view: RunView) -> Policy:
         return self
+
+
+def _rewrite_parts(message: Message, rewrite: Callable[[Part], Part]) -> tuple[Part, ...]:
+    """Return the parts of a message rewritten. If data goes over the end of a text, all the text is in the first one."""
+    made = [rewrite(part) for part in message.parts]
+    texts = [place for place, part in enumerate(made) if isinstance(part, Text)]
+    if len(texts) > 1 and message.role != "tool":  # texts of tools are results of their own
+        whole = Message(message.role, (rewrite(Text(message.text)),))
+        if whole.text != Message(message.role, tuple(made)).text:
+            for place in texts:
+                made[place] = whole.parts[0] if place == texts[0] else Text("")
+    return tuple(made)
 
 
 def _all_text(message: Message) -> str:
@@ -357,23 +395,5 @@ def _all_text(message: Message) -> str:
     return fold_text("\n".join(texts([getattr(part, name, None) for part in message.parts for name in names])))
 
 
-def _nothing(text: str) -> list[Found]:
+def _do_nothing(text: str) -> list[Found]:
     return []
-
-
-def _reason(direction: Direction, seen: _Seen) -> str:
-    kinds = ", ".join(seen.blocked)
-    return notice("privacy.blocked", "personal data is blocked here ({side}): {kinds}", side=direction, kinds=kinds)
-
-
-async def _warn(direction: Direction, seen: _Seen, view: RunView) -> None:
-    if seen.warned:
-        kinds = ", ".join(seen.warned)
-        await view.warn(
-            "privacy", notice("privacy.found", "personal data was found ({side}): {kinds}", side=direction, kinds=kinds)
-        )
-
-
-def _withhold(reason: str, reply: ModelReply) -> Halt:
-    masked = ModelReply(placeholder(role="assistant"), "end_turn", reply.usage)
-    return Halt(Stop("blocked", reason, withheld="output"), masked)

@@ -7,15 +7,16 @@ where the user or a tool wrote them. So a run that is resumed uses the same pseu
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import regex
 
-from ..guardrails.folded import fold_text
+from ..guardrails.escapes import spelt_out
 from .kinds import DataForm
-from .scan import Found, find
+from .scan import Found, find, fold_data, join_overlaps, readings
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -36,7 +37,7 @@ class Pseudonyms:
         self._values: dict[str, tuple[str, str]] = {}  # kind and value, by label
         self._by_value: dict[str, str] = {}
         self._recorded = len(self._labels)
-        self._forms: tuple[DataForm, ...] = ()
+        self._counts = Counter([_name(label) for label in self._labels.values()])
 
     @property
     def size(self) -> int:
@@ -44,43 +45,57 @@ class Pseudonyms:
 
     def label(self, kind: str, value: str) -> str:
         """Return the pseudonym of a value."""
-        said = fold_text(value)
+        value = spelt_out(value) if "\\u" in value else value  # it stood in JSON
+        said = fold_data(value)
         if (label := self._by_value.get(said)) is not None:
             return label
         digest = hashlib.sha256(f"{self._salt}\n{kind}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
         if digest not in self._labels:
             name = "".join([char if char.isascii() and char.isalnum() else "_" for char in kind.upper()]).strip("_") or "DATA"
-            number = 1 + sum(
-                [one.startswith(f"<{name}_") and one[len(name) + 2 : -1].isdigit() for one in self._labels.values()]
-            )
-            self._labels[digest] = f"<{name}_{number}>"
+            self._counts[name] += 1
+            self._labels[digest] = f"<{name}_{self._counts[name]}>"
         label = self._by_value[said] = self._labels[digest]
         self._values.setdefault(label, (kind, value))
-        if len(said) >= _SHORTEST:
-            pattern = rf"(?<![A-Za-z0-9]){regex.escape(said)}(?![A-Za-z0-9])"
-            self._forms = (*self._forms, DataForm(kind, regex.compile(pattern), None, frozenset(said[0]), (said.lower(),)))
         return label
 
     def find_values(self, text: str) -> list[Found]:
         """Return where values that have a pseudonym stand in a text, also without a word that says what they are."""
-        return find(text, self._forms) if self._forms else []
+        held = []
+        for _, said, place in readings(text) if self._by_value else ():
+            for value, label in self._by_value.items():
+                start = said.find(value) if len(value) >= _SHORTEST else -1
+                while start >= 0:
+                    end = start + len(value)
+                    if not _is_inside_word(said, start, end):
+                        held.append((Found(place(start), place(end), self._values[label][0]), 0))
+                    start = said.find(value, start + 1)
+        return join_overlaps(held)
 
     def since(self, size: int) -> list[str]:
         """Return the values that were found since there were `size` of them, folded."""
-        return [fold_text(value) for _, value in islice(self._values.values(), size, None)]
+        return [fold_data(value) for _, value in islice(self._values.values(), size, None)]
 
     def has(self, value: str) -> bool:
-        return fold_text(value) in self._by_value
+        return fold_data(spelt_out(value) if "\\u" in value else value) in self._by_value
 
     def value(self, label: str) -> tuple[str, str]:
         """Return the kind and the value of a pseudonym; no kind, and the text itself, if it is none."""
-        return self._values.get(fold_text(label), ("", label))
+        return self._values.get(fold_data(label), ("", label))
 
     async def record(self, view: RunView) -> None:
         """Record new pseudonyms before a model, a tool or a user sees them."""
         if len(self._labels) > self._recorded:
             self._recorded = len(self._labels)
             await view.note(FACT, {"salt": self._salt, "labels": dict(self._labels)}, shown=False)
+
+
+def _name(label: str) -> str:
+    return label[1:-1].rpartition("_")[0]
+
+
+def _is_inside_word(text: str, start: int, end: int) -> bool:
+    around = (text[start - 1 : start], text[end : end + 1])
+    return any(char.isascii() and char.isalnum() for char in around)
 
 
 def pseudonyms_of(view: RunView) -> Pseudonyms:
@@ -93,4 +108,4 @@ def pseudonyms_of(view: RunView) -> Pseudonyms:
 
 
 def labels_in(text: str) -> Sequence[Found]:
-    return find(text, LABELS) if "<" in fold_text(text) else ()
+    return find(text, LABELS) if "<" in fold_data(text) else ()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
+from unicodedata import decimal
 
-from ..guardrails.folded import Folded, is_plain
+import regex
+
+from ..guardrails.escapes import Spelt
+from ..guardrails.folded import Folded, fold_text, is_plain
 from .kinds import DataForm
 
 _CONTEXT = 200  # characters before a match that a form may look at
-_SECONDS = 1.0  # for one search; a search that takes longer counts as a match of the whole text
+_DIGIT = regex.compile(r"(?V1)[\p{Nd}--[0-9]]")  # of another script
+_SECONDS = 1.0  # for one search in a short text; a search that takes longer counts as a match of the whole text
+_CHARACTERS = 20_000  # of a long text, for which there is so much time again
 
 
 class Found(NamedTuple):
@@ -20,23 +27,60 @@ class Found(NamedTuple):
     kind: str
 
 
+Place = Callable[[int], int]
+
+
+class Read(NamedTuple):
+    """A reading of a text: what it says, and where each character of that is in the text."""
+
+    text: str
+    place: Place
+
+
 Detector = Callable[[str], Iterable[tuple[int, int, str]]]
 """Takes a text and returns the places of personal data in it: start, end, kind. It is called once for each text."""
 
 
 def find(text: str, forms: Sequence[DataForm], detectors: Sequence[Detector] = ()) -> list[Found]:
     """Return the personal data in a text, in order. Data that overlaps is one: its kind is that of the form listed first."""
-    seen, said = None, text
-    if not is_plain(text):
-        seen = Folded()
-        said = seen.feed(text) + seen.end()
-    held = [(Found(*span), rank) for span, rank in _matches(said, forms, 0, len(said))]
-    if seen is not None:
-        held = [(Found(seen.place(one.start), seen.place(one.end), one.kind), rank) for one, rank in held]
-    for detect in detectors:
-        spans = [Found(int(start), int(end), str(kind)) for start, end, kind in detect(text)]
-        held += [(span, len(forms)) for span in spans if 0 <= span.start < span.end <= len(text)]
+    held = []
+    for read, said, place in readings(text):
+        held += [(Found(place(one.start), place(one.end), one.kind), rank) for one, rank in _matches(said, forms, 0, len(said))]
+        for detect in detectors:
+            spans = [Found(int(start), int(end), str(kind)) for start, end, kind in detect(read.text)]
+            inside = [one for one in spans if 0 <= one.start < one.end <= len(read.text)]
+            held += [(Found(read.place(one.start), read.place(one.end), one.kind), len(forms)) for one in inside]
     return join_overlaps(held)
+
+
+def readings(text: str) -> Iterator[tuple[Read, str, Place]]:
+    """Return the text and, if it has escapes (JSON in a text), what it says without them; each also folded.
+
+    The last item of each reading says where a character of the folded text is in the text itself.
+    """
+    reads = [Read(text, _same)]
+    if "\\" in text:
+        spelt = Spelt()
+        reads += [Read(said, spelt.place)] if (said := spelt.feed(text)) != text else []
+    for read in reads:
+        if is_plain(read.text):
+            yield read, read.text, read.place
+        else:
+            seen = Folded(fold=fold_data)
+            yield read, seen.feed(read.text) + seen.end(), partial(_place, seen, read)
+
+
+def fold_data(text: str) -> str:
+    """Return a text folded, with the digits of all scripts as ASCII."""
+    return text if is_plain(text) else _DIGIT.sub(lambda found: str(decimal(found[0])), fold_text(text))
+
+
+def _same(place: int) -> int:
+    return place
+
+
+def _place(seen: Folded, read: Read, said: int) -> int:
+    return read.place(seen.place(said))
 
 
 def join_overlaps(held: Iterable[tuple[Found, int]]) -> list[Found]:
@@ -56,11 +100,12 @@ def _matches(said: str, forms: Sequence[DataForm], start: int, upto: int) -> lis
     """Return the matches that begin from `start` on and before `upto`, each with the number of its form."""
     held = []
     chars, lowered = set(said[start:]), said.lower()
+    seconds = _SECONDS * (1 + len(said) / _CHARACTERS)
     for rank, (kind, pattern, check, firsts, words, near) in enumerate(forms):
         if (firsts and firsts.isdisjoint(chars)) or (words and not any(word in lowered for word in words)):
             continue
         try:
-            for match in pattern.finditer(said, start, overlapped=True, timeout=_SECONDS):
+            for match in pattern.finditer(said, start, overlapped=True, timeout=seconds):
                 if match.start() >= upto:
                     break
                 first, last = match.span("value") if "value" in pattern.groupindex else match.span()
@@ -82,8 +127,9 @@ class DataStream:
 
     def __init__(self, forms: Sequence[DataForm], replace: Callable[[str, str], str]) -> None:
         self._forms, self._replace = forms, replace
-        self._folded = Folded()
-        self._raw, self._raw_begins = "", 0
+        self._folded = Folded(fold=fold_data)
+        self._raw = ""  # what was not returned yet, as it came
+        self._raw_begins = 0
         self._said, self._said_begins = "", 0  # the folded text, from a little before the first place that is not certain
         self._held: list[tuple[Found, int]] = []  # data that was found and not returned yet
         self._open = self._done = 0  # folded places: the first that is not certain, the first that was not returned
@@ -95,7 +141,9 @@ class DataStream:
 
     def end(self) -> str:
         self._said += self._folded.end()
-        return self._return_upto(len(self._said))
+        rest = self._return_upto(len(self._said))
+        rest, self._raw = rest + self._raw, ""  # what is not shown, at the end of the text
+        return rest
 
     def _certain_upto(self) -> int:
         """Return the first place from which a form may match up to the end of what has come, and beyond."""
@@ -130,21 +178,18 @@ class DataStream:
         found = join_overlaps(self._held)
         cut = min([self._open, *[one.start for one in found if one.end > self._open]])
         self._held = [(one, rank) for one, rank in self._held if one.start >= cut]
-        made, last = [], self._done
+        made = []
         for one in [one for one in found if one.end <= cut]:
-            made += [self._text(last, one.start), self._replace(one.kind, self._text(one.start, one.end))]
-            last = one.end
-        made.append(self._text(last, cut))
+            made += [self._take_upto(one.start), self._replace(one.kind, self._take_upto(one.end))]
+        made.append(self._take_upto(cut))
         self._done = cut
-        self._forget()
-        return "".join(made)
-
-    def _text(self, start: int, end: int) -> str:
-        first, last = self._folded.place(start), self._folded.place(end)
-        return self._raw[first - self._raw_begins : last - self._raw_begins]
-
-    def _forget(self) -> None:
         if (old := self._done - self._said_begins - _CONTEXT) > _CONTEXT:
             self._said, self._said_begins = self._said[old:], self._said_begins + old
-            kept = self._folded.place(self._done)
-            self._raw, self._raw_begins = self._raw[kept - self._raw_begins :], kept
+        return "".join(made)
+
+    def _take_upto(self, said: int) -> str:
+        """Return the text as it came up to a folded place, from where the last one ended: nothing in between is lost."""
+        size = max(0, self._folded.place(said) - self._raw_begins)
+        taken, self._raw = self._raw[:size], self._raw[size:]
+        self._raw_begins += len(taken)
+        return taken

@@ -9,32 +9,33 @@ from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
 from ..guardrails.patterns import in_both_forms
 from .kinds import KINDS, DataForm, built_in
-from .scan import Found, find
+from .scan import Detector, Found, find
 
 Rewrite = Callable[[str, list[Found]], str]
 Find = Callable[[str], list[Found]]
 
 
-def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, key: str = "") -> Any:
+def rewrite_value(value: Any, find_in: Find, rewrite: Rewrite, keys: tuple[str, ...] = ()) -> Any:
     """Return a JSON value with its texts and numbers rewritten; the same object if nothing changes.
 
-    A text is looked at together with its key: in `{"passport": "TK1234567"}` the key says what the value is.
+    A text is looked at together with its key and the key above it: in `{"passport": {"number": "TK1234567"}}` they say what
+    the value is.
     """
     if isinstance(value, str):
-        return rewrite_text(value, find_in, rewrite, key)
+        return rewrite_text(value, find_in, rewrite, " ".join(keys))
     if isinstance(value, Mapping):
         made = {
-            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, str(name))
+            rewrite_text(str(name), find_in, rewrite): rewrite_value(held, find_in, rewrite, (*keys[-1:], str(name)))
             for name, held in value.items()
         }
         same = all(name in value and made[name] is value[name] for name in made) and len(made) == len(value)
         return value if same else made
     if isinstance(value, list | tuple):
-        listed = [rewrite_value(one, find_in, rewrite, key) for one in value]
+        listed = [rewrite_value(one, find_in, rewrite, keys) for one in value]
         return value if all(map(_is, listed, value)) else listed
     if isinstance(value, int | float) and not isinstance(value, bool):
-        text = str(value)
-        changed = rewrite_text(text, find_in, rewrite, key)
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        changed = rewrite_text(text, find_in, rewrite, " ".join(keys))
         return value if changed == text else changed
     return value
 
@@ -60,19 +61,22 @@ def mask(kind: str, data: str = "") -> str:
     return f"[{kind}]"
 
 
-def sanitize_data(data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None) -> Any:
+def sanitize_data(
+    data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None, *, detectors: Sequence[Detector] = ()
+) -> Any:
     """Return data with the personal data in it replaced: `"a@b.example"` becomes `"[email]"`.
 
     Args:
         data: A text, or any JSON value. It is not changed.
         pii_patterns: What to look for: names of kinds (`["email", "card"]`), or regular expressions by their name
             (`{"employee": r"E[0-9]{6}"}`). By default all kinds that kaname knows.
+        detectors: Functions that find further data, such as `find_names`.
 
     Raises:
         ConfigError: A name or a pattern cannot be used.
     """
     forms = built_in() if pii_patterns is None else forms_of(pii_patterns)
-    return rewrite_value(data, lambda text: find(text, forms), lambda text, found: replace_found(text, found, mask))
+    return rewrite_value(data, lambda text: find(text, forms, detectors), lambda text, found: replace_found(text, found, mask))
 
 
 def forms_of(given: Mapping[str, str] | Sequence[str]) -> tuple[DataForm, ...]:

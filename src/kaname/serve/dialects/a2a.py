@@ -153,6 +153,7 @@ class Tasks(RequestHandler):
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
             key, after = next(iter(result.questions)), card.seq
+            await self._service.auditor.require_log()
             run = self._agent.resume(card.run_id, {key: _answer(message, text)}, by=caller.name)
         else:
             run_id = new_run_id()

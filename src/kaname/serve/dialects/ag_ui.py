@@ -47,6 +47,7 @@ class AgUi:
         if resumed := asked.get("resume"):
             run_id, answers = await self._answers(request, resumed)
             card = await self._service.card(run_id, caller)
+            await self._service.auditor.require_log()
             return self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
         messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
         return agent.run(user_input(_without_open_calls(messages)), user_id=user_of(caller, None)), None

@@ -56,6 +56,7 @@ def counts_as_answer(found: ChatAnswer, caller: Caller) -> bool:
 
 async def resume_with(service: Service, agent: Agent[Any], found: ChatAnswer, by: str) -> Run[Any]:
     """Resume the run with the answer. Its twins are stopped first, so that one yes allows one call."""
+    await service.auditor.require_log()
     for twin in found.twins:
         told = notice("serve.asked_twice", "the same conversation was answered in run {run}", run=found.card.run_id)
         await service.stop(twin, told)

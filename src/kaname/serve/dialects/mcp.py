@@ -145,6 +145,7 @@ async def _resume_with_responses(service: Service, ctx: Any, who: Caller) -> Run
         raise not_waiting(card)
     responses = ctx.input_responses or {}
     answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
+    await service.auditor.require_log()
     return service.agent_of(card).resume(card.run_id, answers, by=who.name)
 
 
@@ -192,6 +193,7 @@ async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, wh
     card, problem = await service.card(result.run_id, who), ""
     for _ in range(_TRIES):
         answers = await _elicit(ctx, result, problem)
+        await service.auditor.require_log()
         try:
             return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))
         except InvalidState as unclear:

@@ -93,7 +93,7 @@ class Responses:
                 raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
             answers[key] = answer_for(question, one.get("approve") is True, str(one.get("reason") or ""))
         card = await self._service.card(run_id, caller_of(request))
-        return self._resume(request, card, answers), card.seq
+        return await self._resume(request, card, answers), card.seq
 
     async def _resume_with_text(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this."""
@@ -104,9 +104,10 @@ class Responses:
             raise HttpRefused(409, told)
         caller_of(request, "approve")
         text = "\n".join([_text(one.get("content")) for one in items])
-        return self._resume(request, card, {open_ones[0]: text}), card.seq
+        return await self._resume(request, card, {open_ones[0]: text}), card.seq
 
-    def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
+    async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
+        await self._service.auditor.require_log()
         return self._service.agent_of(card).resume(card.run_id, answers, by=caller_of(request).name)
 
     async def get(self, request: Request) -> Response:
@@ -159,6 +160,7 @@ class Responses:
     async def delete(self, request: Request) -> Response:
         caller_of(request, "talk")
         card, _ = await self._find_response(request, request.path_params["response_id"])
+        await self._service.before_deletion(caller_of(request), f"run:{card.run_id}", card.user)
         await self._service.journal.delete(card.run_id)
         return Json({"id": request.path_params["response_id"], "object": "response", "deleted": True})
 

@@ -61,6 +61,7 @@ class Vercel:
         if answered := _decided_approvals(last):
             run_id, answers = await self._answers(request, answered)
             card = await self._service.card(run_id, caller)
+            await self._service.auditor.require_log()
             run = self._service.agent_of(card).resume(run_id, answers, by=caller.name)
             return run, card.seq, str(last.get("id", "")), _denied_calls(last)
         said = as_turn(user_input([one for message in messages for one in _to_openai(message)]))

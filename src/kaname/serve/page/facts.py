@@ -31,6 +31,7 @@ from ..stream import Stream, Streams, event
 from ..users import Caller
 from .frozen import as_test
 from .graphs import Graphs
+from .media import MARK, without_media
 
 _AT_ONCE = 200  # facts that are written before other tasks get their turn
 _TOLD = ("model", "tools", "graph")  # the fields of a recipe that every user can see
@@ -85,6 +86,7 @@ class FactRoutes:
                 "serve.child_test", "this run is a part of run {run_id}: create the test from that one", run_id=card.parent
             )
             raise HttpRefused(409, told)
+        await self._service.auditor.record("export", caller_of(request), f"run:{card.run_id}", user=card.user, form="test")
         name, text = await asyncio.to_thread(as_test, card, await read_whole(self._service.journal, card.run_id))
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(text, media_type="text/x-python; charset=utf-8", headers=headers)
@@ -178,6 +180,8 @@ class FactWriter:
 def as_json(fact: Event, caller: Caller) -> bytes:
     """Return a fact as JSON, without what the caller is not allowed to see."""
     text = encode(redact(fact, caller))
+    if MARK in text:
+        text = without_media(text)
     if "NaN" in text or "Infinity" in text:  # Python writes these, but no browser reads them
         return to_json(json.loads(text, parse_constant=lambda name: name))
     return text.encode()

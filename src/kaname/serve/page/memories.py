@@ -66,6 +66,7 @@ class MemoryRoutes:
         if role == "read" and not memory.path(owner).exists():
             return None
         kind, name = owner
+        await self._service.auditor.read(caller_of(request), "memory", name if kind == "user" else caller_of(request).name)
 
         def work_on_memories() -> Any:
             return work(memory.of(name, agent=name if kind == "agent" else "", project=kind == "project"))

@@ -11,20 +11,20 @@ from typing import Any
 
 from ...core.errors import AgentConnectionError, BadArguments, InvalidState
 from ...core.events import Effect
-from ...core.messages import Message, ToolCall, ToolResult, system
+from ...core.messages import Message, ToolCall, ToolResult
 from ...core.notices import join_notices, notice
 from ...core.people.labels import LABELS_KEY
 from ...kernel.bases import ActionBase
 from ...kernel.ports import ToolContext
 from ...kernel.view import RunView
 from ..arguments.prepare import fitting_arguments
+from ..finding.arrange import SystemWords
 from ..registry import ToolRegistry
 from .config import Servers, entries, servers_by_name
 from .elicitation import Elicit
 from .names import Names, is_name_lost
 from .resources import LibraryItem, get_prompt, library_tools, list_library, read_resource
 from .sampling import Sample
-from .search import MOST_SHOWN, FindTools, UseTool
 from .server import McpServer
 
 _GONE = (
@@ -39,11 +39,11 @@ class McpTool(ActionBase):
 
     timeout: float | None = None  # kept by the server's clock: a restart and a person's answer have their own time
 
-    def __init__(self, server: McpServer, tool: Any, name: str, listed: bool = True) -> None:
+    def __init__(self, server: McpServer, tool: Any, name: str) -> None:
         told = tool.description or tool.title or ""
         if is_name_lost(tool.name):
             told = f"{tool.name}: {told}" if told else tool.name
-        self.name, self.description, self.listed = name, told or name, listed
+        self.name, self.description = name, told or name
         self.parameters: Mapping[str, Any] = tool.input_schema
         hints = tool.annotations
         self.effect: Effect = "irreversible"
@@ -90,7 +90,7 @@ class McpServers:
         self.servers = [McpServer(entry, self._rebuild, elicit, sample) for entry in entries(given)]
         self.problems: dict[str, str] = {}
         self._missing = len(given) - len(self.servers)
-        self._told: tuple[Message | None, str, Message] | None = None
+        self._told = SystemWords()
         self._registry = registry
         self._names, self._mine = Names(), list[str]()
         self._closed = False
@@ -188,12 +188,7 @@ class McpServers:
         if gone := ", ".join([repr(server.name) for server in self.servers if server.name in self.problems]):
             told.append(f"{_GONE} {gone}")
         words = "\n\n".join(told)
-        if not words:
-            return messages
-        own = messages[0] if messages and messages[0].role == "system" else None
-        if self._told is None or self._told[:2] != (own, words):  # made once: an unchanged message stays the same object
-            self._told = (own, words, system(f"{own.text}\n\n{words}" if own is not None else words))
-        return (self._told[2], *(messages if own is None else messages[1:]))
+        return self._told.add(messages, words)
 
     async def library(self) -> list[LibraryItem]:
         """List the resources, templates and prompts of all servers."""
@@ -218,14 +213,9 @@ class McpServers:
         for server in self.servers:
             for tool in server.tools:
                 offered.setdefault((server.name, tool.name), (server, tool))
-        own = set(self._registry) - set(self._mine)
+        own = set(self._registry) - self._registry.exchanged
         names = self._names.give(list(offered), own)
-        hidden = len(own) + len(offered) > MOST_SHOWN
-        made = {names[key]: McpTool(server, tool, names[key], not hidden) for key, (server, tool) in offered.items()}
-        actions: list[Any] = list(made.values())
-        if hidden:
-            use = self._names.give_own("use_tool", own)
-            actions += [FindTools(made, self._names.give_own("find_tools", own), use), UseTool(self._registry, use)]
+        actions: list[Any] = [McpTool(server, tool, names[key]) for key, (server, tool) in offered.items()]
         wanted = [server for server in self.servers if server.entry.library]
         actions += library_tools(wanted, lambda name: self._names.give_own(name, own))
         self._registry.exchange(self._mine, actions)

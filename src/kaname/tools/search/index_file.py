@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
+from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...core.notices import notice
@@ -42,7 +42,7 @@ def open_index(path: Path) -> tuple[sqlite3.Connection, bool]:
         return _open_read_only(path), False
     if not path.exists():
         _make_room(path)
-    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30.0)
+    db = open_database(path, timeout=30.0)
     try:
         check(db, path)
         if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
@@ -133,8 +133,7 @@ def check(db: sqlite3.Connection, path: Path) -> None:
 def _open_read_only(path: Path) -> sqlite3.Connection:
     """Open a file that cannot be written, without creating files next to it."""
     for how in ("mode=ro", "immutable=1"):  # the second where SQLite cannot keep its notes
-        address = f"file:{quote(str(path.resolve()))}?{how}"
-        db = sqlite3.connect(address, uri=True, check_same_thread=False, isolation_level=None)
+        db = open_database(path, mode=how)
         usable = False
         try:
             check(db, path)

@@ -1,9 +1,9 @@
 // The frame of the page: sign-in, navigation, and the current view.
 
 import { html, render, useEffect, useErrorBoundary, useMemo, useState } from "./vendor/preact.js";
-import { get, Problem, token } from "./server.js";
+import { get, post, Problem } from "./server.js";
 import { address, agents, pollQuestions, go, inbox, line, link, may, me, use, watch } from "./shared.js";
-import { japanese, language, prepare, speak, t } from "./words.js";
+import { japanese, language, prepare, problemText, speak, t } from "./words.js";
 import { Button, Dialog, Key, Loading, Offline, EmptyState, Announce, ErrorBox, useKeys } from "./parts.js";
 
 const VIEWS = {
@@ -12,6 +12,7 @@ const VIEWS = {
   inbox: { title: "Inbox", key: "i", load: () => import("./views/inbox.js") },
   workflows: { title: "Workflows", key: "w", load: () => import("./views/workflows.js") },
   memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
+  evals: { title: "Evaluations", key: "e", role: "admin", load: () => import("./views/evals.js") },
   figures: { title: "Metrics", key: "f", load: () => import("./views/figures.js") },
 };
 const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
@@ -54,7 +55,7 @@ function Nav({ name, theme, setTheme, showHelp }) {
   const waiting = may("approve") ? questions?.length : 0;
   return html`<nav aria-label=${t("Main")}>
     <a class="brand" href=${link(["runs"])}>kaname <span class="seal" lang="ja" aria-hidden="true">要</span></a>
-    ${Object.entries(VIEWS).map(
+    ${Object.entries(VIEWS).filter(([, { role }]) => !role || may(role)).map(
       ([view, { title }]) =>
         html`<a href=${link([view])} aria-current=${name === view || (name === "compare" && view === "runs") ? "page" : null}>
           ${t(title)}${view === "inbox" && waiting ? html`<span class="count" aria-label=${t("{count} waiting", { count: waiting })}>${waiting}</span>` : null}</a
@@ -69,29 +70,40 @@ function Nav({ name, theme, setTheme, showHelp }) {
         </button>
         <button type="button" class="plain" onClick=${() => setTheme()}>${theme === "dark" ? t("light") : t("dark")}</button>
         <button type="button" class="plain" onClick=${showHelp} aria-keyshortcuts="?">${t("shortcuts")}</button>
-        ${token.get() ? html`<button type="button" class="plain" onClick=${() => (token.forget(), location.reload())}>${t("sign out")}</button>` : null}
+        ${me.get()?.signed_in ? html`<button type="button" class="plain" onClick=${() => post("api/signout").then(() => location.reload())}>${t("sign out")}</button>` : null}
       </p>
     </div>
   </nav>`;
 }
 
 function SignIn() {
-  const [always, set] = useState(false);
+  const [keep, set] = useState(false);
+  const [ways, know] = useState({ token: true, oidc: null });
+  const [trouble, fail] = useState(null);
+  useEffect(() => void get("api/signin").then(know, () => {}), []);
   const enter = event => {
     event.preventDefault();
-    const value = new FormData(event.target).get("token").trim();
-    if (value) (token.keep(value, always), location.reload());
+    const token = new FormData(event.target).get("token").trim();
+    if (!token) return;
+    fail(null);
+    post("api/signin", { token, keep }).then(() => location.reload(), fail);
   };
+  const company = ways.oidc ? html`<p><a class="button main" href="signin/oidc">${t("Sign in with {name}", { name: ways.oidc })}</a></p>` : null;
+  if (company && !ways.token)
+    return html`<main class="sign-in">
+      <div class="sheet"><h1>kaname <span class="seal" lang="ja">要</span></h1>${company}</div>
+    </main>`;
   return html`<main class="sign-in">
     <form class="sheet" onSubmit=${enter}>
       <h1>kaname <span class="seal" lang="ja">要</span></h1>
+      ${company}
       <p>${t("This server requires a token.")} <span class="note">kaname serve users add NAME</span></p>
       <label>${t("Token")}<input name="token" type="password" autocomplete="current-password" required autofocus /></label>
       <label class="check"
-        ><input type="checkbox" checked=${always} onChange=${event => set(event.target.checked)} />
+        ><input type="checkbox" checked=${keep} onChange=${event => set(event.target.checked)} />
         ${t("Keep me signed in on this browser")}</label
       >
-      ${token.get() ? html`<p class="trouble" role="alert">${t("This token is not valid.")}</p>` : null}
+      ${trouble ? html`<p class="trouble" role="alert">${trouble.status === 401 ? t("This token is not valid.") : problemText(trouble)}</p>` : null}
       <button class="main">${t("Sign in")}</button>
     </form>
   </main>`;
@@ -99,7 +111,7 @@ function SignIn() {
 
 function Help({ close }) {
   const keys = [
-    ["g c · g r · g i · g w · g m · g f", "Go to chat, runs, inbox, workflows, memory, metrics"],
+    ["g c · g r · g i · g w · g m · g e · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, metrics"],
     ["j · k", "Next, previous item"],
     ["Enter", "Open"],
     ["/", "Search"],

@@ -92,7 +92,7 @@ class Story {
   onReceived(body, fact) {
     for (const question of this.questions.values()) this.close(question);
     Object.assign(this.state, { steps: 0, stop: null, status: "running" });
-    const media = parts(body.message, "media").map(part => part.name || part.mime);
+    const media = parts(body.message, "media").map(part => ({ ...part, run: fact.run }));
     this.add(fact, body.message?.role === "assistant" ? "said" : "asked_for", {
       text: textOf(body.message),
       media,
@@ -176,6 +176,7 @@ class Story {
       endedSeq: fact.seq,
       output: result.output,
       error: result.error ?? null,
+      media: (result.media || []).map(part => ({ ...part, run: fact.run })),
       apart: fact.apart,
     });
     if (fact.apart) this.add(fact, "result", { call });

@@ -1,18 +1,6 @@
-// Requests to the server, streams of events, and the token.
+// Requests to the server, and streams of events. The browser sends the cookie of the sign-in, which no script can read.
 
-const KEY = "kaname.token";
-
-export const token = {
-  get: () => sessionStorage.getItem(KEY) || localStorage.getItem(KEY) || "",
-  keep(value, always) {
-    this.forget();
-    (always ? localStorage : sessionStorage).setItem(KEY, value);
-  },
-  forget() {
-    sessionStorage.removeItem(KEY);
-    localStorage.removeItem(KEY);
-  },
-};
+for (const store of [sessionStorage, localStorage]) store.removeItem("kaname.token"); // earlier versions kept the token here
 
 // An error. `status` is 0 if the server could not be reached.
 export class Problem extends Error {
@@ -21,8 +9,6 @@ export class Problem extends Error {
     Object.assign(this, { status, detail, notice });
   }
 }
-
-const headers = more => ({ ...(token.get() ? { authorization: `Bearer ${token.get()}` } : {}), ...more });
 
 async function request(path, options) {
   try {
@@ -40,11 +26,11 @@ async function check(answer) {
 }
 
 export async function get(path, signal) {
-  return (await check(await request(path, { headers: headers(), signal }))).json();
+  return (await check(await request(path, { signal }))).json();
 }
 
 export async function send(method, path, body = {}) {
-  const content = { method, headers: headers({ "content-type": "application/json" }), body: JSON.stringify(body) };
+  const content = { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
   const answer = await check(await request(path, content));
   return answer.status === 204 ? null : answer.json();
 }
@@ -52,11 +38,14 @@ export async function send(method, path, body = {}) {
 export const post = (path, body) => send("POST", path, body);
 
 export async function download(path) {
-  const answer = await check(await request(path, { headers: headers() }));
+  const answer = await check(await request(path));
   const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "")?.[1] || "download";
   saveFile(name, await answer.blob());
   return name;
 }
+
+// The content of an address, as a Blob.
+export const blob = async path => (await check(await request(path, { cache: "default" }))).blob();
 
 // Save content as a file on the user's machine.
 export function saveFile(name, content) {
@@ -83,7 +72,7 @@ export function follow(path, { last = "", take, state = () => {} }) {
       while (document.visibilityState === "hidden" && !stopped.signal.aborted) await untilVisible();
       reading = new AbortController();
       try {
-        const asked = headers({ accept: "text/event-stream", ...(last ? { "last-event-id": last } : {}) });
+        const asked = { accept: "text/event-stream", ...(last ? { "last-event-id": last } : {}) };
         const answer = await check(await request(path, { headers: asked, signal: reading.signal }));
         if (answer.status === 204) return state("over");
         state("open");

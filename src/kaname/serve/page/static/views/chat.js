@@ -12,6 +12,7 @@ import { useRun } from "./following.js";
 import { body, Call, Live, Text, Thinking } from "./story.js";
 import { Answered, useChosen } from "./question.js";
 import { statusOf } from "./run.js";
+import { Attached, filesOf, Medium, withFiles } from "./media.js";
 
 const MOST = 300; // items that are shown at once
 
@@ -44,7 +45,7 @@ function UserMessage({ item, edit }) {
   return html`<div class="mine">
     ${other(item.user) ? html`<p class="note">${item.user}</p>` : null}<${Text}
       text=${item.text}
-    />${item.media?.map(name => html` <span class="note">▧ ${name}</span>`)}
+    />${item.media?.map(one => html`<${Medium} one=${one} />`)}
     ${edit ? html`<button type="button" class="plain edit" onClick=${() => set(item.text)} aria-label=${t("Edit and resend")}>${t("edit")}</button>` : null}
   </div>`;
 }
@@ -162,6 +163,7 @@ export default function Chat({ path, query }) {
   const [agent, setAgent] = useState(known.find(one => one.name === query.agent)?.name || known[0]?.name || "");
   const [problem, setProblem] = useState(null);
   const [busy, setBusy] = useState(false);
+  const [files, setFiles] = useState([]);
   const run = following?.run;
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
@@ -198,11 +200,11 @@ export default function Chat({ path, query }) {
   const edit = (item, input) =>
     attempt(() => post(runPath(item.run, "/fork"), { at: Math.max(1, item.seq - 1), input, mode: "detach" }));
   const stop = () => post(runPath(id, "/stop"), {}).catch(setProblem);
-  const say = async (input, urgent) => {
+  const say = async (input, urgent, text) => {
     setProblem(null);
     try {
       await post(runPath(id, "/messages"), { input, urgent });
-      setUnread(before => [...before, input]);
+      setUnread(before => [...before, text]);
       return true;
     } catch (failed) {
       setProblem(failed);
@@ -212,9 +214,17 @@ export default function Chat({ path, query }) {
   const submit = async (event, urgent = false) => {
     event?.preventDefault();
     const text = field.current.value.trim();
-    if (!text || busy || closed) return;
-    if (await (going ? say(text, urgent) : ask(text))) field.current && (field.current.value = "");
+    if (!(text || files.length) || busy || closed) return;
+    const input = withFiles(text, files);
+    if (await (going ? say(input, urgent, text) : ask(input))) (setFiles([]), field.current && (field.current.value = ""));
   };
+  const attach = async list => {
+    const { files: more, tooLarge } = await filesOf(list);
+    setFiles(known => [...known, ...more]);
+    setProblem(tooLarge.length ? new Error(t("Too large: {names}", { names: tooLarge.join(", ") })) : null);
+  };
+  const drop = event => event.dataTransfer?.files.length && (event.preventDefault(), attach(event.dataTransfer.files));
+  const paste = event => event.clipboardData?.files.length && (event.preventDefault(), attach(event.clipboardData.files));
   useKeys({ "/": () => field.current.focus(), ".": () => going && (!waits || confirm(t("Stop this run?"))) && stop() });
   return html`<h1 class="unseen">${t("Chat")}</h1>
     <div class=${`chat ${id ? "talking" : ""}`}>
@@ -226,7 +236,8 @@ export default function Chat({ path, query }) {
       </section>
       ${
         may("talk")
-          ? html`<form class="ask" onSubmit=${submit}>
+          ? html`<form class="ask" onSubmit=${submit} onDrop=${drop} onDragOver=${event => event.preventDefault()} onPaste=${paste}>
+              <${Attached} files=${files} remove=${place => setFiles(files.filter((_, at) => at !== place))} />
               <textarea
                 ref=${field}
                 rows="2"
@@ -245,6 +256,14 @@ export default function Chat({ path, query }) {
                         </select></label
                       >`
                 }
+                <label class="attach note"
+                  >${t("Attach a file")}
+                  <input
+                    type="file"
+                    multiple
+                    class="unseen"
+                    onChange=${event => (attach(event.target.files), (event.target.value = ""))}
+                /></label>
                 <span class="note hint">${t("Enter to send, Shift+Enter for a new line")}</span>
                 ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
                 ${going && !waits ? html`<${Button} onClick=${event => submit(event, true)}>${t("Send now")}</${Button}>` : null}

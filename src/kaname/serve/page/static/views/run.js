@@ -180,6 +180,7 @@ export default function Run({ path, query }) {
   const talk = may("talk");
   const stop = act(() => post(runPath(id, "/stop"), {}), t("Stop requested"));
   const test = act(() => download(runPath(id, "/test")), t("Test downloaded"));
+  const addCase = act(() => post("api/evaluations/cases", { run_id: id }), t("Added to evals.jsonl"));
   const resume = act(async () => (await post(runPath(id, "/resume"), { mode: "detach" }), following.again()), t("Resumed"));
   const rate = rating => act(async () => (await post(runPath(id, "/rating"), { rating }), following.again()), t("Rated"))();
   const remove = act(async () => {
@@ -235,6 +236,7 @@ export default function Run({ path, query }) {
         ${talk && !agents.get()?.find(one => one.name === run.agent)?.graph ? html`<a class="button" href=${link(["chat", id])}>${t("Chat")}</a>` : null}
         <${Button} hint="c" onClick=${() => open("compare")}>${t("Compare")}</${Button}>
         ${may("admin") ? html`<${Button} hint="t" onClick=${test}>${t("Save as test")}</${Button}>` : null}
+        ${may("admin") && !going ? html`<${Button} onClick=${addCase}>${t("Add to evaluation")}</${Button}>` : null}
         ${talk ? html`<${Button} hint="f" onClick=${() => open("fork")}>${t("Fork from {seq}", { seq: forkPoint(story, cursor) })}</${Button}>` : null}
         ${going && talk ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
         ${talk && (status === "interrupted" || (!going && !["completed", "degraded"].includes(status))) ? html`<${Button} onClick=${resume}>${t("Resume")}</${Button}>` : null}

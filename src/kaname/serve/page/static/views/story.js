@@ -8,6 +8,7 @@ import { Markdown } from "../markdown.js";
 import { by, callText, clock, count, durationText, money, asText, shorten, state, visible } from "../format.js";
 import { notice, t } from "../words.js";
 import { Answer, Answered, Question } from "./question.js";
+import { Medium } from "./media.js";
 
 const LONG = 600; // characters
 const LINES = 12;
@@ -69,6 +70,7 @@ export function Call({ call, parallel, given }) {
     ${call.changed ? html`<p class="note">${t("run with:")} <code>${callText(call.name, call.changed)}</code></p>` : null}
     ${call.used ? html`<p class="note">${t("run instead:")} <code>${callText(call.used.name, call.used.args)}</code></p>` : null}
     ${call.apart ? null : html`<${CallResult} call=${call} given=${given} parallel=${parallel} />`}
+    ${(call.media || []).map(one => html`<${Medium} one=${one} />`)}
     <${Children} call=${call} />
   </div>`;
 }
@@ -126,7 +128,7 @@ export function body(item, given) {
   switch (item.kind) {
     case "asked_for":
       return html`<div class="said-by you">
-          <${Text} text=${item.text} />${(item.media || []).map(name => html` <span class="note">▧ ${name}</span>`)}
+          <${Text} text=${item.text} />${(item.media || []).map(one => html`<${Medium} one=${one} />`)}
         </div>
         <p class="note">${[by(item.user), clock(item.time)].filter(Boolean).join(", ")}</p>`;
     case "said":

@@ -1,0 +1,196 @@
+"""PostgreSQL journal and queue: steps a second, CPU a step, followers, processes, hand-out: python benchmarks/cluster.py [part]
+
+Parts: journal, followers, processes, handout, queue. A step is one model call and one pure tool: three facts. The server is a
+cluster of its own with real fsync, on the same machine.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests import postgres
+
+from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal, Worker, call, tool
+from kaname.journals.queue import Wanted
+from kaname.strategies.stop import max_steps, no_repeats, per_tool
+
+STEPS = 20
+
+
+@tool(effect="pure")
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def server_cpu(folder: str) -> float:
+    master = psutil.Process(int((Path(folder) / "data/postmaster.pid").read_text().split()[0]))
+    return sum(sum(one.cpu_times()[:2]) for one in [master, *master.children()])
+
+
+def make_agent(journal):
+    script = [*[call("add", a=number, b=number) for number in range(STEPS)], "done"]
+    return Agent(ScriptedModel(script), [add], journal=journal, stops=[max_steps(100), no_repeats(None), per_tool(None)])
+
+
+async def measure(name, journal, runs, folder):
+    agent = make_agent(journal)
+    await agent.run("warm up")
+    each = 6 if runs == 1 else 3
+    statements = journal._own.statements if isinstance(journal, PostgresJournal) else 0
+    server, cpu, wall = server_cpu(folder), time.process_time(), time.perf_counter()
+
+    async def one():
+        for _ in range(each):
+            result = await agent.run("go")
+            assert result.stop.kind == "completed", result.stop
+
+    await asyncio.gather(*[one() for _ in range(runs)])
+    steps = runs * each * STEPS
+    wall, cpu, server = time.perf_counter() - wall, time.process_time() - cpu, server_cpu(folder) - server
+    statements = (journal._own.statements - statements) / steps if isinstance(journal, PostgresJournal) else 0
+    print(
+        f"{name:12} {runs:3} runs: {steps / wall:6.0f} steps/s, client {cpu / steps * 1e3:.3f} ms, "
+        f"server {server / steps * 1e3:.3f} ms CPU a step, {statements:.2f} statements a step",
+        flush=True,
+    )
+    await journal.close()
+
+
+async def journals(url, home):
+    with tempfile.TemporaryDirectory() as folder:
+        for runs in (1, 50):
+            await measure("SQLite", SqliteJournal(os.path.join(folder, f"{runs}.db")), runs, home)
+            await measure("PostgreSQL", PostgresJournal(f"{url}&schema=r{runs}"), runs, home)
+
+
+async def followers(url, home):
+    """The same 50 runs while another journal reads all changes."""
+    reading = PostgresJournal(f"{url}&schema=f")
+    seen = 0
+
+    async def listen():
+        nonlocal seen
+        async for _ in reading.changes():
+            seen += 1
+
+    await reading.runs()
+    await measure("no follower", PostgresJournal(f"{url}&schema=f&ttl=1"), 50, home)
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(1)
+    await measure("one follower", PostgresJournal(f"{url}&schema=f&ttl=1"), 50, home)
+    listening.cancel()
+    print(f"  (in the same process; it has read {seen} facts)")
+    await reading.close()
+
+
+async def processes(url, home):
+    """50 runs at once in each of several processes."""
+    for count in (1, 2, 4):
+        place = f"{url}&schema=p{count}"
+        await PostgresJournal(place).runs()
+        command = [sys.executable, __file__, "child", place]
+        began = time.perf_counter()
+        children = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(count)]
+        spans = [json.loads((await child.communicate())[0]) for child in children]
+        steps, wall = sum(one[0] for one in spans), max(one[2] for one in spans) - min(one[1] for one in spans)
+        print(f"{count} processes of 50 runs: {steps / wall:.0f} steps/s ({time.perf_counter() - began:.1f} s)", flush=True)
+
+
+async def child(place):
+    journal = PostgresJournal(place)
+    agent = make_agent(journal)
+    await agent.run("warm up")
+    began = time.time()
+    await asyncio.gather(*[agent.run("go") for _ in range(50) for _ in range(2)])
+    print(json.dumps([100 * STEPS, began, time.time()]))
+    await journal.close()
+
+
+async def handout(url, home):
+    """Time from `submit` to the first fact of the run, in an idle worker; then runs that do nothing, a second."""
+    for queue in ("kaname", "procrastinate"):
+        place = f"{url}&schema=h_{queue}&queue={queue}"
+        client, theirs = PostgresJournal(place), PostgresJournal(place)
+        agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=theirs)
+        sender = Agent(ScriptedModel([]), name="clerk", journal=client)
+        worker = Worker([agent], concurrency=16)
+        working = asyncio.create_task(worker.work())
+        taken = []
+        for _ in range(60):
+            await asyncio.sleep(0.05)
+            began = time.time()
+            run = await sender.submit("go")
+            while not (cards := await client.runs(run_id=run, limit=1)):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            taken.append(cards[0].created - began)
+        taken.sort()
+        count, began = 300, time.perf_counter()
+        await asyncio.gather(*[sender.submit("go") for _ in range(count)])
+        while sum([one.runs for one in await client.count() if one.status == "completed"]) < count + 60:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        rate = count / (time.perf_counter() - began)
+        print(
+            f"{queue}: hand-out p50 {taken[30] * 1e3:.0f} ms, p95 {taken[57] * 1e3:.0f} ms; {rate:.0f} whole runs/s", flush=True
+        )
+        worker.stop()
+        await working
+        await client.close()
+        await theirs.close()
+
+
+async def queue(url, home):
+    """Fetches while 300,000 runs wait, after as many were handed out."""
+    journal = PostgresJournal(f"{url}&schema=q")
+    await journal.runs()
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    fill = """INSERT INTO q.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
+        SELECT 'r' || n, 'clerk', '{}', '', '', 'default', CASE WHEN $1 THEN 'k' || n % 100 ELSE '' END, n % 3, 0, 0, '', 'waiting'
+        FROM generate_series($2::int8, $3::int8) AS n"""
+    for keys in (False, True):
+        await connection.execute("DELETE FROM q.queue")
+        await connection.execute(fill, keys, 1, 300_000)
+        await connection.execute("UPDATE q.queue SET state = 'taken', worker = 'x' WHERE number % 2 = 0")
+        await connection.execute("DELETE FROM q.queue WHERE state = 'taken'")
+        await connection.execute(fill, keys, 300_001, 450_000)
+        await connection.execute("ANALYZE q.queue")
+        wanted, spans = Wanted(("clerk",), per_key=5 if keys else 0), []
+        for _ in range(100):
+            began = time.perf_counter()
+            (item,) = await journal.queue.take(wanted, 1)
+            spans.append(time.perf_counter() - began)
+            await journal.queue.finish(item.run_id)
+        spans.sort()
+        print(
+            f"300,000 waiting{', 100 keys with limits' if keys else ''}: fetch p50 {spans[50] * 1e3:.1f} ms, p95 {spans[95] * 1e3:.1f} ms",
+            flush=True,
+        )
+    await connection.close()
+    await journal.close()
+
+
+PARTS = {"journal": journals, "followers": followers, "processes": processes, "handout": handout, "queue": queue}
+
+
+async def main():
+    if sys.argv[1:2] == ["child"]:
+        await child(sys.argv[2])
+        return
+    with postgres.cluster(fsync=True, options="-c max_connections=200 -c shared_buffers=256MB") as url:
+        for name, part in PARTS.items():
+            if not sys.argv[1:] or name in sys.argv[1:]:
+                await part(url, str(postgres.folder_of(url)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

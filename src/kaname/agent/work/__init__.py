@@ -1,0 +1,1 @@
+"""Runs that wait in a queue, and the workers that execute them."""

@@ -1,0 +1,264 @@
+"""A worker: takes runs from the queue of a journal and executes them, a few at a time.
+
+Runs that a crash has interrupted are put into the queue, too, so that there is one way to take a run up. A run that fails again
+and again is set aside with its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from logging import getLogger
+from random import random
+from time import time
+from typing import Any
+
+from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ...core.notices import notice
+from ...core.runs import RunInfo
+from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
+from ...kernel.load import read_run
+from ..agent import Agent
+from ..opening.request import RunRequest
+from ..run import Run, find_live
+from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
+from .order import request_for
+from .submit import queue_of
+
+Begin = Callable[[Run[Any]], Awaitable[Run[Any]]]
+_WAIT = 1.0  # seconds, then the worker looks by itself: for delayed runs, and where notifications do not arrive
+_OPENING = 16  # runs that are opened at the same time
+_PAGE = 500  # runs that are read at once
+_TRIAL = 60.0  # seconds for which a suspect runs alone
+_BUSY, _TURN = 1.0, 0.3  # seconds until a run is tried again that another process executes, or whose conversation is busy
+_LONGEST = 60.0  # seconds of the longest pause after an error
+_LETTING_GO = 10.0  # seconds to release the runs when the worker stops
+_MOVES = ("message", "tool_call", "tool_response", "usage", "error")
+log = getLogger("kaname.worker")
+
+
+async def begin_detached(run: Run[Any]) -> Run[Any]:
+    """Start the run and return when it is on disk."""
+    return await run.detach().begun()
+
+
+class Worker:
+    """Executes the runs in the queue of a journal until `stop` is called.
+
+    Args:
+        agents: The agents whose runs it executes. They must share one journal.
+        concurrency: How many runs it executes at the same time (default: 8).
+        queues: The queues that it serves.
+        per_key: How many runs with the same key are executed at the same time, over all workers (default: no limit).
+        deps: What tools find in `ToolContext.deps`.
+        begin: Starts a run; for a server that keeps track of its runs.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent[Any]],
+        *,
+        concurrency: int = 8,
+        queues: Iterable[str] = (DEFAULT_QUEUE,),
+        per_key: int = 0,
+        deps: Any = None,
+        begin: Begin = begin_detached,
+    ) -> None:
+        self._agents = {agent.name: agent for agent in agents}
+        journals = {id(agent.journal): agent.journal for agent in self._agents.values()}
+        if len(journals) != 1:
+            raise ConfigError(notice("worker.agents", "a worker needs agents that share one journal: Agent(…, journal=…)"))
+        (self._journal,) = journals.values()
+        self._queue = queue_of(self._journal)
+        for agent in self._agents.values():
+            agent.origin = {**agent.origin, SERVED: agent.name}
+        self._wanted = Wanted(tuple(self._agents), tuple(queues), per_key)
+        self._concurrency, self._deps, self._begin = concurrency, deps, begin
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runs: dict[str, Run[Any]] = {}
+        self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
+        self._stopping, self._changed = asyncio.Event(), asyncio.Event()
+        self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
+
+    @property
+    def executing(self) -> int:
+        """Return how many runs it executes now."""
+        return len(self._tasks)
+
+    def stop(self) -> None:
+        """Take no more runs, release those under way, and let `work` return. Other workers resume them."""
+        self._stopping.set()
+        self._changed.set()
+
+    async def work(self) -> None:
+        """Take runs and execute them until `stop` is called, or this task is cancelled."""
+        tending = asyncio.create_task(self._keep_tending())
+        try:
+            while not self._stopping.is_set():
+                self._changed.clear()
+                room = self._concurrency - len(self._tasks)
+                taken = await self._take(room) if room > 0 else 0
+                if taken < room or room <= 0:
+                    await self._wait(listening=room > 0)
+        finally:
+            tending.cancel()
+            await self._drain()
+
+    async def _take(self, room: int) -> int:
+        """Take runs and begin to execute them. Return their number."""
+        async with self._taking:
+            try:
+                taken = await self._queue.take(self._wanted, room)
+            except AgentError as problem:
+                log.warning("no runs can be taken: %s", problem)
+                return 0
+            for item in taken:
+                self._tasks[item.run_id] = task = asyncio.create_task(self._execute(item))
+                task.add_done_callback(partial(self._forget, item.run_id))
+        return len(taken)
+
+    async def _wait(self, *, listening: bool) -> None:
+        """Wait until there may be something to do: a run was queued, one has ended, or the worker stops."""
+        waiting: list[asyncio.Task[Any]] = [asyncio.create_task(self._changed.wait())]
+        if listening:
+            waiting.append(asyncio.create_task(self._queue.wait(_WAIT)))
+        done, _ = await asyncio.wait(waiting, timeout=_WAIT, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        if any(not task.cancelled() and task.exception() is not None for task in done):
+            await asyncio.sleep(_WAIT)  # the journal is away
+
+    def _forget(self, run_id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(run_id, None)
+        self._runs.pop(run_id, None)
+        self._changed.set()
+
+    async def _drain(self) -> None:
+        """Release the runs under way, so that other workers resume them."""
+        self._stopping.set()
+        letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
+        tasks = [*letting_go, *self._tasks.values()]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_LETTING_GO)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("%d runs did not end in time; other workers resume them", len(late))
+
+    async def _keep_tending(self) -> None:
+        """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
+        while True:
+            try:
+                async with self._taking:  # else a run that is being taken would look as if nobody executed it
+                    rescued = await self._queue.rescue(self._tasks.keys())
+                for run_id in rescued:
+                    log.info("run %s is returned to the queue: its worker is gone", run_id)
+                await self._sweep()
+            except AgentError as problem:
+                log.warning("looking for interrupted runs: %s", problem)
+            await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
+
+    async def _sweep(self) -> None:
+        before, found = 0, list[QueuedRun]()
+        while cards := await self._journal.runs(status="interrupted", before=before, limit=_PAGE):
+            before = cards[-1].place
+            ours = [card for card in cards if await self._is_ours(card)]
+            found += [QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq) for card in ours]
+        if found:
+            await self._queue.put(found)
+
+    async def _is_ours(self, card: RunInfo) -> bool:
+        """Return True if a worker has to resume the run."""
+        if card.parent or card.agent not in self._agents or self._left.get(card.run_id) == card.seq:
+            return False
+        if card.run_id in self._tasks or find_live(self._journal, card.run_id) is not None:
+            return False
+        async with self._opening:
+            with suppress(RunNotFound):  # deleted meanwhile
+                if is_served(await read_run(self._journal, card.run_id, 1)):
+                    return True
+        self._left[card.run_id] = card.seq
+        return False
+
+    async def _execute(self, item: QueuedRun) -> None:
+        """Execute one run, and say what became of it."""
+        try:
+            await self._do(item)
+        except (RunBusy, RunSuperseded):  # another process executes it, or has just begun to
+            await self._later(item, _BUSY)
+        except SessionBusy:
+            await self._later(item, _TURN)
+        except RunNotFound:
+            with suppress(AgentError):
+                await self._queue.finish(item.run_id)
+        except (ConfigError, InvalidState) as problem:  # it would be the same the next time
+            await self._put_aside(item, str(problem))
+        except AgentError as problem:
+            if item.attempts >= DEATHS:
+                await self._put_aside(item, str(problem))
+            else:
+                log.warning("run %s cannot be executed now: %s", item.run_id, problem)
+                await self._later(item, min(2.0**item.attempts, _LONGEST), str(problem))
+
+    async def _later(self, item: QueuedRun, seconds: float, reason: str = "") -> None:
+        with suppress(AgentError):  # the journal is away: the run is rescued
+            await self._queue.retry(item.run_id, seconds, reason)
+
+    async def _put_aside(self, item: QueuedRun, reason: str) -> None:
+        log.warning("run %s is set aside: %s", item.run_id, reason)
+        with suppress(AgentError):
+            await self._queue.set_aside(item.run_id, reason)
+
+    async def _do(self, item: QueuedRun) -> None:
+        cards, request = await self._journal.runs(run_id=item.run_id, limit=1), request_for(item, self._deps)
+        if cards and cards[0].status not in ("interrupted", "waiting"):  # another executes it: if that dies, it is found again
+            await self._queue.finish(item.run_id)
+            return
+        facts = await read_run(self._journal, item.run_id) if cards else []
+        died = deaths(facts) if facts else item.attempts - 1
+        if died >= DEATHS:
+            told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
+            await self._put_aside(item, told)
+            return
+        if facts and (left := pause_left(died, time() - facts[-1].time)):
+            await self._later(item, left)
+            return
+        if died >= SUSPECT:
+            async with self._alone:
+                run = await self._start(item, request)
+                await _wait_for_progress(run)
+        else:
+            run = await self._start(item, request)
+        await run.wait()
+        await self._settle(item)
+
+    async def _start(self, item: QueuedRun, request: RunRequest) -> Run[Any]:
+        agent = self._agents[item.agent]
+        async with self._opening:
+            run = await self._begin(agent.run_request(request))
+        self._runs[item.run_id] = run
+        if self._stopping.is_set():
+            await run.let_go()
+        return run
+
+    async def _settle(self, item: QueuedRun) -> None:
+        """Finish the entry of a run that ended or waits. One that was interrupted here goes back to the queue."""
+        cards = await self._journal.runs(run_id=item.run_id, limit=1)
+        if not cards or cards[0].status != "interrupted":
+            await self._queue.finish(item.run_id)
+        elif self._stopping.is_set():
+            await self._queue.retry(item.run_id)
+        else:
+            await self._later(item, _BUSY, notice("worker.interrupted", "the run was interrupted"))
+
+
+async def _wait_for_progress(run: Run[Any]) -> None:
+    """Wait until the run has made progress, is not executed any more, or was watched long enough."""
+    reader = run.subscribe()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_TRIAL):
+            while (chunk := await reader.get()) is not None and chunk.type not in _MOVES:
+                pass
+    reader.close()

@@ -1,0 +1,1 @@
+"""`kaname eval`: evaluate an agent, list and compare evaluations, add cases."""

@@ -1,0 +1,182 @@
+"""`kaname eval`: run an evaluation and show its progress; list, show and compare evaluations; add a case."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ...agent.agent import Agent
+from ...core.errors import ConfigError
+from ...core.install import this_command
+from ...evals.evaluation import Evaluation
+from ...evals.files import load_evaluation
+from ...evals.recorded import DEFAULT, add_case, case_from_run
+from ...evals.records import find_report, list_reports
+from ...evals.results.comparison import compare_all, what_it_can_show
+from ...evals.results.formats import as_html, as_junit
+from ...evals.results.report import CaseAttempt, EvalReport
+from ...evals.subject import as_agent
+from ...journals.default import choose
+from ...tools.loading import object_from
+from ..agent import agent_from, journal_place, place_options, programs_workflow, take_workflow, workflow_from
+from ..main import DONE, FAILED, USAGE
+from ..messages import say, translate
+from ..records.runs import find
+from ..terminal.screen import Screen, columns, truncate
+from ..terminal.signals import run_to_the_end
+from .tables import comparison_lines, list_lines, report_lines
+
+_FILES = ("evals.yaml", DEFAULT)
+_ACTIONS = ("list", "show", "compare", "add")
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    action = given.what[0] if given.what and given.what[0] in _ACTIONS else ""
+    if action:
+        return run_to_the_end(lambda ending: _with_journal(given, screen, action))
+    if len(given.what) > 1:
+        screen.note(say("name one file", "ファイルは一つだけ指定してください"), "red")
+        return USAGE
+    place = given.what[0] if given.what else next((name for name in _FILES if Path(name).is_file()), "")
+    if not place:
+        raise ConfigError(
+            say(
+                f"there is no evals.yaml here. Name a file, or make a case of a run: {this_command()} eval add last",
+                f"evals.yaml がありません。ファイルを指定するか、実行から作ってください: {this_command()} eval add last",
+            )
+        )
+    evaluation = load_evaluation(place)
+    evaluation = evaluation.only(given.case) if given.case else evaluation
+    return run_to_the_end(lambda ending: _run(given, screen, evaluation, Path(place).resolve().parent))
+
+
+async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
+    subject, agent = _subject(given, screen, evaluation, folder)
+    repeat = given.repeat or evaluation.repeat
+    if not given.quiet:
+        screen.note(translate(what_it_can_show(len(evaluation.cases), repeat)))
+    shown = _Progress(screen, quiet=given.quiet)
+    try:
+        report = await evaluation.run(
+            subject,
+            repeat=repeat,
+            label=given.label,
+            fresh=given.fresh,
+            at_once=given.at_once,
+            batch=given.batch_prices,
+            judge=given.judge,
+            journal=choose(given.journal) if given.journal else None,
+            progress=shown.take,
+        )
+    finally:
+        shown.end()
+        if agent is not None:
+            await agent.close()
+    return _tell(given, screen, report)
+
+
+def _subject(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> tuple[Any, Agent[Any] | None]:
+    """Return the agent, or the function that makes agents; and the agent to close."""
+    if not given.agent and evaluation.agent:
+        program, colon, name = evaluation.agent.partition(":")
+        is_file = bool(colon) and program.endswith(".py")
+        given.agent = f"{folder / program}:{name}" if is_file else evaluation.agent
+    if given.agent and ":" in given.agent:
+        found = object_from(given.agent, Path.cwd())
+        if as_agent(found) is None and callable(found):
+            given.agent = None  # it is no agent by itself
+            return found, None
+    take_workflow(given)
+    if getattr(given, "workflow", None) or (given.agent and programs_workflow(given) is not None):
+        flow = workflow_from(given)
+        return flow, flow.agent
+    agent = agent_from(given, screen)
+    return agent, agent
+
+
+class _Progress:
+    """A bar while the attempts are made; without a terminal, a line for every tenth."""
+
+    def __init__(self, screen: Screen, *, quiet: bool) -> None:
+        self._screen, self._quiet, self._tenth = screen, quiet, 0
+        self._passed = self._done = self._total = 0
+
+    def take(self, attempt: CaseAttempt, done: int, total: int) -> None:
+        self._passed, self._done, self._total = self._passed + attempt.passed, done, total
+        percent = done * 100 // total
+        told = f"{percent:3} %  {done}/{total}  " + say(f"{self._passed} passed", f"合格 {self._passed} 件")
+        if self._quiet:
+            return
+        if not self._screen.is_plain(self._screen.err):
+            self._screen.replace(truncate(f"{'█' * (percent // 4):<25} {told}", columns() - 1))
+        elif percent // 10 > self._tenth and total >= 10:
+            self._tenth = percent // 10
+            self._screen.note(told)
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._screen.replace("")
+            if self._done < self._total:
+                left = self._total - self._done
+                told = say(f"{left} attempts left; the same command again continues",
+                           f"残り {left} 件です。同じコマンドをもう一度実行すると続きから再開します")  # fmt: skip
+                self._screen.note(told)
+
+
+def _tell(given: argparse.Namespace, screen: Screen, report: EvalReport) -> int:
+    for name, form in ((given.junit, as_junit), (given.html, as_html)):
+        if name:
+            Path(name).expanduser().write_text(form(report), encoding="utf-8")
+    if given.json:
+        screen.say(json.dumps(report.to_json(), ensure_ascii=False))
+    else:
+        for line, colour in report_lines(report, place_options(given)):
+            screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
+    good = all(case.passed for case in report.cases) if given.at_least is None else report.rate >= given.at_least
+    return DONE if good else FAILED
+
+
+async def _with_journal(given: argparse.Namespace, screen: Screen, action: str) -> int:
+    journal, names = choose(journal_place(given)), given.what[1:]
+    wanted = {"list": (0, 0), "show": (1, 1), "compare": (2, 20), "add": (1, 2)}[action]
+    if not wanted[0] <= len(names) <= wanted[1]:
+        usage = {"list": "list", "show": "show EVALUATION", "compare": "compare BASELINE OTHER …", "add": "add RUN [FILE]"}
+        screen.note(f"{this_command()} eval {usage[action]}", "red")
+        return USAGE
+    try:
+        if action == "add":
+            run = await find(journal, names[0], "eval add")
+            case = await case_from_run(journal, run.run_id)
+            target = add_case(names[1] if len(names) > 1 else DEFAULT, case)
+            command = f"{this_command()} eval {target}"
+            screen.note(
+                say(
+                    f"added {case['name']!r} to {target}. Check what it expects, then run: {command}",
+                    f"{case['name']!r} を {target} に追加しました。期待する内容を確認してから実行してください: {command}",
+                )
+            )
+            return DONE
+        if action == "list":
+            made = await list_reports(journal)
+            lines = [json.dumps(one.summary(), ensure_ascii=False) for one in made] if given.json else list_lines(made)
+            for line in lines:
+                screen.say(line)
+            if not made:
+                screen.note(say("no evaluations yet", "まだ評価がありません"))
+            return DONE
+        reports = [await find_report(journal, name) for name in names]
+        if action == "show":
+            return _tell(given, screen, reports[0])
+        for one in compare_all(reports[0], reports[1:], margin=given.margin / 100):
+            if given.json:
+                screen.say(json.dumps(one.to_json(), ensure_ascii=False))
+                continue
+            for line, colour in comparison_lines(one):
+                screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
+        return DONE
+    finally:
+        await journal.close()

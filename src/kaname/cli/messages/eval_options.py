@@ -1,0 +1,38 @@
+"""Options of `kaname eval`, with their help in English and Japanese."""
+
+from __future__ import annotations
+
+from .command import FLAG, LIST, Option, count
+
+# fmt: off
+EVAL_OPTIONS: tuple[Option, ...] = (
+    ("what", {"nargs": "*", "metavar": "FILE"},
+     "The evaluation: a .yaml, .jsonl or .py file (default: evals.yaml or evals.jsonl). Or: list; show EVALUATION; "
+     "compare EVALUATION EVALUATION; add RUN [FILE]. An evaluation is named by its id, its label, or last.",
+     "評価ファイル: .yaml、.jsonl、.py (既定: evals.yaml か evals.jsonl)。または list、show 評価、compare 評価 評価、"
+     "add 実行 [ファイル]。評価は ID、ラベル、last で指定します。"),
+    ("-k --repeat", {"type": count, "metavar": "N"}, "Try each case this many times (default: as the file says, or 1).",
+     "各ケースを試す回数 (既定: ファイルの指定、または 1)。"),
+    ("--judge", {"metavar": "MODEL"}, "The model that judges rubrics and plays simulated users.",
+     "ルーブリックの判定と模擬ユーザーに使うモデル。"),
+    ("--label", {"default": "", "metavar": "NAME"}, "Name this version of the agent, to compare it later.",
+     "このバージョンのエージェントの名前。あとで比較に使えます。"),
+    ("--case", {**LIST, "metavar": "NAME"}, "Run only this case. Repeat for several.",
+     "このケースだけ実行します。複数可。"),
+    ("--fresh", FLAG, "Make all attempts anew, even if the journal has them.", "記録済みの試行も、すべてやり直します。"),
+    ("--at-once", {"type": count, "default": 8, "metavar": "N"}, "Attempts at the same time (default: 8).",
+     "同時に実行する試行の数 (既定: 8)。"),
+    ("--batch-prices", FLAG, "Call the model through the provider's batch API, for half the price.",
+     "プロバイダーのバッチ API を使います。料金は半額です。"),
+    ("--at-least", {"type": float, "metavar": "RATE"},
+     "Exit with 0 if at least this share of attempts passes, such as 0.9 (default: every case must pass).",
+     "試行の合格率がこの値以上なら終了コード 0 にします。例: 0.9 (既定: すべてのケースの合格)。"),
+    ("--margin", {"type": float, "default": 10.0, "metavar": "POINTS"},
+     "compare: the largest difference that does not matter, in points (default: 10).",
+     "compare: 問題にしない差の上限。単位はポイント (既定: 10)。"),
+    ("--junit", {"metavar": "FILE"}, "Also write the report as JUnit XML.", "JUnit XML も書き出します。"),
+    ("--html", {"metavar": "FILE"}, "Also write the report as an HTML page.", "HTML も書き出します。"),
+    ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+    ("-q --quiet", FLAG, "Do not show progress.", "経過を表示しません。"),
+)
+# fmt: on

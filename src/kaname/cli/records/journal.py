@@ -1,0 +1,48 @@
+"""`kaname journal copy`: copy a journal, such as from a file to a database, and verify the copy."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ...core.errors import ConfigError
+from ...journals.default import choose
+from ...journals.places import is_file, shown_place
+from ...journals.transfer import copy_journal
+from ..main import DONE
+from ..messages import many, say
+from ..terminal.screen import Screen
+from ..terminal.signals import run_to_the_end
+
+
+def main(given: argparse.Namespace) -> int:
+    if is_file(given.source) and not os.path.exists(os.path.expanduser(given.source)):
+        raise ConfigError(say(f"there is no journal {given.source}", f"ジャーナル {given.source} がありません"))
+    return run_to_the_end(lambda ending: _copy(given, Screen()))
+
+
+async def _copy(given: argparse.Namespace, screen: Screen) -> int:
+    source, target = choose(given.source), choose(given.target)
+    if source is target:
+        raise ConfigError(say("the two journals are the same", "同じジャーナルです"))
+    told = 0
+
+    def progress(facts: int) -> None:
+        nonlocal told
+        if facts - told >= 10_000:
+            told = facts
+            screen.note(say(f"{facts} facts", f"{facts} 件の記録"))
+
+    try:
+        done = await copy_journal(source, target, progress)
+    finally:
+        await source.close()
+        await target.close()
+    where, total = shown_place(given.target), f"{done.checksum:08x}"
+    screen.say(
+        say(
+            f"copied {many(done.runs, 'run')}, {many(done.facts, 'fact')} to {where}; checksum {total}, the same in both",
+            f"{where} に {done.runs} 件の実行、{done.facts} 件の記録をコピーしました。チェックサム {total} (一致)",
+        )
+    )
+    return DONE

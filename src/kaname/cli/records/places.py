@@ -1,0 +1,57 @@
+"""Find the files of the project that the command line means: those of the configuration, or of this folder."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from ...core.encryption.keys import KEY_FILE
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...core.project import FOLDER, default_state_folder
+from ...journals.places import is_file, is_server, shown_place
+from ...memory.protection.places import DataPlaces
+from ...serve.access.auditor import audit_in
+from ..agent import config_for, journal_place
+
+
+def config_folder(given: argparse.Namespace) -> Path:
+    """Return the folder of kaname's files: `.kaname` next to the configuration, or the state folder of the program."""
+    config = config_for(given)
+    return Path(default_state_folder()) if config is None else Path(config.agent().folder).resolve() / FOLDER
+
+
+def places_for(given: argparse.Namespace) -> DataPlaces:
+    """Return all places where the project stores words of users."""
+    config, home, place = config_for(given), config_folder(given), journal_place(given)
+    if is_server(place):
+        raise ConfigError(
+            notice(
+                "rights.server",
+                "the journal is in a database ({place}), and this command works with files only: nothing was done",
+                place=shown_place(place),
+            )
+        )
+    journal = Path(place).expanduser().resolve() if is_file(place) else None
+    usual = DataPlaces.below(home, journal)
+    caches = {home / "cache.db", home / "values.db"}
+    traces: list[Path] = []
+    if config is not None:
+        caches |= {Path(one.cache_path) for one in config.agents.values()}
+        base = Path(config.agent().folder)
+        file = (config.value.get("trace") or {}).get("file")
+        named = file.get("path") if isinstance(file, dict) else file
+        traces += [base / Path(named).expanduser()] if named else []
+    audit = None if journal is None else audit_in(config, journal)
+    log = None if audit is None else audit.path
+    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), log)
+
+
+def key_file_of(given: argparse.Namespace) -> str:
+    """Return the key file that the configuration or the environment names; empty without one."""
+    config = config_for(given)
+    named = None if config is None else (config.value.get("encryption") or {}).get("key_file")
+    if config is not None and named:
+        return str(Path(config.agent().folder) / Path(named).expanduser())
+    return os.environ.get(KEY_FILE, "")

@@ -1,0 +1,37 @@
+"""Evaluations: measure an agent on cases, compare two versions of it, and know whether the difference is real.
+
+evaluation = Evaluation("shop", [Case("How much is tea?", contains="300", calls=["price"])])
+report = await evaluation.run(agent, repeat=3)
+"""
+
+from .case import Case
+from .evaluation import Evaluation
+from .files import load_evaluation
+from .inspect_solver import as_solver
+from .pytest_form import as_test
+from .recorded import add_case, case_from_run
+from .records import find_report, list_reports, read_report
+from .results.comparison import Comparison, compare, compare_all
+from .results.report import CaseAttempt, CaseReport, EvalReport, Finding
+from .simulated import SimulatedUser
+
+__all__ = [
+    "Case",
+    "CaseAttempt",
+    "CaseReport",
+    "Comparison",
+    "EvalReport",
+    "Evaluation",
+    "Finding",
+    "SimulatedUser",
+    "add_case",
+    "as_solver",
+    "as_test",
+    "case_from_run",
+    "compare",
+    "compare_all",
+    "find_report",
+    "list_reports",
+    "load_evaluation",
+    "read_report",
+]

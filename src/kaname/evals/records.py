@@ -1,0 +1,159 @@
+"""Evaluations in the journal: each is a run whose facts are the verdicts, so that it can be resumed, listed and compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..agent.figures import RATING
+from ..core.errors import ConfigError, RunNotFound
+from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
+from ..core.notices import notice
+from ..core.record import replace
+from ..core.runs import TITLE, RunInfo
+from ..core.steps import Stop
+from ..kernel.load import load, read_run
+from ..kernel.ports import Journal
+from .results.report import CaseAttempt, EvalReport, make_report
+
+EVALUATION = "evaluation"  # the agent of these runs, and the name of the facts that say which cases there are
+PREFIX = "eval-"  # of their ids
+_ATTEMPTS = "attempts"  # the name of the facts with verdicts
+_STRATEGY = "Evaluation"  # no agent has it: these facts are no run to be resumed
+_AT_ONCE, _SECONDS = 25, 0.5  # verdicts are written together; a verdict that a crash loses is made again from the run
+
+
+class Recording:
+    """An evaluation that is being made. Only one process can make it at a time.
+
+    Attributes: attempts: The attempts so far, by case and number.
+    """
+
+    def __init__(self, journal: Journal, job: str, header: Mapping[str, Any]) -> None:
+        self._journal, self.job, self.header = journal, job, header
+        self._epoch = self._seq = 0
+        self._unwritten: list[CaseAttempt] = []
+        self._written = time.monotonic()
+        self.attempts: dict[tuple[str, int], CaseAttempt] = {}
+
+    async def open(self, recipe: Mapping[str, Any]) -> None:
+        """Take the job, and read what a former process has done."""
+        lease = await self._journal.claim(self.job)
+        self._epoch, self._seq = lease.epoch, lease.seq
+        head = Custom(EVALUATION, dict(self.header), shown=False)
+        if not lease.seq:
+            title = f"{EVALUATION} {self.header['name']}"
+            await self._record(Opened(recipe={**recipe, "strategy": _STRATEGY}), Custom(TITLE, title, shown=False), head)
+            return
+        before, attempts = _read(await read_run(self._journal, self.job))
+        self.header = {**self.header, "label": self.header.get("label") or before.get("label", "")}
+        self.attempts = {(one.case, one.number): one for one in attempts}
+        await self._record(Resumed(lease.epoch, renewed=True), replace(head, data=dict(self.header)))
+
+    async def add(self, attempt: CaseAttempt) -> None:
+        self.attempts[attempt.case, attempt.number] = attempt
+        self._unwritten.append(attempt)
+        if len(self._unwritten) >= _AT_ONCE or time.monotonic() - self._written > _SECONDS:
+            await self.flush()
+
+    async def flush(self) -> None:
+        told, self._unwritten = self._unwritten, []
+        self._written = time.monotonic()
+        if told:
+            await self._record(Custom(_ATTEMPTS, [one.to_json() for one in told], shown=False))
+
+    def report(self) -> EvalReport:
+        return make_report(self.job, self.header, self.attempts.values())
+
+    async def close(self) -> None:
+        """Write what is left. The evaluation ends if it is complete; otherwise it stays interrupted and can be continued."""
+        await self.flush()
+        made = self.report()
+        if made.complete:
+            await self._record(Stopped(Stop("completed"), {"rate": made.rate, "cases": len(made.cases)}))
+        else:
+            await self._journal.release(self.job, self._epoch)
+
+    async def _record(self, *facts: Fact) -> None:
+        now = time.time()
+        events = [Event(self.job, self._seq + place, now, EVALUATION, one) for place, one in enumerate(facts, 1)]
+        self._seq += len(events)
+        await self._journal.append(events, self._epoch)
+
+
+def _read(events: Iterable[Event]) -> tuple[dict[str, Any], list[CaseAttempt]]:
+    header, attempts = dict[str, Any](), list[CaseAttempt]()
+    for event in events:
+        match event.body:
+            case Custom(name, data) if name == EVALUATION:
+                header = data
+            case Custom(name, data) if name == _ATTEMPTS:
+                attempts += [CaseAttempt.from_json(one) for one in data]
+    return header, attempts
+
+
+async def read_report(journal: Journal, job: str, *, ratings: bool = True) -> EvalReport:
+    """Return the report of an evaluation, as far as it is. `ratings`: with people's ratings of runs that a model judged.
+
+    Raises `RunNotFound` if there is no such evaluation.
+    """
+    header, attempts = _read(await read_run(journal, job))
+    if not header:
+        raise RunNotFound(job)
+    made = make_report(job, header, attempts)
+    if not ratings or not made.has_judge:
+        return made
+    rated = {
+        attempt.run_ids[-1]: await read_rating(journal, attempt.run_ids[-1]) for attempt in made.attempts if attempt.run_ids
+    }
+    return make_report(job, header, [replace(one, rating=rated.get(one.run_ids[-1], "") if one.run_ids else "")
+                                     for one in made.attempts])  # fmt: skip
+
+
+async def read_rating(journal: Journal, run_id: str) -> str:
+    """Return how a person rated a run: "good", "bad" or ""."""
+    try:
+        said = (await load(journal, run_id)).custom.get(RATING)
+    except RunNotFound:  # deleted since
+        return ""
+    return str(said.get("rating", "")) if isinstance(said, dict) else ""
+
+
+async def list_reports(journal: Journal, *, name: str = "", limit: int = 20) -> list[EvalReport]:
+    """Return the last evaluations, the newest first; of one name if it is given."""
+    found, before = list[EvalReport](), 0
+    while len(found) < limit and (cards := await _cards(journal, before)):
+        before = cards[-1].place
+        for card in cards:
+            made = await read_report(journal, card.run_id, ratings=False)
+            if (not name or made.name == name) and len(found) < limit:
+                found.append(made)
+    return found
+
+
+async def find_report(journal: Journal, wanted: str) -> EvalReport:
+    """Return an evaluation by its id, the beginning of its id, its label, or "last". Raises `ConfigError` if there is none."""
+    cards, before = list[RunInfo](), 0
+    while more := await _cards(journal, before):
+        cards, before = cards + more, more[-1].place
+    exact = [one for one in cards if one.run_id == wanted]
+    like = exact or [one for one in cards if one.run_id.startswith((wanted, PREFIX + wanted))]
+    if wanted == "last" and cards:
+        like = [max(cards, key=lambda one: one.updated)]
+    if not like:
+        like = [one for one in cards if (await read_report(journal, one.run_id, ratings=False)).label == wanted][:1]
+    if not like:
+        raise ConfigError(
+            notice("eval.not_found", "there is no evaluation {wanted!r}. List them with: kaname eval list", wanted=wanted)
+        )
+    if len(like) > 1:
+        listed = ", ".join([one.run_id for one in like[:5]])
+        raise ConfigError(
+            notice("eval.several", "{wanted!r} matches several evaluations: {listed}", wanted=wanted, listed=listed)
+        )
+    return await read_report(journal, like[0].run_id)
+
+
+async def _cards(journal: Journal, before: int) -> list[RunInfo]:
+    return await journal.runs(agent=EVALUATION, starting=PREFIX, before=before, limit=100)

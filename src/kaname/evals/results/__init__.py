@@ -1,0 +1,1 @@
+"""What came of an evaluation: reports, statistics, comparisons, and their formats."""

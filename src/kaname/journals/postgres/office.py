@@ -1,0 +1,146 @@
+"""What one process has of a journal: the thread, its connections, its heartbeat, and the writer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from logging import getLogger
+from typing import Any, TypeVar
+
+from ...core.errors import JournalError, JournalUnreachable
+from ...core.notices import notice
+from .address import Address
+from .arrivals import Arrivals
+from .connections import Connection, Connections, Statement
+from .owner import Heartbeat
+from .schema import Sql, prepare_database
+from .settlements import Settlement
+from .thread import PostgresThread
+from .writer import Append, Hold, Writer
+
+T = TypeVar("T")
+_SYNC = "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'"
+
+
+class Office:
+    """Everything that lives as long as this process uses the journal. A forked child makes its own."""
+
+    def __init__(self, address: Address, held: dict[str, Hold]) -> None:
+        self.address, self.sql, self._held = address, Sql(address.schema), held
+        self._connections = Connections(address)
+        self.thread = PostgresThread(address.shown, self._connections.drop)
+        self.arrivals = Arrivals(self._connections, self.sql)
+        self._heartbeat = Heartbeat(self._connections, self.arrivals, self.sql)
+        self.me = self._heartbeat.name
+        self._writer = Writer(self._connections, self.thread, self.sql, self.me, self._ready, self.arrivals.note, self.is_held)
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._insisting: set[asyncio.Task[None]] = set()
+        self.thread.start()
+
+    def is_held(self, run_id: str) -> bool:
+        """Return True if this process executes the run, and can still write it."""
+        hold = self._held.get(run_id)
+        return hold is not None and hold.failure is None
+
+    @property
+    def failure(self) -> JournalError | None:
+        """Return why this process must not write any more: the journal was migrated to a version that it does not know."""
+        return self._heartbeat.failure
+
+    @property
+    def statements(self) -> int:
+        """Return how many statements have written facts."""
+        return self._writer.statements
+
+    async def ask(self, work: Callable[[], Awaitable[T]], *, gives_up: bool = False) -> T:
+        """Run the work in the thread, after the database is ready."""
+
+        async def go() -> T:
+            await self._ready()
+            return await work()
+
+        return await self.thread.submit(go, gives_up=gives_up)
+
+    async def read(self, work: Statement[T]) -> T:
+        return await self.ask(lambda: self._connections.read(work))
+
+    async def read_here(self, work: Statement[T]) -> T:
+        """Do the work as `read` does, from inside the thread."""
+        return await self._connections.read(work)
+
+    async def insist(self, work: Statement[Any]) -> None:
+        """Do the work from inside the thread. If the server is away, do it in the background as soon as it is back."""
+        try:
+            await self._connections.read(work)
+        except JournalUnreachable:
+            task = asyncio.create_task(self._retry(work))
+            self._insisting.add(task)
+            task.add_done_callback(self._insisting.discard)
+
+    async def _retry(self, work: Statement[Any]) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            with suppress(JournalUnreachable):
+                await self._connections.read(work)
+                return
+
+    def held_runs(self) -> list[str]:
+        return [run for run in tuple(self._held) if self.is_held(run)]
+
+    async def begin(self) -> None:
+        """Enter this process among those that execute runs."""
+        await self.ask(self._heartbeat.begin)
+
+    async def begin_here(self) -> None:
+        await self._heartbeat.begin()
+
+    async def wait(self, key: str, seen: int) -> None:
+        """Wait for facts of a run after number `seen`, or of all runs after that place."""
+        await self.ask(lambda: self._heartbeat.wait(key, seen), gives_up=True)
+
+    async def tell_of_work(self) -> None:
+        """Tell the workers that a run was queued."""
+        await self.ask(self.arrivals.tell_of_work)
+
+    async def beat(self) -> None:
+        await self.ask(self._heartbeat.beat)
+
+    def put(self, one: Append | Settlement) -> None:
+        self._writer.put(one)
+
+    async def _ready(self) -> None:
+        if self._is_open:
+            return
+        async with self._opening:
+            if not self._is_open:
+                await self._connections.read(self._prepare)
+                self._is_open = True
+
+    async def _prepare(self, connection: Connection) -> None:
+        await prepare_database(connection, self.sql, self.address.shown)
+        setting, source = await connection.fetchrow(_SYNC)
+        if setting == "off" and source != "client":  # else a crash of the server would lose facts that were acknowledged
+            if self._connections.is_pooled:
+                told = notice(
+                    "journal.pg_not_synchronous",
+                    "the server of the journal {where} acknowledges facts before they are on its disk (synchronous_commit "
+                    "is off), and a crash of the server can lose the last ones. Set it to on for this user: ALTER ROLE",
+                    where=self.address.shown,
+                )
+                getLogger("kaname").warning("%s", told)
+            else:
+                self._connections.settings = "SET synchronous_commit = on"
+
+    async def close(self) -> None:
+        """Write what is queued, leave, and end the thread."""
+
+        async def leave() -> None:
+            await self._writer.finish()
+            await self._heartbeat.end()
+            await self._connections.close()
+
+        await self.thread.submit(leave)
+        self.thread.closed = True
+        await self.thread.stop()

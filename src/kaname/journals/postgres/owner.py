@@ -1,0 +1,110 @@
+"""Liveness: every process that executes runs of a journal renews its entry in a table, by the clock of the server.
+
+A process whose entry has run out counts as dead, and others can claim its runs. Should it live after all, it can write nothing
+more to them: each claim has a higher epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from uuid import uuid4
+
+from ...core.errors import JournalError, JournalTooNew
+from ...core.notices import notice
+from .arrivals import Arrivals
+from .connections import Connection, Connections
+from .schema import Sql, check_version
+
+_BEAT = """
+WITH mine AS (
+    INSERT INTO kaname.owners VALUES ($1, clock_timestamp() + $2::float8 * interval '1 second', $3)
+    ON CONFLICT (owner) DO UPDATE SET until = EXCLUDED.until, listens = EXCLUDED.listens
+), gone AS (DELETE FROM kaname.owners WHERE until < clock_timestamp() - interval '1 hour' AND owner <> $1)
+SELECT version, oldest, EXISTS (SELECT 1 FROM kaname.owners WHERE listens AND owner <> $1 AND until > clock_timestamp())
+FROM kaname.journal
+"""
+_LEAVING = 3.0  # seconds
+_LEAVE = "DELETE FROM kaname.owners WHERE owner = $1"
+
+
+def alive(column: str, ttl: float) -> str:
+    """Return the condition that the owner in that column is alive.
+
+    After a restart of the server every process gets a `ttl` to come back: nobody could renew an entry meanwhile.
+    """
+    return (
+        f"EXISTS (SELECT 1 FROM kaname.owners AS o WHERE o.owner = {column} AND (o.until > clock_timestamp() "
+        f"OR pg_postmaster_start_time() > clock_timestamp() - interval '{ttl:g} seconds'))"
+    )
+
+
+def describe_owner(owner: str) -> str:
+    """Return the process in words, from its name in the table."""
+    process, _, host = owner.rpartition("-")[0].partition("@")
+    return notice("journal.owner", "process {process} on {host}", process=process, host=host)
+
+
+class Heartbeat:
+    """The entry of this process. `failure`: why this process must not write any more."""
+
+    def __init__(self, connections: Connections, arrivals: Arrivals, sql: Sql) -> None:
+        self._connections, self._arrivals, self._sql = connections, arrivals, sql
+        self.name = f"{os.getpid()}@{socket.gethostname()}-{uuid4().hex[:12]}"
+        self.failure: JournalError | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._beginning = asyncio.Lock()
+        self._listens = False  # as the entry says
+
+    async def begin(self) -> None:
+        """Enter this process, and keep renewing the entry."""
+        async with self._beginning:
+            if self._beating is None:
+                await self.beat()
+                self._beating = asyncio.create_task(self._keep_beating())
+
+    async def beat(self) -> None:
+        """Renew the entry now. Raises `JournalError` if the server cannot do it."""
+        listens = self._arrivals.has_readers
+        values = (self.name, self._connections.address.ttl, listens)
+
+        async def work(connection: Connection) -> tuple[int, int, bool]:
+            version, oldest, others = await connection.fetchrow(self._sql(_BEAT), *values)
+            return version, oldest, others
+
+        version, oldest, others = await self._connections.patiently(lambda: self._connections.keeper.do(work))
+        self._arrivals.others_listen, self._listens = others, listens
+        try:
+            check_version(version, oldest, self._connections.address.shown)
+        except JournalTooNew as problem:
+            self.failure = problem
+
+    async def wait(self, key: str, seen: int) -> None:
+        """Wait for facts (see `Arrivals.wait`). The entry says that this process listens, so that others announce theirs."""
+        waiting = asyncio.create_task(self._arrivals.wait(key, seen))
+        try:
+            await asyncio.sleep(0)
+            await self.begin()
+            if not self._listens:
+                await self.beat()
+            await waiting
+        finally:
+            waiting.cancel()
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await asyncio.sleep(self._connections.address.ttl / 4)
+            with suppress(JournalError):
+                await self.beat()
+
+    async def end(self) -> None:
+        """Remove the entry: runs of this process that are still open are free at once."""
+        if self._beating is not None:
+            self._beating.cancel()
+            with suppress(JournalError, TimeoutError):  # else it runs out by itself
+                async with asyncio.timeout(_LEAVING):
+                    await self._connections.patiently(
+                        lambda: self._connections.keeper.do(lambda c: c.execute(self._sql(_LEAVE), self.name))
+                    )

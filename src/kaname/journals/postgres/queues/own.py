@@ -1,0 +1,160 @@
+"""Queue of runs in the journal's database: one table, rows that are taken with SKIP LOCKED, the journal's own heartbeat.
+
+Keys are found one after the other along an index, so that a key with very many runs hides no other, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from ...queue import Candidate, QueuedRun, Wanted, choose_runs
+from ..connections import Connection
+from ..office import Office
+from ..owner import alive
+
+_COLUMNS = (
+    'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
+)
+_DUE_SECONDS = 0.2
+_KEYS = 500  # keys that are looked at when a worker takes runs
+_PUT = """
+INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
+SELECT g.*, CASE WHEN g.at > extract(epoch FROM clock_timestamp()) THEN 'delayed' ELSE 'waiting' END
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int8[], $9::float8[],
+    $10::int8[], $11::text[]) AS g(run, agent, "order", session, "user", queue, key, priority, at, seq, thread)
+ON CONFLICT (run) DO UPDATE SET state = 'waiting', seq = EXCLUDED.seq, attempts = 0, reason = ''
+WHERE queue.state = 'set_aside' AND queue.seq <> EXCLUDED.seq RETURNING run
+"""
+_DUE = """
+UPDATE kaname.queue SET state = 'waiting' WHERE state = 'delayed' AND at <= extract(epoch FROM clock_timestamp())
+"""
+_CANDIDATES = f"""
+WITH RECURSIVE keys AS (
+    SELECT q AS queue, (SELECT min(key) FROM kaname.queue WHERE queue = q AND state = 'waiting') AS key, 1 AS n
+    FROM unnest($1::text[]) AS q
+    UNION ALL SELECT k.queue,
+        (SELECT min(key) FROM kaname.queue WHERE queue = k.queue AND state = 'waiting' AND key > k.key), n + 1
+    FROM keys AS k WHERE k.key IS NOT NULL AND n < {_KEYS})
+SELECT w.number, w.run, w.key, w.priority FROM keys AS k JOIN LATERAL (
+    SELECT number, run, key, priority FROM kaname.queue AS m
+    WHERE m.queue = k.queue AND m.key = k.key AND m.state = 'waiting' AND m.agent = ANY($2::text[])
+        AND (m.thread = '' OR NOT EXISTS (SELECT 1 FROM kaname.queue AS o WHERE o.thread = m.thread AND o.thread <> ''
+            AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
+    ORDER BY priority DESC, number LIMIT $3) AS w ON k.key IS NOT NULL
+"""
+_BUSY = "SELECT key, count(*) FROM kaname.queue WHERE state = 'taken' AND key <> '' GROUP BY key"
+_TAKE = f"""
+WITH free AS (SELECT number FROM kaname.queue WHERE number = ANY($1::int8[]) AND state = 'waiting' FOR UPDATE SKIP LOCKED)
+UPDATE kaname.queue AS q SET state = 'taken', worker = $2, attempts = attempts + 1 FROM free WHERE q.number = free.number
+RETURNING {_COLUMNS.replace("run,", "q.run,", 1)}
+"""
+_MINE = "WHERE run = $1 AND worker = $2 AND state = 'taken'"
+_RETRY = f"""
+UPDATE kaname.queue SET worker = NULL, reason = $4, attempts = attempts - ($4 = '')::int,
+    at = extract(epoch FROM clock_timestamp()) + $3::float8,
+    state = CASE WHEN $3::float8 > 0 THEN 'delayed' ELSE 'waiting' END {_MINE}
+"""
+_SET_ASIDE = f"UPDATE kaname.queue SET worker = NULL, state = 'set_aside', reason = $3, seq = $4 {_MINE}"
+_SEQ = "SELECT coalesce((SELECT seq FROM kaname.runs WHERE run = $1), 0)"
+_RESCUE = """
+UPDATE kaname.queue AS q SET worker = NULL, state = 'waiting' WHERE state = 'taken'
+AND NOT CASE WHEN worker = $1 THEN run = ANY($2::text[]) ELSE {alive} END RETURNING run
+"""
+_WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURNING 1"
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
+
+
+class PostgresQueue:
+    def __init__(self, office: Callable[[], Office]) -> None:
+        self._office = office
+        self._due = 0.0  # when delayed runs are looked for again
+
+    @property
+    def pace(self) -> float:
+        return self._office().address.ttl / 4
+
+    async def put(self, items: Sequence[QueuedRun]) -> list[str]:
+        office = self._office()
+        columns = [list(column) for column in zip(*[(*one[:10], one.thread) for one in items], strict=True)]
+        rows: list[Any] = await office.read(lambda connection: connection.fetch(office.sql(_PUT), *columns)) if items else []
+        if rows:
+            await office.tell_of_work()
+        return [row[0] for row in rows]
+
+    async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]:
+        office = self._office()
+
+        async def work(connection: Connection) -> list[QueuedRun]:
+            if time.monotonic() >= self._due:
+                self._due = time.monotonic() + _DUE_SECONDS
+                await connection.execute(office.sql(_DUE))
+            async with connection.transaction():
+                busy: Mapping[str, int] = {}
+                if wanted.per_key:  # one worker after the other: else two could take the last place of a key
+                    await connection.execute(_LOCK, f"{office.sql.schema} queue")
+                    busy = dict(await connection.fetch(office.sql(_BUSY)))
+                most = count * 2 + 8  # other workers may be taking the first ones
+                found = await connection.fetch(office.sql(_CANDIDATES), list(wanted.queues), list(wanted.agents), most)
+                chosen = choose_runs([Candidate(*row) for row in found], busy, wanted.per_key, count)
+                if not wanted.per_key and len(found) > len(chosen):
+                    chosen = choose_runs([Candidate(*row) for row in found], busy, 0, most)
+                numbers, rows = [one.number for one in chosen], list[Any]()
+                while numbers and len(rows) < count:
+                    first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]
+                    rows += await connection.fetch(office.sql(_TAKE), first, office.me)
+            return [QueuedRun(*row) for row in rows]
+
+        await office.begin()
+        return await office.read(work)
+
+    async def finish(self, run_id: str) -> bool:
+        return await self._change(f"DELETE FROM kaname.queue {_MINE}", run_id)
+
+    async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
+        changed = await self._change(_RETRY, run_id, float(seconds), reason.replace("\0", ""))
+        if changed and not seconds:
+            await self._office().tell_of_work()
+        return changed
+
+    async def set_aside(self, run_id: str, reason: str) -> bool:
+        office = self._office()
+        seq = await office.read(lambda connection: connection.fetchval(office.sql(_SEQ), run_id))
+        return await self._change(_SET_ASIDE, run_id, reason.replace("\0", ""), seq)
+
+    async def _change(self, statement: str, run_id: str, *values: Any) -> bool:
+        """Change the entry of a run, if it is still this worker's."""
+        office = self._office()
+
+        async def work(connection: Connection) -> bool:
+            return str(await connection.execute(office.sql(statement), run_id, office.me, *values)).endswith(" 1")
+
+        return await office.read(work)
+
+    async def rescue(self, executing: Collection[str] = ()) -> list[str]:
+        office = self._office()
+        statement, mine = office.sql(_RESCUE.format(alive=alive("q.worker", office.address.ttl))), list(executing)
+        rows: list[Any] = await office.read(lambda connection: connection.fetch(statement, office.me, mine))
+        if rows:
+            await office.tell_of_work()
+        return [row[0] for row in rows]
+
+    async def withdraw(self, run_id: str) -> bool:
+        office = self._office()
+        return bool(await office.read(lambda connection: connection.fetchval(office.sql(_WITHDRAW), run_id)))
+
+    async def find(self, run_id: str) -> QueuedRun | None:
+        office = self._office()
+        query = office.sql(f"SELECT {_COLUMNS} FROM kaname.queue WHERE run = $1")
+        row = await office.read(lambda connection: connection.fetchrow(query, run_id))
+        return None if row is None else QueuedRun(*row)
+
+    async def count(self) -> Mapping[str, int]:
+        office = self._office()
+        query = office.sql("SELECT state, count(*) FROM kaname.queue GROUP BY state")
+        return dict(await office.read(lambda connection: connection.fetch(query)))
+
+    async def wait(self, seconds: float) -> None:
+        office = self._office()
+        await office.ask(lambda: office.arrivals.wait_for_work(seconds), gives_up=True)

@@ -1,0 +1,1 @@
+"""Rows that are encrypted with the keys of users, rewritten in place, and erased."""

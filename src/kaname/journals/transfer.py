@@ -1,0 +1,144 @@
+"""Copy a journal to another place, fact by fact in the order in which they were appended, and compare the two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import groupby
+from typing import NamedTuple
+from zlib import crc32
+
+from ..core.errors import JournalError
+from ..core.events import Event, Opened
+from ..core.notices import notice
+from ..core.runs import RunInfo
+from ..kernel.approvals.port import HasGrants
+from ..kernel.inbox.port import HasInbox
+from ..kernel.ports import HasLedger, Journal
+from .rows import fact_row
+
+_AT_ONCE = 200  # appends on their way
+_PAGE = 500
+_COMPARED = [name for name in RunInfo.__match_args__ if name not in ("place", "title")]
+
+
+class Transferred(NamedTuple):
+    """What was copied and compared. `checksum` is that of all facts, equal on both sides."""
+
+    runs: int
+    facts: int
+    checksum: int
+
+
+async def copy_journal(source: Journal, target: Journal, progress: Callable[[int], None] = lambda facts: None) -> Transferred:
+    """Copy all runs, accounts, messages and approvals, then read both journals and compare them.
+
+    Facts that are there already are left alone.
+    Raises `JournalError` if a process executes a run of the source, or if the target has other facts of a run.
+    """
+    if running := await source.runs(status="running", limit=1):
+        raise JournalError(
+            notice(
+                "journal.copy_running",
+                "run {run_id} is being executed. Stop the programs that use the journal, then copy it.",
+                run_id=running[0].run_id,
+            )
+        )
+    await _Transfer(source, target, progress).copy_facts()
+    await _copy_accounts(source, target)
+    await _copy_people(source, target)
+    return await compare(source, target)
+
+
+class _Transfer:
+    def __init__(self, source: Journal, target: Journal, progress: Callable[[int], None]) -> None:
+        self._source, self._target, self._progress = source, target, progress
+        self._open: dict[str, tuple[int, int, int]] = {}  # epoch in the target, facts in it, facts of the source
+        self._writing: list[asyncio.Task[None]] = []
+        self._copied = 0
+
+    async def copy_facts(self) -> None:
+        try:
+            batch: list[Event] = []
+            place = 0
+            async for change in self._source.changes(wait=False):
+                if change.place != place and batch:
+                    await self._write(batch)
+                    batch = []
+                place = change.place
+                batch.append(change.event)
+            if batch:
+                await self._write(batch)
+            await self._finish()
+        finally:
+            for run_id, (epoch, _, _) in self._open.items():
+                await self._target.release(run_id, epoch)
+
+    async def _write(self, events: list[Event]) -> None:
+        for run_id, group in groupby(events, lambda event: event.run_id):
+            facts = list(group)
+            opened = facts[0].body
+            if run_id not in self._open:
+                if isinstance(opened, Opened) and opened.base is not None:
+                    await self._finish()  # the run from which it continues must be there
+                lease = await self._target.claim(run_id)
+                (card,) = await self._source.runs(run_id=run_id, limit=1)
+                self._open[run_id] = (lease.epoch, lease.seq, card.seq)
+            epoch, known, last = self._open[run_id]
+            if new := [event for event in facts if event.seq > known]:
+                self._writing.append(asyncio.create_task(self._target.append(new, epoch, keep=True)))
+            self._copied += len(facts)
+            if facts[-1].seq >= last or len(self._writing) >= _AT_ONCE:
+                await self._finish()
+            if facts[-1].seq >= last:
+                del self._open[run_id]
+                await self._target.release(run_id, epoch)
+
+    async def _finish(self) -> None:
+        writing, self._writing = self._writing, []
+        await asyncio.gather(*writing)
+        self._progress(self._copied)
+
+
+async def _copy_accounts(source: Journal, target: Journal) -> None:
+    if not isinstance(source, HasLedger) or not isinstance(target, HasLedger):
+        return
+    there = {one.name: one.spent for one in await target.ledger.balances()}
+    missing = {one.name: one.spent - there.get(one.name, 0.0) for one in await source.ledger.balances()}
+    if missing := {name: amount for name, amount in missing.items() if amount > 0}:
+        target.ledger.settle("copy", missing)
+        while {one.name for one in await target.ledger.balances() if one.spent}.isdisjoint(missing):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def _copy_people(source: Journal, target: Journal) -> None:
+    """Copy the messages that wait for runs, and the approvals that hold for later ones."""
+    if isinstance(source, HasInbox) and isinstance(target, HasInbox):
+        async for card in _cards(source):
+            for said in await source.inbox.letters(card.run_id):
+                await target.inbox.put(card.run_id, said)
+    if isinstance(source, HasGrants) and isinstance(target, HasGrants):
+        for grant in reversed(await source.grants.all()):
+            await target.grants.put(grant)
+
+
+async def compare(source: Journal, target: Journal) -> Transferred:
+    """Read all facts of both journals and compare their checksums, and those of the lists. Raises `JournalError`."""
+    runs = facts = total = 0
+    async for card in _cards(source):
+        there = await target.runs(run_id=card.run_id, limit=1)
+        sums = [[fact_row(event)[-1] async for event in one.read(card.run_id)] for one in (source, target)]
+        same_card = bool(there) and all(getattr(card, name) == getattr(there[0], name) for name in _COMPARED)
+        if sums[0] != sums[1] or not same_card:
+            raise JournalError(notice("journal.copy_differs", "run {run_id} differs in the two journals", run_id=card.run_id))
+        runs, facts = runs + 1, facts + len(sums[0])
+        total ^= crc32(f"{card.run_id} {sums[0]}".encode())
+    return Transferred(runs, facts, total)
+
+
+async def _cards(journal: Journal) -> AsyncIterator[RunInfo]:
+    before = 0
+    while cards := await journal.runs(before=before, limit=_PAGE):
+        for card in cards:
+            yield card
+        before = cards[-1].place

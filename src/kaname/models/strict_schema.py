@@ -1,0 +1,81 @@
+"""Make a JSON Schema strict: closed objects, every property required, null where a property had a default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from ..core.values import AnswerSchema
+
+_NAMED = ("properties", "$defs", "definitions")  # schemas by name
+_LEFT_OUT = frozenset(  # what a strict mode refuses; the answer is checked against all of it anyway
+    ("default", "uniqueItems", "discriminator", "propertyNames", "minProperties", "maxProperties", "contains")
+)
+_VALUES = ("enum", "const", "examples")
+
+
+class NotStrict(ValueError):
+    """The schema has something that no strict mode can express, such as an object with any keys."""
+
+
+def make_strict(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Return the schema to send, and True if it is strict.
+
+    Only the schema of a typed answer is rewritten. Others, such as those of plans, have optional fields that must not be null.
+    """
+    if isinstance(schema, AnswerSchema):
+        with suppress(NotStrict):
+            return _strict(schema), True
+    return schema, is_strict(schema)
+
+
+def is_strict(schema: Any) -> bool:
+    """Return True if strict mode accepts the schema as it is: every object is closed and every property required."""
+    if isinstance(schema, list):
+        return all(is_strict(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        closed = schema.get("additionalProperties") is False
+        if not closed or set(schema.get("required", ())) != set(schema.get("properties", {})):
+            return False
+    return "default" not in schema and all(is_strict(value) for value in schema.values())
+
+
+def _strict(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_strict(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if schema.get("patternProperties") or schema.get("not") or schema.get("if"):
+        raise NotStrict
+    made = {key: _member(key, one) for key, one in schema.items() if key not in _LEFT_OUT}
+    if "oneOf" in made:
+        made["anyOf"] = made.pop("oneOf")
+    if "prefixItems" in made:  # a tuple: which place has which type is checked afterwards
+        kinds = made.pop("prefixItems")
+        made["items"] = kinds[0] if all(one == kinds[0] for one in kinds) else {"anyOf": kinds}
+    if schema.get("type") == "object" or "properties" in schema:
+        properties = made.get("properties") or {}
+        if schema.get("additionalProperties", False) is not False or not properties:
+            raise NotStrict
+        required = schema.get("required", ())
+        made["properties"] = {name: one if name in required else _nullable(one) for name, one in properties.items()}
+        made |= {"additionalProperties": False, "required": list(properties)}
+    elif not made.keys() & {"type", "$ref", "anyOf", "enum", "const", "allOf"}:  # it allows everything
+        raise NotStrict
+    return made
+
+
+def _member(key: str, one: Any) -> Any:
+    if key in _VALUES or key == "required":
+        return one
+    return {name: _strict(held) for name, held in one.items()} if key in _NAMED and isinstance(one, Mapping) else _strict(one)
+
+
+def _nullable(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    kinds = schema.get("anyOf")
+    if kinds and any(one.get("type") == "null" for one in kinds):
+        return schema
+    return {"anyOf": [*(kinds if kinds and set(schema) == {"anyOf"} else [schema]), {"type": "null"}]}

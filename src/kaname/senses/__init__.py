@@ -1,0 +1,1 @@
+"""Senses: read, hear, speak, draw and watch, on this machine or through a provider."""

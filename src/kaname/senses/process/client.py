@@ -1,0 +1,194 @@
+"""Start the processes on first use, send them work, and kill them when a task is cancelled or takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from ...core.errors import AgentError
+from ...core.notices import notice
+from . import frames
+
+Progress = Callable[[float, float], None]
+"""Called with what is done and how much there is, in seconds of sound or frames."""
+
+_STARTING = 120.0  # seconds to load the libraries on a busy machine
+_IDLE = 60.0  # seconds after which an unused process is ended
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from kaname.senses.process.child import main; main()"
+_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
+_PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CACHE_HOME", "KANAME_CACHE", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
+
+
+class SenseError(AgentError):
+    """A file that cannot be read, heard or shown, and why. The model can be told."""
+
+
+class SenseTimeout(SenseError):
+    """The work took longer than allowed. Its process was ended."""
+
+
+class WorkLimits(NamedTuple):
+    """What one piece of work may use: seconds, and bytes of memory above what its libraries need."""
+
+    seconds: float = 60.0
+    memory: int = 256_000_000
+
+
+DECODING, COMPUTING = WorkLimits(30.0, 256_000_000), WorkLimits(600.0, 2_500_000_000)
+
+
+class WorkProcess:
+    """One process, for one kind of work. It does one task at a time."""
+
+    def __init__(self, work: str, limits: WorkLimits, opening: dict[str, Any]) -> None:
+        self._work, self._limits, self._opening = work, limits, opening
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self.held: dict[str, bool] = {}  # which limits the system keeps
+
+    async def do(
+        self,
+        task: str,
+        blocks: Sequence[bytes] = (),
+        *,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        **data: Any,
+    ) -> tuple[Any, list[bytes]]:
+        """Do a task, and return its answer. If this is cancelled, the process is killed at once.
+
+        Raises:
+            SenseError: The file cannot be used.
+            SenseTimeout: It takes longer than `seconds` (default: the limit of this kind of work).
+        """
+        async with self._turn:
+            if self._ending is not None:
+                self._ending.cancel()
+            patience = self._limits.seconds if seconds is None else seconds
+            answer: dict[str, Any] = {"last": True}
+            try:
+                process = await self._start()
+                async with asyncio.timeout(patience):
+                    answer, made = await self._exchange(process, {"task": task, **data}, blocks, progress)
+            except TimeoutError:
+                raise _too_slow(patience) from None
+            except (asyncio.IncompleteReadError, ConnectionError, frames.BadFrame):
+                raise _process_ended() from None
+            finally:
+                if answer.get("last"):  # also after a cancellation
+                    await self._kill()
+                else:
+                    self._ending = asyncio.get_running_loop().call_later(_IDLE, self._end)
+        if "refused" in answer:
+            raise SenseError(notice("senses.refused", "the file cannot be used: {why}", why=answer["refused"]))
+        return answer["ok"], made
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        await _close_with_loop()
+        paths = json.dumps(_search_path())
+        known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        self._process = process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-c", _START, paths),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**known, **_THREADS},
+            start_new_session=True,
+        )
+        opening = {"work": self._work, "memory": self._limits.memory, **self._opening}
+        async with asyncio.timeout(_STARTING):
+            said, _ = await self._exchange(process, opening, (), None)
+        self.held = said.get("ready", {})
+        return process
+
+    async def _exchange(
+        self, process: asyncio.subprocess.Process, data: dict[str, Any], blocks: Sequence[bytes], progress: Progress | None
+    ) -> tuple[dict[str, Any], list[bytes]]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.writelines(frames.pack(data, blocks))
+        await process.stdin.drain()
+        while True:
+            length, count = frames.sizes(await process.stdout.readexactly(frames.HEAD_BYTES))
+            said, lengths = frames.parse(await process.stdout.readexactly(length), count)
+            made = [await process.stdout.readexactly(one) for one in lengths]
+            if "progress" not in said:
+                return said, made
+            if progress is not None:
+                progress(*said["progress"])
+
+    async def _kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            with suppress(asyncio.CancelledError):
+                await process.wait()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._kill()
+
+
+def _search_path() -> list[str]:
+    return [os.path.abspath(entry or ".") for entry in sys.path]
+
+
+def _too_slow(patience: float) -> SenseTimeout:
+    told = notice("senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience)
+    return SenseTimeout(told)
+
+
+def _process_ended() -> SenseError:
+    return SenseError(
+        notice("senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory")
+    )
+
+
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcess]] = WeakKeyDictionary()
+_keepers: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncIterator[None]] = WeakKeyDictionary()
+
+
+def worker(work: str, limits: WorkLimits = DECODING, **opening: Any) -> WorkProcess:
+    """Return the process for a kind of work: one per event loop."""
+    mine = _workers.setdefault(asyncio.get_running_loop(), {})
+    key = (work, limits, json.dumps(opening, sort_keys=True))
+    if key not in mine:
+        mine[key] = WorkProcess(work, limits, opening)
+    return mine[key]
+
+
+async def _close_with_loop() -> None:
+    """End the processes when the event loop ends: it closes open generators then."""
+    loop = asyncio.get_running_loop()
+    if loop not in _keepers:
+        _keepers[loop] = keeper = _keep_open()
+        await anext(keeper)
+
+
+async def _keep_open() -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await close_workers()
+
+
+async def close_workers() -> None:
+    """End the processes of this event loop. They start again on the next use."""
+    for one in _workers.pop(asyncio.get_running_loop(), {}).values():
+        await one.close()

@@ -1,0 +1,164 @@
+"""Media from where a caller has them: an object, bytes, a file, or a web address."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import ipaddress
+import re
+import socket
+import ssl
+from base64 import b64decode
+from binascii import Error as NotBase64
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+from ..core.errors import ConfigError
+from ..core.messages import Media
+from ..core.notices import notice
+from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, type_of
+from ..core.record import replace
+from .process.client import SenseError
+
+Source = Media | bytes | str | Path
+MOST_BYTES = 50_000_000
+_HEAD, _LOOKED_AT = 4096, 1_000_000
+_GROUPS = ("image", "audio", "video", "executable", "archive")
+_SECONDS, _REDIRECTS, _BLOCK = 30.0, 3, 1 << 16
+
+
+async def open_source(source: Source, *, most: int = MOST_BYTES) -> Media:
+    """Return a medium with its content and its true type.
+
+    Args:
+        source: A `Media`, bytes, a path, or an address that begins with http:// or https://.
+        most: The largest size in bytes.
+
+    Raises:
+        ConfigError: It is too large, or its content contradicts its name.
+        SenseError: The address cannot be fetched, or is not a public one.
+    """
+    try:
+        return await _open(source, most)
+    except WrongMediaType as problem:
+        raise ConfigError(problem.args[0]) from None
+
+
+async def _open(source: Source, most: int) -> Media:
+    if isinstance(source, str) and re.match(r"https?://", source):
+        source = Media("", url=source)
+    if isinstance(source, str | Path):
+        source = await asyncio.to_thread(_read_file, source, most)
+    if isinstance(source, bytes):
+        source = Media.of(source)
+    if not source.data and source.url:
+        content, mime = await asyncio.to_thread(fetch, source.url, most)
+        name = source.name or Path(urlsplit(source.url).path).name
+        source = Media.of(content, source.mime or mime, name)
+    content = content_of(source)
+    if len(content) > most:
+        raise _too_large(source.name, most)
+    mime = checked_type(content, source.name, source.mime)
+    if not type_of(content) and b"\0" in content[:_HEAD] and find_spec("magika") is not None:
+        mime = await _second_look(content, mime, source.name)
+    return replace(source, mime=mime)
+
+
+async def _second_look(content: bytes, mime: str, name: str) -> str:
+    """Ask a model what binary data is, if its first bytes are not known. Raises `WrongMediaType` for a contradiction."""
+    from .process.client import worker
+
+    try:
+        found, _ = await worker("decoding").do("identify", [content[:_LOOKED_AT]])
+    except SenseError:
+        return mime
+    if not found["sure"]:
+        return mime
+    if mime == UNKNOWN:
+        return str(found["mime"])
+    if found["group"] in _GROUPS and mime.partition("/")[0] in {*_GROUPS, "text"} - {found["group"]}:
+        raise contradiction(name, mime, found["mime"])
+    return mime
+
+
+def content_of(media: Media) -> bytes:
+    """Return the bytes of a medium."""
+    try:
+        return b64decode(media.data, validate=True)
+    except (NotBase64, ValueError):
+        raise ConfigError(notice("media.base64", "the data of {name} is not base64", name=media.name or media.mime)) from None
+
+
+def _read_file(given: str | Path, most: int) -> Media:
+    path = Path(given).expanduser()
+    if path.stat().st_size > most:
+        raise _too_large(path.name, most)
+    return Media.file(path)
+
+
+def _too_large(name: str, most: int) -> ConfigError:
+    return ConfigError(
+        notice("media.too_large", "{name} is larger than {most:,} bytes, the limit", name=name or "the file", most=most)
+    )
+
+
+def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
+    """Fetch a public address, and return the content and its stated type.
+
+    Addresses of this machine and of private networks are refused, also after a redirect: a model could be talked into them.
+    The name is resolved once, and the connection goes to that address.
+    """
+    for _ in range(_REDIRECTS + 1):
+        found = urlsplit(url)
+        if found.scheme not in ("http", "https") or not found.hostname or found.username:
+            raise SenseError(
+                notice("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200])
+            )
+        address = _public_address(found.hostname, found.port or (443 if found.scheme == "https" else 80))
+        try:
+            with_content, kind = _get(found.scheme, found.hostname, address, url, most)
+        except (OSError, http.client.HTTPException) as problem:
+            told = notice("senses.fetch_failed", "{host} cannot be reached: {problem}", host=found.hostname, problem=problem)
+            raise SenseError(told) from problem
+        if isinstance(with_content, bytes):
+            return with_content, kind
+        url = urljoin(url, with_content)
+    raise SenseError(notice("senses.redirects", "{host} redirects too often", host=found.hostname))
+
+
+def _public_address(host: str, port: int) -> tuple[str, int]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as problem:
+        raise SenseError(notice("senses.no_host", "the host {host} was not found", host=host)) from problem
+    for entry in found:
+        place = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
+        place = getattr(place, "ipv4_mapped", None) or place
+        if not place.is_global or place.is_multicast:
+            raise SenseError(notice("senses.private_host", "{host} is not a public address; it was not fetched", host=host))
+    return str(found[0][4][0]), port
+
+
+def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) -> tuple[bytes | str, str]:
+    """Return the content and its type, or the address of a redirect."""
+    connection: http.client.HTTPConnection
+    raw = socket.create_connection(address, timeout=_SECONDS)
+    try:
+        connection = http.client.HTTPConnection(host, address[1], timeout=_SECONDS)
+        connection.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=host) if scheme == "https" else raw
+        parts = urlsplit(url)
+        connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers={"accept": "*/*"})
+        answer = connection.getresponse()
+        if answer.status in (301, 302, 303, 307, 308):
+            return answer.getheader("location") or "", ""
+        if answer.status != 200:
+            raise SenseError(notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status))
+        content = bytearray()
+        while block := answer.read(_BLOCK):
+            content += block
+            if len(content) > most:
+                raise _too_large(host, most)
+        return bytes(content), (answer.getheader("content-type") or "").partition(";")[0].strip()
+    finally:
+        raw.close()

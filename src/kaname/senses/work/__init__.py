@@ -1,0 +1,1 @@
+"""The work itself. These modules are imported only in the processes of `senses.process`."""

@@ -1,0 +1,77 @@
+// Pictures, sounds and files: shown in a conversation, and attached to a message.
+
+import { html, useEffect, useState } from "../vendor/preact.js";
+import { blob, runPath, saveFile } from "../server.js";
+import { t } from "../words.js";
+
+const LARGEST = 20_000_000; // bytes of an attached file
+const KINDS = { image: /^image\/(png|jpeg|gif|webp)$/, audio: /^audio\//, video: /^video\// };
+
+export const kindOf = mime => Object.keys(KINDS).find(kind => KINDS[kind].test(mime)) || "file";
+
+// A medium of a run. It is loaded when it is shown.
+export function Medium({ one }) {
+  const [url, setUrl] = useState("");
+  const kind = kindOf(one.mime);
+  const name = one.name || one.mime;
+  const path = one.hash ? runPath(one.run, `/media/${one.hash}`) : "";
+  useEffect(() => {
+    if (!path || kind === "file") return undefined;
+    let made = "";
+    let gone = false;
+    blob(path).then(
+      content => gone || setUrl((made = URL.createObjectURL(content))),
+      () => {},
+    );
+    return () => ((gone = true), made && URL.revokeObjectURL(made));
+  }, [path]);
+  if (url && kind === "image") return html`<figure class="medium"><img src=${url} alt=${name} /><figcaption class="note">${name}</figcaption></figure>`;
+  if (url && kind === "audio") return html`<figure class="medium"><audio controls src=${url} aria-label=${name}></audio></figure>`;
+  if (url && kind === "video") return html`<figure class="medium"><video controls src=${url} aria-label=${name}></video></figure>`;
+  const save = () => blob(path).then(content => saveFile(name, content), () => {});
+  return html`<span class="note">▧ ${path ? html`<button type="button" class="plain" onClick=${save}>${name}</button>` : name}</span>`;
+}
+
+const read = file =>
+  new Promise((done, fail) => {
+    const reader = new FileReader();
+    reader.onload = () => done({ name: file.name || "clipboard.png", url: reader.result, mime: file.type });
+    reader.onerror = () => fail(reader.error);
+    reader.readAsDataURL(file);
+  });
+
+// The files of a drop, a paste or a file field, as data URLs. Files that are too large are left out, and named in `tooLarge`.
+export async function filesOf(list) {
+  const every = [...(list || [])];
+  const small = every.filter(file => file.size <= LARGEST);
+  const tooLarge = every.filter(file => file.size > LARGEST).map(file => file.name);
+  return { files: await Promise.all(small.map(read)), tooLarge };
+}
+
+// The input of a run: the text, or the text with its files.
+export const withFiles = (text, files) =>
+  files.length
+    ? [
+        {
+          role: "user",
+          content: [
+            ...(text ? [{ type: "text", text }] : []),
+            ...files.map(one => ({ type: "file", file: { filename: one.name, file_data: one.url } })),
+          ],
+        },
+      ]
+    : text;
+
+export function Attached({ files, remove }) {
+  return files.length
+    ? html`<ul class="attached" aria-label=${t("Attached files")}>
+        ${files.map(
+          (one, place) =>
+            html`<li key=${place}>
+              <span>▧ ${one.name}</span>
+              <button type="button" class="plain" onClick=${() => remove(place)} aria-label=${t("Remove {name}", { name: one.name })}>✕</button>
+            </li>`,
+        )}
+      </ul>`
+    : null;
+}

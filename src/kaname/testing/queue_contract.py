@@ -1,0 +1,167 @@
+"""Contract of a queue of runs: order, delays, keys, conversations, and workers that die."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..journals.queue import QueuedRun, RunQueue, Wanted
+from ..kernel.ports import Journal
+
+_ANY = Wanted(("clerk",))
+
+
+def _run(run_id: str, **more: Any) -> QueuedRun:
+    return QueuedRun(run_id, "clerk", "{}", **more)
+
+
+async def _ids(queue: RunQueue, count: int = 10, wanted: Wanted = _ANY) -> list[str]:
+    return [one.run_id for one in await queue.take(wanted, count)]
+
+
+class QueueContract(ABC):
+    """Tests for a queue. `make` returns a journal, its queue, and another worker's journal and queue on the same storage."""
+
+    has_keys = True  # False for an engine that has no limits for each key
+
+    @abstractmethod
+    def make(self) -> tuple[Journal, RunQueue, Journal, RunQueue]: ...
+
+    @abstractmethod
+    async def kill(self, journal: Journal, queue: RunQueue) -> None:
+        """Let a worker die, and wait until it counts as dead."""
+
+    def _with(self, test: Callable[[RunQueue, RunQueue], Awaitable[None]]) -> None:
+        async def go() -> None:
+            first, queue, second, other = self.make()
+            try:
+                await test(queue, other)
+            finally:
+                await first.close()
+                await second.close()
+
+        asyncio.run(go())
+
+    def test_runs_are_handed_out_once_by_priority_and_in_their_order(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            assert await queue.put([_run("a"), _run("b"), _run("urgent", priority=5)]) == ["a", "b", "urgent"]
+            assert await queue.put([_run("a"), _run("c")]) == ["c"], "a run is in it once"
+            assert await _ids(queue, 2) == ["urgent", "a"]
+            assert await _ids(other) == ["b", "c"]
+            assert await _ids(queue) == []
+            assert await queue.finish("a")
+            assert not await other.finish("urgent"), "it is the other worker's"
+            assert dict(await queue.count()) == {"taken": 3}
+            assert await queue.find("a") is None
+
+        self._with(test)
+
+    def test_only_runs_of_known_agents_and_queues_are_taken(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("a"), _run("b", queue="slow"), QueuedRun("c", "stranger")])
+            assert await _ids(queue) == ["a"]
+            assert await _ids(queue, wanted=Wanted(("clerk",), ("slow",))) == ["b"]
+            assert await _ids(queue, wanted=Wanted(("clerk", "stranger"))) == ["c"]
+
+        self._with(test)
+
+    def test_delayed_run_waits_and_holds_nothing_up(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("later", at=time.time() + 600, session="s"), _run("now", session="s")])
+            assert await _ids(queue) == ["now"]
+            assert await queue.finish("now")
+            await queue.put([_run("soon", at=time.time() + 0.2, session="s")])
+            async with asyncio.timeout(10):
+                while await _ids(queue) != ["soon"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+        self._with(test)
+
+    def test_runs_of_one_conversation_come_one_after_the_other(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("1", session="s"), _run("2", session="s"), _run("3", session="s", user="another")])
+            assert await _ids(queue) == ["1", "3"]
+            assert await _ids(other) == []
+            assert await queue.finish("1")
+            assert await _ids(other) == ["2"]
+
+        self._with(test)
+
+    def test_run_is_tried_again_later_or_set_aside_with_its_reason(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("a"), _run("b"), _run("c")])
+            assert len(await queue.take(_ANY, 3)) == 3
+            assert await queue.retry("a", 0.2, "busy")
+            assert await queue.retry("c", 600, "busy")
+            assert await queue.set_aside("b", "it kills its worker")
+            async with asyncio.timeout(10):
+                while not (found := await other.take(_ANY, 2)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            assert [(one.run_id, one.attempts) for one in found] == [("a", 2)]
+            later, aside = await queue.find("c"), await queue.find("b")
+            assert later is not None
+            assert later.state == "delayed"
+            assert aside is not None
+            assert (aside.state, aside.reason) == ("set_aside", "it kills its worker")
+            assert await queue.put([_run("b")]) == [], "it is as it was"
+            assert await queue.put([_run("b", seq=7)]) == ["b"], "it has other facts now"
+            assert await _ids(queue) == ["b"]
+
+        self._with(test)
+
+    def test_runs_of_a_dead_worker_go_to_another_and_the_dead_one_can_change_nothing(self) -> None:
+        async def go() -> None:
+            first, queue, second, other = self.make()
+            await queue.put([_run("a"), _run("b")])
+            assert await _ids(queue, 1) == ["a"]
+            assert await other.rescue() == []
+            await self.kill(first, queue)
+            assert await other.rescue() == ["a"]
+            assert await _ids(other) == ["a", "b"]
+            assert await other.rescue({"a", "b"}) == []
+            assert await other.rescue({"b"}) == ["a"], "its own that it does not execute: the answer to `take` was lost"
+            assert await _ids(other) == ["a"]
+            assert await other.finish("a")
+            await second.close()
+            await first.close()
+
+        asyncio.run(go())
+
+    def test_waiting_run_is_withdrawn_and_a_taken_one_is_not(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("a"), _run("b")])
+            assert await other.withdraw("b")
+            assert await _ids(queue) == ["a"]
+            assert not await other.withdraw("a")
+            assert not await other.withdraw("nothing")
+
+        self._with(test)
+
+    def test_who_waits_hears_of_a_run(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("first")])
+            assert await _ids(other) == ["first"]
+            waiting = asyncio.create_task(other.wait(30))
+            await asyncio.sleep(0.3)
+            await queue.put([_run("a")])
+            await asyncio.wait_for(waiting, 5)
+
+        self._with(test)
+
+    def test_key_has_a_limit_over_all_workers_and_hides_no_other(self) -> None:
+        if not self.has_keys:
+            return
+
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            limited = Wanted(("clerk",), per_key=2)
+            await queue.put([*[_run(f"k{number}", key="ken") for number in range(6)], _run("m", key="mika"), _run("free")])
+            assert await _ids(queue, 3, limited) == ["free", "k0", "m"], "each key has its turn"
+            assert await _ids(other, 9, limited) == ["k1"], "two of one key are at work"
+            assert await _ids(queue, 9, limited) == []
+            assert await queue.finish("k0")
+            assert await _ids(other, 9, limited) == ["k2"]
+
+        self._with(test)

@@ -1,0 +1,127 @@
+"""Files that are broken or hostile: no crash, no hang, little memory, and a cancelled task ends at once."""
+
+import asyncio
+import os
+import time
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+
+from kaname import Media
+from kaname.core.errors import AgentError
+from kaname.senses import local
+from kaname.senses.process import client
+from kaname.senses.process.client import SenseError, SenseTimeout, WorkLimits, worker
+from kaname.senses.sources import open_source
+
+from .files import hostile, picture, sound
+
+
+@pytest.fixture(autouse=True)
+async def _no_processes_left():
+    yield
+    await client.close_workers()
+
+
+def most_memory():
+    """The most memory in megabytes that the processes have used."""
+    found = [0]
+    for one in client._workers.get(asyncio.get_running_loop(), {}).values():
+        process = one._process
+        if process is not None and process.returncode is None:
+            with open(f"/proc/{process.pid}/status") as file:
+                found += [int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM")]
+    return max(found)
+
+
+async def decode(media):
+    if media.mime.startswith("image"):
+        return await local.fit(media, 2000, 3_000_000)
+    if media.mime.startswith("audio"):
+        return await local.samples(media, 600)
+    return await local.scenes(media, 600) if media.mime.startswith("video") else await local.pdf(media)
+
+
+async def test_two_hundred_hostile_files_are_refused_or_decoded_within_seconds_and_300_megabytes():
+    files = hostile()
+    assert len({content for _, _, content in files}) == 200
+    outcomes, memory = {}, 0
+    for name, mime, content in files:
+        started = time.monotonic()
+        try:
+            await decode(await open_source(Media(mime, b64encode(content).decode(), name=name)))
+            outcomes[name] = ""
+        except AgentError as problem:
+            outcomes[name] = str(problem)
+        assert time.monotonic() - started < 40, name
+        memory = max(memory, most_memory())
+    assert memory <= 300
+    for name in ("bomb.png", "just-too-large.png", "bomb.gif", "bomb.bmp", "bomb.tiff", "bomb.jpg", "script.svg", "files.svg"):
+        assert "cannot be used" in outcomes[name], name
+    for name in ("program.png", "archive.jpg", "page.png", "picture.mp3"):
+        assert "is not what it claims to be" in outcomes[name]
+    after = await local.fit(Media.of(picture("still here")), 2000, 3_000_000)
+    assert after.mime == "image/jpeg"
+
+
+async def test_cancelled_work_ends_within_a_tenth_of_a_second_and_its_process_with_it():
+    work = worker("decoding")
+    await work.do("describe", [picture("hi")], mime="image/png")
+    process = work._process
+    task = asyncio.create_task(local.samples(Media.of(sound(120.0, rate=48_000), "audio/wav"), 3000))
+    while not [one for one in client._workers[asyncio.get_running_loop()].values() if one._turn.locked()]:
+        await asyncio.sleep(0)
+    started = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - started < 0.1 + 0.4 * (os.getloadavg()[0] > 2)  # on a busy machine the kernel takes longer
+    assert process.returncode is None  # the other one is not concerned
+
+
+async def test_work_that_takes_too_long_is_ended_and_the_next_one_is_done():
+    work = worker("decoding")
+    with pytest.raises(SenseTimeout, match="takes longer than 0.001 s"):
+        await work.do("describe", [picture("hi")], mime="image/png", seconds=0.001)
+    about, _ = await work.do("describe", [picture("hi")], mime="image/png")
+    assert about["width"] == 900
+
+
+async def test_work_that_wants_too_much_memory_is_refused():
+    from .files import png
+
+    work = worker("decoding", WorkLimits(30.0, 60_000_000))
+    with pytest.raises(SenseError):
+        await work.do("raster", [png(6000, 6000, b"\0" * (6000 * 3 + 1) * 6000)], mime="image/png", side=2000)
+
+
+async def test_process_has_no_network_and_writes_no_files(tmp_path):
+    work = worker("decoding")
+    await work.do("describe", [picture("hi")], mime="image/png")
+    assert work.held["network"]
+    assert work.held["memory"]
+    mine, theirs = (os.readlink(f"/proc/{one}/ns/net") for one in ("self", work._process.pid))
+    assert mine != theirs
+    limits = Path(f"/proc/{work._process.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max file size")]
+    assert line.split()[3] == "0"
+
+
+async def test_answer_of_a_broken_process_is_not_trusted():
+    from kaname.senses.process import frames
+
+    for broken in (b"", b"{}", b"[1]", b'{"_": [-1]}', b'{"_": [9999999999]}', b'{"_": "x"}'):
+        with pytest.raises(frames.BadFrame):
+            frames.parse(broken, 1)
+    with pytest.raises(frames.BadFrame):
+        frames.sizes(b"\xff" * 8)
+
+
+def test_processes_end_with_the_event_loop():
+    async def work():
+        await worker("decoding").do("describe", [picture("hi")], mime="image/png")
+        return worker("decoding")._process.pid
+
+    process = asyncio.run(work())
+    assert not Path(f"/proc/{process}").exists()

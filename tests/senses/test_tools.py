@@ -1,0 +1,106 @@
+"""The tools of the senses: which files an agent can open with them, and what it is told."""
+
+import asyncio
+from base64 import b64decode
+
+import pytest
+
+from kaname import Agent, ConfigError, Media, ScriptedModel, call
+from kaname.senses.process.client import close_workers
+from kaname.senses.senses import Senses
+from kaname.senses.tools import NAMES, senses_tools
+from kaname.tools.loading import all_tools
+
+from .files import picture, sound, video
+
+
+@pytest.fixture(autouse=True)
+async def _no_processes_left():
+    yield
+    await close_workers()
+
+
+async def result_of(tools, *calls, given=()):
+    agent = Agent(ScriptedModel([*calls, "done"]), tools, journal="memory")
+    result = await agent.run(["go", *given])
+    return list(result.state.results.values())
+
+
+async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machine(tmp_path):
+    (tmp_path / "secret.png").write_bytes(picture("secret"))
+    bill = Media.of(picture("Total 7"), name="bill.png")
+    calls = [
+        call("read_text", file=one) for one in ("bill.png", "1", str(tmp_path / "secret.png"), "../x", "http://localhost/x")
+    ]
+    found = await result_of(senses_tools(), *calls, given=[bill])
+    assert [one.output for one in found[:2]] == ["Total 7", "Total 7"]
+    assert "there is no file" in found[2].error
+    assert "1 bill.png" in found[2].error
+    assert "there is no file" in found[3].error
+    assert "web addresses are not allowed" in found[4].error
+
+
+async def test_folder_opens_its_own_files_only(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.png").write_bytes(picture("inside"))
+    (tmp_path / "b.png").write_bytes(picture("outside"))
+    (tmp_path / "docs" / "link.png").symlink_to(tmp_path / "b.png")
+    calls = [call("read_text", file=one) for one in ("a.png", "../b.png", "link.png")]
+    found = await result_of(senses_tools(folder=tmp_path / "docs"), *calls)
+    assert found[0].output == "inside"
+    assert "there is no file" in found[1].error
+    assert "there is no file" in found[2].error
+
+
+async def test_picture_that_a_tool_makes_is_a_file_of_the_conversation():
+    steps = [{"do": "crop", "box": [0, 0, 450, 100]}, {"do": "rotate", "degrees": 0}, {"do": "grayscale"}]
+    calls = [
+        call("edit_picture", file="1", steps=steps),
+        call("read_text", file="2"),
+        call("draw_chart", kind="bar", series={"売上": [1, 2]}, labels=["一月", "二月"], title="月別"),
+        call("read_text", file="bar.png"),
+        call("edit_picture", file="1", steps=[{"do": "crop", "box": [0, 0, 99999, 9]}]),
+    ]
+    found = await result_of(senses_tools(), *calls, given=[Media.of(picture("left half", width=900), name="a.png")])
+    assert found[1].output == "left half"
+    assert "月別" in found[3].output
+    assert "is not inside the picture of 900 x 100 pixels" in found[4].error
+
+
+async def test_scenes_of_a_video_are_found_where_they_change():
+    film = video([(2.0, "one", "navy"), (3.0, "two", "darkred"), (2.0, "three", "darkgreen")])
+    senses = Senses()
+    scenes = await senses.scenes(film)
+    assert [round(one.start) for one in scenes] == [0, 2, 5]
+    assert [(await senses.read(one.picture)).text for one in scenes] == ["one", "two", "three"]
+
+
+async def test_summary_of_a_video_without_a_model_lists_what_is_written_in_it():
+    found = await Senses().summarize(video([(1.0, "Quarterly report", "navy"), (1.0, "Thank you", "darkred")]))
+    assert "Quarterly report" in found.text
+    assert "Thank you" in found.text
+    assert not found.sees
+
+
+async def test_tools_are_named_in_the_file_or_the_terminal(tmp_path):
+    assert {one.name for one in all_tools(["senses"], tmp_path)} == {*NAMES} - {"generate_picture"}
+    assert [one.name for one in all_tools(["senses:read_text,speak"], tmp_path)] == ["read_text", "speak"]
+    with pytest.raises(ConfigError, match=r"there is no tool 'read_txt'.*read_text"):
+        all_tools(["senses:read_txt"], tmp_path)
+
+
+async def test_sound_that_is_too_long_is_refused():
+    with pytest.raises(Exception, match="it is longer than 2 seconds"):
+        await Senses(longest=2.0).speakers(sound(5.0))
+
+
+async def test_two_tasks_at_once_wait_for_each_other():
+    senses = Senses()
+    pages = await asyncio.gather(*[senses.read(picture(f"number {n}")) for n in range(3)])
+    assert [one.text for one in pages] == ["number 0", "number 1", "number 2"]
+
+
+async def test_diagram_shows_its_boxes():
+    made = await Senses().diagram([["Start", "Check"], ["Check", "Done"]], title="Flow")
+    text = (await Senses().read(b64decode(made.media.data))).text
+    assert all(word in text for word in ("Start", "Check", "Done", "Flow"))

@@ -1,0 +1,1 @@
+from tests.journals.postgres.conftest import server, url  # noqa: F401

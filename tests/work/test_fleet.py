@@ -1,0 +1,96 @@
+"""Worker processes that are killed, stopped and drained: no run is lost, none ends twice, and nothing is paid twice."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from kaname.core.events import Resumed, Stopped
+from kaname.journals.default import choose
+from tests import postgres
+from tests.work.fleet import Fleet, make_agent
+
+
+async def completed(journal, count, seconds=60):
+    async with asyncio.timeout(seconds):
+        while sum([one.runs for one in await journal.count() if one.status == "completed"]) < count:
+            await asyncio.sleep(0.1)
+
+
+async def check(journal, fleet, count):
+    cards = await journal.runs(limit=count + 10)
+    assert [card.status for card in cards] == ["completed"] * count
+    for card in cards:
+        ends = [event async for event in journal.read(card.run_id) if isinstance(event.body, Stopped)]
+        assert len(ends) == 1, "no run ends twice"
+    assert len(fleet.paid()) == len(set(fleet.paid())) == count, "each is paid once"
+    assert dict(await journal.queue.count()) == {}
+
+
+async def resumed(journal, run_id):
+    return any([isinstance(event.body, Resumed) async for event in journal.read(run_id)])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "procrastinate"])
+async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, tmp_path, monkeypatch):
+    """Four workers: three are killed, one is drained, and PostgreSQL is restarted."""
+    monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
+    place = str(tmp_path / "j.db")
+    if kind != "sqlite":
+        place = request.getfixturevalue("url").replace("ttl=0.6&patience=5", "ttl=1&patience=30")
+        place += "&queue=procrastinate" if kind == "procrastinate" else ""
+    journal, fleet, count = choose(place), Fleet(place, tmp_path), 40
+    agent = make_agent(journal)
+    try:
+        workers = await asyncio.gather(*[asyncio.to_thread(fleet.start) for _ in range(4)])
+        for number in range(count):
+            await agent.submit(f"go {number}", session_id=f"s{number % 6}" if number % 3 == 0 else "", run_id=f"r{number}")
+        for done, worker in enumerate(workers[:3], 2):
+            await completed(journal, done * 2)
+            worker.kill()
+            await asyncio.to_thread(fleet.start)
+        if kind != "sqlite":
+            server = request.getfixturevalue("server")
+            await asyncio.to_thread(postgres.stop, server)
+            await asyncio.to_thread(postgres.start, server)
+        workers[3].terminate()
+        assert await asyncio.to_thread(workers[3].wait, 30) == 0
+        await completed(journal, count)
+        await asyncio.sleep(0.5)  # the last entries are removed from the queue
+        await check(journal, fleet, count)
+    finally:
+        fleet.end()
+        await journal.close()
+
+
+async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_path, monkeypatch):
+    """A is stopped in the middle of its runs; B takes them over within twice the time to live; A wakes; B is killed."""
+    monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
+    ttl = 1.5
+    place = url.replace("ttl=0.6&patience=5", f"ttl={ttl}&patience=30")
+    journal, fleet = choose(place), Fleet(place, tmp_path, FLEET_PACE="2")
+    agent = make_agent(journal)
+    try:
+        zombie = await asyncio.to_thread(fleet.start)
+        runs = [await agent.submit(f"go {number}") for number in range(3)]
+        async with asyncio.timeout(20):
+            while sum([card.seq > 3 for card in await journal.runs()]) < 3:
+                await asyncio.sleep(0.05)
+        other = await asyncio.to_thread(fleet.start)  # it finds nothing to take
+        zombie.send_signal(signal.SIGSTOP)
+        stopped = time.monotonic()
+        async with asyncio.timeout(20):
+            while sum([await resumed(journal, run) for run in runs]) < 3:
+                await asyncio.sleep(0.05)
+        assert time.monotonic() - stopped < 2 * ttl + 1.0, "taken over; the second is for a busy machine"
+        zombie.send_signal(signal.SIGCONT)
+        await asyncio.sleep(1.0)
+        other.kill()
+        await completed(journal, 3)  # the one that was thought dead works on: it is the only one left
+        await asyncio.sleep(0.5)
+        await check(journal, fleet, 3)
+        assert zombie.poll() is None
+    finally:
+        fleet.end()
+        await journal.close()

@@ -1,0 +1,268 @@
+"""Workers: submitted runs are executed once, in their order, by whoever is alive."""
+
+import asyncio
+import time
+
+import pytest
+
+from kaname import (
+    Agent,
+    Approve,
+    ConfigError,
+    InvalidState,
+    MemoryJournal,
+    PostgresJournal,
+    RunNotFound,
+    ScriptedModel,
+    SqliteJournal,
+    Worker,
+    call,
+    tool,
+)
+from kaname.agent.input import as_turn
+from kaname.agent.run import find_live
+from kaname.agent.work import worker as module
+from kaname.agent.work.order import encode_order, request_for
+from kaname.core.events import Answered, Event, Opened, Received, Resumed
+from kaname.core.messages import user
+from kaname.journals.queue import QueuedRun
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_journal(request, tmp_path):
+    """Another journal on the same storage each time, as another process has it."""
+    opened = []
+    url = request.getfixturevalue("url") if request.param == "postgres" else ""
+
+    def make():
+        opened.append(PostgresJournal(url) if url else SqliteJournal(tmp_path / "journal.db"))
+        return opened[-1]
+
+    return make
+
+
+class Gate:
+    """A model that waits until it may answer."""
+
+    name = "gate"
+
+    def __init__(self, open_at_first=True):
+        self.open, self.asked = asyncio.Event(), []
+        if open_at_first:
+            self.open.set()
+
+    async def reply(self, request, emit):
+        self.asked.append(request.messages[-1].text)
+        await self.open.wait()
+        return await ScriptedModel(lambda request: f"did {request.messages[-1].text}").reply(request, emit)
+
+
+class Working:
+    """A worker under way."""
+
+    def __init__(self, agent, **options):
+        self.worker = Worker([agent], **options)
+
+    async def __aenter__(self):
+        self.task = asyncio.create_task(self.worker.work())
+        return self.worker
+
+    async def __aexit__(self, *_):
+        self.worker.stop()
+        await self.task
+
+
+async def listening(work):
+    """Only a run that takes a while listens for a request to stop."""
+    while work._listener is None:
+        await asyncio.sleep(0.02)
+
+
+async def ended(agent, run_id, kind="completed"):
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                result = await agent.result(run_id)
+                if result.stop.kind == kind:
+                    return result
+            except RunNotFound:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def test_submitted_run_is_executed_by_a_worker_and_is_queued_once(open_journal):
+    mine, theirs = open_journal(), open_journal()
+    client, model = Agent(ScriptedModel([]), name="clerk", journal=mine), Gate()
+    run = await client.submit("the dishes", user_id="ken", run_id="r")
+    assert await client.submit("something else", run_id="r") == run
+    async with Working(Agent(model, name="clerk", journal=theirs)):
+        result = await ended(client, run)
+        assert (result.output, result.state.user) == ("did the dishes", "ken")
+        again = await client.submit("more")
+        assert (await ended(client, again)).output == "did more"
+    assert model.asked == ["the dishes", "more"]
+    assert dict(await mine.queue.count()) == {}
+    await client.submit("the dishes", run_id="r")
+    async with Working(Agent(model, name="clerk", journal=theirs)):
+        async with asyncio.timeout(10):
+            while await mine.queue.find("r") is not None:
+                await asyncio.sleep(0.02)
+    assert len(model.asked) == 2, "what is done stays done"
+    await mine.close()
+    await theirs.close()
+
+
+async def test_runs_of_a_session_take_turns_over_two_workers(open_journal):
+    journals = [open_journal(), open_journal()]
+    agents = [Agent(ScriptedModel(lambda request: f"{len(request.messages)}"), name="clerk", journal=one) for one in journals]
+    runs = [await agents[0].submit(f"turn {number}", session_id="s") for number in range(6)]
+    async with Working(agents[0]), Working(agents[1]):
+        for run in runs:
+            await ended(agents[0], run)
+    cards = await journals[0].runs(session="s")
+    assert [card.run_id for card in reversed(cards)] == runs
+    assert [card.base for card in cards[:-1]] == [card.run_id for card in cards[1:]]
+    for journal in journals:
+        await journal.close()
+
+
+async def test_worker_that_stops_releases_its_runs_and_another_goes_on(open_journal):
+    first, second = open_journal(), open_journal()
+    model = Gate(open_at_first=False)
+    agent = Agent(model, name="clerk", journal=first)
+    run = await agent.submit("long work")
+    async with Working(agent):
+        async with asyncio.timeout(10):
+            while not model.asked:
+                await asyncio.sleep(0.01)
+    assert [card.status for card in await first.runs()] == ["interrupted"]
+    model.open.set()
+    other = Agent(model, name="clerk", journal=second)
+    async with Working(other):
+        assert (await ended(other, run)).output == "did long work"
+    facts = [event.body async for event in second.read(run)]
+    assert [fact.died for fact in facts if isinstance(fact, Resumed)] == [False], "it was released in order"
+    await first.close()
+    await second.close()
+
+
+async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_within_a_second(open_journal):
+    mine, theirs = open_journal(), open_journal()
+    client, model = Agent(ScriptedModel([]), name="clerk", journal=mine), Gate(open_at_first=False)
+    waiting = await client.submit("never", delay="1h")
+    assert await client.stop(waiting)
+    with pytest.raises(RunNotFound):
+        await client.stop(waiting)
+    run = await client.submit("forever")
+    async with Working(Agent(model, name="clerk", journal=theirs)):
+        async with asyncio.timeout(10):
+            while not model.asked:
+                await asyncio.sleep(0.01)
+        await listening(find_live(theirs, run))
+        began = time.monotonic()
+        assert await client.stop(run, "enough")
+        assert (await ended(client, run, "cancelled")).stop.detail == "enough"
+        assert time.monotonic() - began < 2.0, "a second, and one for a busy machine"
+    await mine.close()
+    await theirs.close()
+
+
+async def test_question_is_answered_through_the_queue(open_journal):
+    journal = open_journal()
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], name="clerk", journal=journal, policies=[Approve("pay")])
+    run = await agent.submit("pay")
+    async with Working(agent):
+        result = await ended(agent, run, "waiting")
+        (key,) = result.questions
+        with pytest.raises(InvalidState, match="no open question"):
+            await agent.submit_answers(run, {"nonsense": "yes"})
+        await agent.submit_answers(run, {key: "yes"}, by="ken")
+        assert [event.body.by async for event in journal.read(run) if isinstance(event.body, Answered)] == ["ken"]
+        assert (await ended(agent, run)).output == "done"
+    await journal.close()
+
+
+async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_journal, monkeypatch):
+    monkeypatch.setattr(module, "DEATHS", 3)
+    journal = open_journal()
+    agent = Agent(Gate(), name="clerk", journal=journal)
+    lease = await journal.claim("poison")
+    opened = Opened(recipe={"origin": {"served": "clerk"}})
+    facts = [opened, Received(user("x")), *[Resumed(life, died=True) for life in range(2, 5)]]
+    await journal.append([Event("poison", seq, 1.0, "clerk", body) for seq, body in enumerate(facts, 1)], lease.epoch)
+    await journal.release("poison", lease.epoch)
+    async with Working(agent):
+        async with asyncio.timeout(10):
+            while (item := await journal.queue.find("poison")) is None or item.state != "set_aside":
+                await asyncio.sleep(0.02)
+        assert "died 3 times without any progress" in item.reason
+        assert (await ended(agent, await agent.submit("others go on"))).completed
+    assert (await agent.resume("poison")).completed, "by hand it is tried again"
+    await journal.close()
+
+
+async def test_run_that_has_ended_meanwhile_is_not_begun_again(tmp_path):
+    """Two workers may have the same run for a moment: the second must not resume what the first has ended."""
+    journal = SqliteJournal(tmp_path / "journal.db")
+    model = Gate(open_at_first=False)
+    agent = Agent(model, name="clerk", journal=journal)
+    run = agent.run("x", run_id="r").start()
+    await run.begun()
+    run.abort("enough")
+    assert (await run).stop.kind == "cancelled"
+    seen, facts = len(model.asked), [event.seq async for event in journal.read("r")]
+    for order in ("", encode_order(as_turn("x"))):
+        async with asyncio.timeout(5):
+            result = await agent.run_request(request_for(QueuedRun("r", "clerk", order)))
+        assert result.stop.kind == "cancelled"
+    assert (len(model.asked), [event.seq async for event in journal.read("r")]) == (seen, facts)
+    await journal.close()
+
+
+async def test_interrupted_run_is_found_behind_those_of_scripts_which_are_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_PAGE", 2)
+    journal, model = SqliteJournal(tmp_path / "journal.db"), Gate(open_at_first=False)
+    served = Agent(model, name="clerk", journal=journal)
+    served.origin = {"served": "clerk"}
+    script = Agent(model, name="clerk", journal=journal)
+    for agent, run_id in [(served, "ours"), *[(script, f"script-{number}") for number in range(5)]]:
+        await (await agent.run("x", run_id=run_id).begun()).let_go()
+    model.open.set()
+    async with Working(Agent(model, name="clerk", journal=journal)):
+        await ended(script, "ours")
+    assert {card.status for card in await journal.runs() if card.run_id != "ours"} == {"interrupted"}
+    await journal.close()
+
+
+async def test_key_has_a_limit_over_two_workers(open_journal):
+    journals, model = [open_journal(), open_journal()], Gate(open_at_first=False)
+    agents = [Agent(model, name="clerk", journal=one) for one in journals]
+    for number in range(5):
+        await agents[0].submit(f"k{number}", key="ken")
+    await agents[0].submit("other", key="mika")
+    async with Working(agents[0], per_key=2), Working(agents[1], per_key=2):
+        async with asyncio.timeout(10):
+            while len(model.asked) < 3:
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        assert sorted(model.asked) == ["k0", "k1", "other"]
+        model.open.set()
+        async with asyncio.timeout(20):
+            while len([card for card in await journals[0].runs() if card.status == "completed"]) < 6:
+                await asyncio.sleep(0.02)
+    for journal in journals:
+        await journal.close()
+
+
+async def test_journal_in_memory_has_no_queue():
+    agent = Agent(ScriptedModel([]), journal=MemoryJournal())
+    with pytest.raises(ConfigError, match="use a file or a database"):
+        await agent.submit("x")
+    with pytest.raises(ConfigError, match="use a file or a database"):
+        Worker([agent])
