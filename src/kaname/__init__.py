@@ -18,6 +18,7 @@ _HOMES = {
     "memory.results.part": ("LargeResults",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
+    "memory.todo": ("Todo",),
     "memory.protection.erasing": ("erase_user",),
     "memory.protection.exporting": ("export_user",),
     "memory.protection.places": ("DataPlaces",),
@@ -263,6 +264,7 @@ if TYPE_CHECKING:
     from .memory.retention import Keep as Keep
     from .memory.retention import prune as prune
     from .memory.sessions import Sessions as Sessions
+    from .memory.todo import Todo as Todo
     from .models.prices import Price as Price
     from .models.prompted.react.model import TextOnly as TextOnly
     from .models.providers.scripted import ScriptedModel as ScriptedModel

@@ -13,6 +13,7 @@ from kaname import (
     Memory,
     ScriptedModel,
     SqliteJournal,
+    Todo,
     ToolContext,
     ToolLabels,
     Workflow,
@@ -120,6 +121,9 @@ def travel(request: ModelRequest):
             if turn == 0
             else said("It is sunny, 21 °C.", tokens=40)
         )
+    if "errands" in words:
+        listed = [{"text": "buy tickets", "status": "done" if turn else "doing"}, {"text": "pack", "status": "open"}]
+        return said(call("todo", items=listed)) if turn < 2 else said("The tickets are bought.")
     if "long" in words:
         return "word " * 3000
     if "deltas" in words:
@@ -160,7 +164,7 @@ travel_agent = Agent(
     journal=journal,
     policies=[Approve("book_hotel")],
     stops=max_steps(8),
-    context=[Memory(FOLDER / "memory")],
+    context=[Memory(FOLDER / "memory"), Todo()],
 )
 echo_agent = Agent(ScriptedModel(lambda request: f"echo: {turns(request)[0]}", pace=PACE), name="echo", journal=journal)
 shopping = Workflow("shopping", params={"sweet": "cake"}, journal=journal)

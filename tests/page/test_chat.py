@@ -59,6 +59,27 @@ def test_a_reply_is_seen_while_it_is_written_and_can_be_stopped(go, api):
     assert run["status"] == "cancelled"
 
 
+def test_what_is_said_while_the_agent_works_is_read_at_once_if_it_is_urgent(go, api):
+    page = go("#/chat")
+    ask(page, "something long and slow", "travel")
+    expect(page.locator(".going .prose")).to_contain_text("word word")
+    ask(page, "and a card")
+    expect(page.locator(".unread")).to_contain_text("and a card")
+    page.get_by_label("Your message").fill("the weather instead")
+    page.get_by_role("button", name="Send now").click()
+    expect(page.locator(".theirs").last).to_contain_text("It is sunny")
+    expect(page.locator(".mine .text")).to_have_text(["something long and slow", "and a card", "the weather instead"])
+    expect(page.locator(".unread")).to_have_count(0)
+    (run,) = [one for one in api.get("/api/runs").json()["runs"] if one["title"] == "something long and slow"]
+    assert run["status"] == "completed"
+
+
+def test_the_list_of_things_to_do_is_shown_as_it_changes(go):
+    page = go("#/chat")
+    ask(page, "my errands", "travel")
+    expect(page.get_by_role("list", name="To do")).to_have_text(["◐ buy tickets○ pack", "✓ buy tickets○ pack"])
+
+
 def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     page = go("#/chat")
     ask(page, "good morning", "echo")

@@ -129,3 +129,23 @@ def test_question_shows_characters_that_hide_or_reorder_others(go, api):
     assert "\u202e" not in shown[1] + shown[2]
     assert shown[3] == "日本語　です\n葛\U000e0100❤\ufe0f"
     api.post(f"/api/runs/{run}/stop", json={})
+
+
+def test_a_call_that_is_always_allowed_is_not_asked_about_until_that_is_revoked(go, api):
+    def trip():
+        return api.post("/api/runs", json={"input": "Kyoto, always", "agent": "travel"}).json()
+
+    run = trip()
+    page = go(f"#/chat/{run['run_id']}")
+    page.get_by_role("button", name="Always …").click()
+    field = page.get_by_label("Allow this and later calls where")
+    assert json.loads(field.input_value())["price"] == {"equals": 84000}
+    field.fill(json.dumps({"price": {"at_most": 90000}}))
+    page.get_by_role("button", name="Always allow").click()
+    expect(page.locator(".prose table")).to_contain_text("Ryokan Umi")
+    assert trip()["status"] == "completed"
+    page = go("#/inbox")
+    expect(page.locator(".approvals")).to_contain_text('book_hotel {"price": {"at_most": 90000}}')
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.locator(".approvals")).to_have_count(0)
+    assert trip()["status"] == "waiting"

@@ -24,6 +24,7 @@ from kaname import (
 )
 from kaname.core.encryption.database import open_database
 from kaname.core.events import Custom
+from kaname.kernel.approvals.port import Grant
 from kaname.kernel.load import add_fact
 from kaname.memory.files import MemoryFiles
 from kaname.serve.users import Users
@@ -94,7 +95,17 @@ async def plant(folder: Path) -> None:
         connection.execute("DELETE FROM entries WHERE key = 'evicted'")
     # a run that waits, and one whose question is the title of a session that was renamed
     waiting = Agent(answers(call("send", text=next(it))), [send], policies=[Approve("send")], name="waits", **shared)
-    await waiting.run(f"please send {next(it)}", user_id=USER)
+    held = await waiting.run(f"please send {next(it)}", user_id=USER)
+    # messages that wait, with a picture, and one to another user's run; an approval for later runs, and one for another user
+    sketch = Media("image/png", b64encode(b"\x89PNG\r\n\x1a\n" + next(it).encode() + bytes(2000)).decode())
+    await waiting.say(held.run_id, [f"and {next(it)}", sketch], by=USER)
+    hers = await Agent(answers(call("send", text="hers")), [send], policies=[Approve("send")], name="waits", **shared).run(
+        "Mia waits", user_id=OTHER
+    )
+    await waiting.say(hers.run_id, f"says {next(it)}", by=USER)
+    await waiting.say(hers.run_id, "Mia says more", by=OTHER)
+    await journal.grants.put(Grant("g1", "waits", USER, "send", {"text": {"equals": next(it)}}, by=USER))
+    await journal.grants.put(Grant("g2", "waits", OTHER, "send", {}, by=USER))
     title = Agent(answers(next(it), next(it)), name="talk", **shared)
     talk = next(it)
     first = await title.run(f"first {next(it)}", session_id=talk, user_id=USER)

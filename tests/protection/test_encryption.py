@@ -194,6 +194,8 @@ async def _everything(folder: Path) -> list[str]:
     found = [repr(card) for card in cards]
     for card in cards:
         found += [repr(event) async for event in journal.read(card.run_id)]
+        found += [repr(said) for said in await journal.inbox.letters(card.run_id)]
+    found += [repr(grant) for grant in await journal.grants.all()]
     await journal.close()
     files = MemoryFiles(folder / "memory")
     found += [repr(one) for one in files.of(USER).all(past=True)]

@@ -75,7 +75,11 @@ async def test_data_of_other_people_survives_an_erasure(folder):
     journal = SqliteJournal(folder / "journal.db")
     assert await journal.verify() == []
     mine = await journal.runs(user=OTHER)
-    assert {card.title for card in mine} == {"what Mia says", "Mia wants to send"}
+    assert {card.title for card in mine} == {"what Mia says", "Mia wants to send", "Mia waits"}
+    hers = next(card.run_id for card in mine if card.title == "Mia waits")
+    assert [said.message.text for said in await journal.inbox.letters(hers)] == ["Mia says more"]
+    (grant,) = await journal.grants.all()
+    assert (grant.id, grant.user, grant.by.startswith("erased-")) == ("g2", OTHER, True)
     sessions = Sessions(journal)
     (meeting,) = await sessions.all(user=OTHER)
     said = [one.text for one in await sessions.said(meeting)]
@@ -179,11 +183,12 @@ async def test_export_holds_everything_of_the_user_and_nothing_of_others(folder,
     whole = b"\n".join(texts.values())
     missing = [one for one in PLANTED if one.encode() not in whole]
     assert (
-        len(missing) == 5
-    )  # in Mia's run: the summary, the answer; of the agent: a memory; of the project: a value; a cache entry
+        len(missing) == 6
+    )  # in Mia's runs: the summary, the answer, a message; of the agent: a memory; of the project: a value; a cache entry
     assert b"Mia" not in whole
-    assert done.media == 1
-    assert [name for name in texts if name.startswith("media/")] == ["media/00001.png"]
+    assert done.media == 2
+    assert [name for name in texts if name.startswith("media/")] == ["media/00001.png", "media/00002.png"]
+    assert b'"mia"' not in whole
     assert all(json.loads(line) for line in texts["facts.jsonl"].splitlines())
     with pytest.raises(ConfigError, match="already exists"):
         await export_user(USER, tmp_path / "out.zip", places(folder))

@@ -65,6 +65,17 @@ async def test_question_is_input_required_and_answered_by_a_message(served):
             await _all(talking, _said("yes", task_id=task.id, context_id=task.context_id))
 
 
+async def test_task_that_works_takes_another_message(served):
+    async with _talking(served, "desk", "JSONRPC", True) as talking, _talking(served, "desk", "JSONRPC", False) as other:
+        answers, task = [], None
+        async for one in talking.send_message(_said("long", context_id="steered")):
+            task = one.task if one.HasField("task") else task
+            if one.HasField("artifact_update") and not answers:
+                answers = await _all(other, _said("please add", task_id=task.id, context_id=task.context_id))
+        assert answers[0].task.id == task.id
+        assert answers[0].task.artifacts[0].parts[0].text == "the sum is 7"
+
+
 async def test_task_is_cancelled(served):
     async with _talking(served, "cashier", "JSONRPC", False) as talking:
         (told,) = await _all(talking, _said("go"))

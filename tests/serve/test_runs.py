@@ -54,6 +54,29 @@ def test_follower_that_comes_back_at_any_event_misses_nothing_and_sees_nothing_t
     assert http.get(f"/api/runs/{run_id}/events", headers={"last-event-id": "soon"}).status_code == 400
 
 
+def test_run_is_talked_to_while_it_works(http):
+    run = http.post("/api/runs", json={"input": "long", "mode": "detach", "session_id": "talk"}).json()
+    path = f"/api/runs/{run['run_id']}"
+    told = http.post(f"{path}/messages", json={"input": "please add", "urgent": True})
+    assert (told.status_code, told.json()) == (202, {"run_id": run["run_id"], "under_way": True})
+    seen = _chunks(http, "GET", f"{path}/events")
+    assert [one["data"]["data"]["content"] for one in seen if one["data"]["data"].get("status") == "interjected"] == [
+        "please add"
+    ]
+    assert http.get(path).json()["output"] == "the sum is 7"
+    late = http.post(f"{path}/messages", json={"input": "and thanks"}).json()
+    assert late == {"run_id": run["run_id"], "under_way": False}
+    http.post("/api/runs", json={"input": "history", "session_id": "talk"})
+    (last, *_) = http.get("/api/runs", params={"session_id": "talk"}).json()["runs"]
+    said = [
+        one["content"] for one in http.get(f"/api/runs/{last['run_id']}/messages").json()["messages"] if one["role"] == "user"
+    ]
+    assert said == ["long", "please add", "and thanks", "history"]
+    assert http.post("/api/runs/nobody/messages", json={"input": "hello"}).status_code == 404
+    alone = http.post("/api/runs", json={"input": "please add"}).json()
+    assert http.post(f"/api/runs/{alone['run_id']}/messages", json={"input": "hello"}).status_code == 409
+
+
 def test_detached_run_goes_on_and_is_followed(http):
     answer = http.post("/api/runs", json={"input": "long", "mode": "detach"})
     assert answer.status_code == 202

@@ -32,8 +32,8 @@ from .opening.request import RunRequest, Turns, new_run_id
 from .opening.turns import Recent
 from .options import AgentOptions, Explained
 from .recipe import all_models, changed_recipe, check_parts, choose_models, describe, recipe_of, tools_of_context, traced_by
-from .result import OutputT, Result, result_of
-from .run import Run, read_result, run_blocking
+from .result import OutputT, Result, read_result, result_of, run_blocking
+from .run import Run
 from .steps.conversation import Conversation, Conversing
 from .work.verb import Submits
 
@@ -364,12 +364,12 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)
 
     def _view(self, run_id: str, state: State) -> Result[OutputT]:
-        typed = None if self._output is None else self._output.restore
-        return result_of(run_id, state, typed, self.recipe.strategy)
+        return result_of(run_id, state, None if self._output is None else self._output.restore, self.recipe.strategy)
 
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
-        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, abort_event)
+        how = (abort_event, partial(self._tell, opener.journal, opener.recipe))
+        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
         if self._output is None:
             return Run(*given)
         from .steps.typed_run import TypedRun

@@ -18,6 +18,7 @@ from ..core.events import (
     Effect,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
@@ -30,8 +31,9 @@ from ..core.events import (
 from ..core.messages import ToolCall, ToolResult, Usage, user
 from ..core.notices import join_notices, notice, without_wording
 from ..core.people.answers import asks_person
-from ..core.record import mutable, record, replace
+from ..core.record import field, mutable, record, replace
 from ..core.state import State
+from ..core.values import parting
 from ..journals.memory import MemoryJournal
 from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional
@@ -46,6 +48,7 @@ from ..tools.arguments.prepare import read_arguments
 from .recipe import describe
 
 _SHOWN = 400
+_OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
 _SETTINGS = notice("replay.settings", "the settings have changed")
 _AFTER = notice("replay.after_the_end", "after the end of the record")
@@ -246,6 +249,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already
+    before = state.replied
     for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
         if stage.stopped is not None and scope.state.stop is None:
@@ -254,6 +258,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         await scope.record(*stage.inbox)
         scope.failure = None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
+            scope.inbox = scope.inbox or stage.heard.pop(scope.state.replied - before, [])
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
@@ -277,19 +282,22 @@ class _Stage:
     stopped: Stopped | None
     inbox: list[Any]
     upto: int | None = None
+    heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
 
 
 def _stages(events: Sequence[Event]) -> list[_Stage]:
     """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
     second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
-    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, Opened | HandedOff | Received | ToolFinished), events)]
+    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, _OPENING), events)]
     stages = [_Stage(None, opening)]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None
-    stood_still = True
+    stood_still, replied = True, 0
     for event in events[len(opening) :]:
         body = event.body
         decided += _is_decision(body)
+        replied += isinstance(body, ModelReplied)
+        stages[-1].heard.setdefault(replied, []).extend([body] if isinstance(body, Interjected) else [])
         if isinstance(body, Stopped) and _is_outside(body):
             stopped, stages[-1].upto = body, decided
         came = (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
@@ -316,7 +324,7 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blin
         fact, then, prompt, was = old or (0, "", "", "")
         _, told, sent, words = new or (0, "", "", "")
         if old is None or new is None or then != told:
-            return Difference(fact, *_apart(was, words))
+            return Difference(fact, *parting(was, words, _SHOWN))
         if prompt != sent and not blind:
             return Difference(fact, prompt, sent, prompt=True)
     return None
@@ -389,12 +397,3 @@ def _models(described: Mapping[str, Any], *, strip: bool = False) -> Any:
     """Return the name of the agent's model; of several, a list of names and of lists of equals."""
     names = described.get("models") or described.get("model")
     return without_folder(names) if strip and isinstance(names, str) else names
-
-
-def _apart(old: str, new: str) -> tuple[str, str]:
-    """Both, from a little before the place where they part."""
-    same = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(0, same - 60) if old and new else 0
-    cut = [text[start : start + _SHOWN] + ("…" if len(text) > start + _SHOWN else "") for text in (old, new)]
-    kind = [text.split(" ", 1)[0] + " …" if start and text else "" for text in (old, new)]
-    return kind[0] + cut[0], kind[1] + cut[1]

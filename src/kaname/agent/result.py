@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
-from ..core.errors import MaxStepsExceeded, OutputDecodingFailed, RunStopped
+from ..core.errors import ConfigError, MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
 from ..core.messages import Media, Message, Text, ToolCall, ToolResult, Usage
-from ..core.notices import join_notices
+from ..core.notices import join_notices, notice
 from ..core.openai_shape import result_text, to_openai
 from ..core.people.answers import asks_person
-from ..core.record import record
+from ..core.record import record, replace
 from ..core.state import State
 from ..core.steps import AgentStep, Stop
 from ..kernel.bases import StrategyBase, optional
 from ..kernel.chain import overrides
-from ..kernel.ports import Strategy
+from ..kernel.load import load
+from ..kernel.ports import Journal, Strategy
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -183,3 +185,41 @@ def _steps(turn: tuple[Message, ...]) -> Iterator[AgentStep]:
             yield AgentStep(thought, call.name, call.args, None if result is None else result_text(result))
         if not calls:
             yield AgentStep(thought)
+
+
+View = Callable[[str, State], Result[Any]]
+
+
+def run_blocking(make: Callable[[], Awaitable[Result[OutputT]]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
+    """Run it to its end in an event loop of its own."""
+
+    async def go() -> Result[OutputT]:
+        try:
+            return await make()
+        finally:
+            await close()
+
+    if _loop_is_running():
+        raise ConfigError(
+            notice(
+                "run.sync_in_event_loop",
+                "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
+            )
+        )
+    return asyncio.run(go())
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def read_result(journal: Journal, run_id: str, view: View) -> Result[Any]:
+    """Return the result of a run as the journal has it, whichever process executes it."""
+    cards = await journal.runs(run_id=run_id, limit=1)
+    result = view(run_id, await load(journal, run_id))
+    going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"
+    return replace(result, stop=Stop("running")) if going else result

@@ -16,23 +16,21 @@ from weakref import WeakSet
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError, JournalLocked, JournalUnreachable
-from ..core.events import Event, Stopped
+from ..core.events import Event, Interjected, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
-from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.channel import Channel, Reader
-from ..kernel.load import load
 from ..kernel.loop import drive
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
-from .result import OutputT, Result
+from .result import OutputT, Result, View
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
 
+Tell = Callable[..., Awaitable[bool]]
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
-View = Callable[[str, State], Result[Any]]
 
 
 class Work:
@@ -48,7 +46,7 @@ class Work:
         self.begun = asyncio.Event()
         self.scope: Scope | None = None
         self.task: asyncio.Task[Result[Any]] | None = None
-        self._listener: asyncio.Task[None] | None = None
+        self._listeners: list[asyncio.Task[None]] = []
 
     def reader(self, after: int | None, *, waits: bool = False, whole: bool = False) -> Reader:
         return self.channel.reader(lambda last: self.journal.read(self.run_id, last), after, waits=waits, whole=whole)
@@ -116,18 +114,40 @@ class Work:
             _live.discard(self)
             _detached.discard(self)
             listening.cancel()
-            for task in (watcher, self._listener):
+            for task in (watcher, *self._listeners):
                 if task is not None:
                     task.cancel()
 
     def _listen(self) -> None:
-        """Begin to listen for a request to stop from another process. Only a run that takes a while listens."""
-        self._listener = asyncio.create_task(self._wait_for_stop())
-        self._listener.add_done_callback(_read_exception)
+        """Begin to listen to other processes: to a request to stop, and to messages. Only a run that takes a while listens."""
+        for listening in (self._wait_for_stop(), self._wait_for_messages()):
+            self._listeners.append(asyncio.create_task(listening))
+            self._listeners[-1].add_done_callback(_read_exception)
 
     async def _wait_for_stop(self) -> None:
         reason = await self.journal.asked_to_stop(self.run_id)
         self.abort(reason or notice("run.stopped_by_process", "the run was stopped from another process"))
+
+    async def _wait_for_messages(self) -> None:
+        from ..kernel.inbox.port import HasInbox
+
+        await self.begun.wait()
+        while isinstance(self.journal, HasInbox) and self.scope is not None:
+            self._take(*await self.journal.inbox.letters(self.run_id, self.scope.heard, wait=True))
+
+    def hear(self, said: Interjected) -> None:
+        """Pass a message, which is stored already, to the run: perhaps from another thread."""
+        if self.task is not None:
+            here, loop = _current_task(), self.task.get_loop()
+            self._take(said) if here and here.get_loop() is loop else loop.call_soon_threadsafe(self._take, said)
+
+    def _take(self, *letters: Interjected) -> None:
+        if self.scope is not None and self.task is not None:
+            self.scope.hear(*letters)
+            if any(said.urgent for said in letters):
+                from ..kernel.inbox.taking import interrupt
+
+                interrupt(self.scope, self.task)
 
     async def _never_begun(self) -> Result[Any]:
         stopped = Stopped(Stop("cancelled", self.aborted or _left_behind()))
@@ -197,12 +217,15 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     so is one whose iteration is cancelled; `detach()` lets it outlive them.
     """
 
-    def __init__(self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None) -> None:
+    def __init__(
+        self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None, tell: Tell | None = None
+    ) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
             raise ConfigError(notice("run.abort_event", "abort_event must be an Event (is_set()), not {it!r}", it=abort_event))
         self.run_id = run_id
         self._work = Work(run_id, begin, view, journal, abort_event)
         self._reader: Reader | None = None
+        self._tell = tell
 
     def start(self) -> Self:
         """Begin now, without waiting for it. What it shows can be read later."""
@@ -246,6 +269,12 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
     def abort(self, reason: str = "") -> None:
         """Stop it. The result is the best there is, its `stop.kind` is `cancelled`."""
         self._work.abort(reason or notice("run.stopped_by_caller", "the run was stopped by the caller"))
+
+    async def say(self, message: Any, *, by: str = "", urgent: bool = False) -> bool:
+        """Say something to the run while it works: see `Agent.say`."""
+        await self.begun()
+        assert self._tell is not None  # only runs of kaname's own have none
+        return await self._tell(self.run_id, message, by=by, urgent=urgent)
 
     async def let_go(self) -> Result[OutputT]:
         """Stop executing it here, without ending it: `resume` goes on, in any process, and its limits are not renewed.
@@ -363,38 +392,3 @@ def _stay() -> None:
 
 def _left_behind() -> str:
     return notice("run.caller_gone", "the caller no longer waits for the run")
-
-
-def run_blocking(make: Callable[[], Run[OutputT]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
-    """Run it to its end in an event loop of its own."""
-
-    async def go() -> Result[OutputT]:
-        try:
-            return await make()
-        finally:
-            await close()
-
-    if _loop_is_running():
-        raise ConfigError(
-            notice(
-                "run.sync_in_event_loop",
-                "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
-            )
-        )
-    return asyncio.run(go())
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-async def read_result(journal: Journal, run_id: str, view: View) -> Result[Any]:
-    """Return the result of a run as the journal has it, whichever process executes it."""
-    cards = await journal.runs(run_id=run_id, limit=1)
-    result = view(run_id, await load(journal, run_id))
-    going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"
-    return replace(result, stop=Stop("running")) if going else result

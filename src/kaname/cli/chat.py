@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,8 +16,9 @@ from unicodedata import normalize
 
 from ..agent.agent import Agent
 from ..agent.opening.request import new_run_id
+from ..agent.run import Run
 from ..core.errors import AgentError, nearest
-from ..core.events import Opened, Received, ToolStarted
+from ..core.events import Interjected, Opened, Received, ToolStarted
 from ..core.messages import Media
 from ..core.runs import RunInfo
 from ..core.state import what_was_said
@@ -32,6 +34,7 @@ from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen, truncate
 from .terminal.signals import Ending, run_to_the_end
+from .terminal.typing import hear_lines, is_typed
 
 _HARMLESS = ("pure", "idempotent")
 
@@ -124,7 +127,7 @@ class _Chat:
         exchanges = []
         for one in runs:
             events = await read_run(self._agent.journal, one.run_id)
-            said = [message for event, message in what_was_said(events) if isinstance(event.body, Received)]
+            said = [message for event, message in what_was_said(events) if isinstance(event.body, Received | Interjected)]
             asked = [message.text for message in said if message.role != "tool"]
             state = await load(self._agent.journal, one.run_id)
             answer = plain_text(state.output) if state.output is not None else f"[{status_word(one.status)}]"
@@ -151,9 +154,10 @@ class _Chat:
             run = self._agent.run(asked, session_id=self._session, abort_event=stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
-                async with self._screen.spinner():
-                    async for chunk in run:
-                        show.take(chunk)
+                async with self._screen.spinner(still=is_typed()):
+                    with hear_lines(self._screen, partial(_tell, run)):
+                        async for chunk in run:
+                            show.take(chunk)
                     result = await run
                 if result.stop.kind != "waiting":
                     break
@@ -265,6 +269,16 @@ class _Chat:
                 "quit     終了します。Ctrl-C で回答を停止、Esc Enter で改行します。",
             )
         )
+        self._screen.say(
+            say(
+                "         Type while the agent works to add something; begin with ! to interrupt it.",
+                "         実行中に入力した行は次のステップで伝わります。! で始めると割り込みます。",
+            )
+        )
+
+
+async def _tell(run: Run[Any], text: str, urgent: bool) -> bool:
+    return await run.say(text, urgent=urgent)
 
 
 def as_command(text: str) -> str:

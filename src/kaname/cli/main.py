@@ -18,7 +18,7 @@ from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
-_RECORDS = ("audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
+_RECORDS = ("approvals", "audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
 _HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command", "worker": "many.worker"}
 
 

@@ -38,6 +38,7 @@ from .events import (
     Delta,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
@@ -264,6 +265,7 @@ _STATUS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     Opened: ("started", lambda b: {"session": b.session, "base": b.base}),
     Resumed: ("restarted", lambda b: {"attempt": b.attempt}),
     Received: ("received", lambda b: {"content": b.message.text}),
+    Interjected: ("interjected", lambda b: {"content": b.message.text, **({"by": b.by} if b.by else {})}),
     Noted: ("noted", lambda b: {"content": b.message.text}),
     Asked: (
         "waiting",

@@ -30,6 +30,7 @@ _FACTS: dict[str, type] = {
         facts.Opened,
         facts.Resumed,
         facts.Received,
+        facts.Interjected,
         facts.Noted,
         facts.ModelReplied,
         facts.ToolStarted,
@@ -56,6 +57,7 @@ _PART_TAGS = {kind: tag for tag, kind in _PARTS.items()}
 # The fields that hold a dataclass of ours, and its class; everything else in a fact is JSON as it stands.
 _NESTED: dict[tuple[type, str], type] = {
     (facts.Received, "message"): Message,
+    (facts.Interjected, "message"): Message,
     (facts.Noted, "message"): Message,
     (facts.Noted, "limit"): Stop,
     (facts.ModelReplied, "reply"): ModelReply,

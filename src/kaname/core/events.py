@@ -50,6 +50,22 @@ class Received:
 
 
 @record
+class Interjected:
+    """A message to a run that is under way, or that came too late for the run before this one.
+
+    It belongs to the current turn and changes no limit. `by`: the person who said it. `at`: when, in seconds since 1970; the
+    event has the time when the run took it in. `urgent`: the model call under way was ended for it. `id`: what the journal's
+    inbox knows it by.
+    """
+
+    message: Message
+    by: str = ""
+    at: float = 0.0
+    urgent: bool = False
+    id: str = ""
+
+
+@record
 class Noted:
     """A message that the strategy adds: a hint, or a request to try again.
 
@@ -198,6 +214,7 @@ Fact = (
     Opened
     | Resumed
     | Received
+    | Interjected
     | Noted
     | ModelReplied
     | ToolStarted

@@ -15,6 +15,7 @@ from .events import (
     Custom,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
@@ -30,7 +31,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 11
+FOLD = 12
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -213,6 +214,12 @@ def _apply_received(state: State, body: Received, event: Event) -> None:
     state.spent, state.limit, state.stop, state.output = Spent(), None, None, None
 
 
+def _apply_interjected(state: State, body: Interjected, event: Event) -> None:
+    state.messages.extend([*_answers_to_open_calls(state), body.message])  # none are open but those of an earlier run
+    state.open, state.unanswered, state.judging = {}, 0, False  # the last reply does not answer everything any more
+    state.said.append(body.message)
+
+
 def _apply_noted(state: State, body: Noted, event: Event) -> None:
     state.messages.append(body.message)
     state.noted, state.limit = True, body.limit
@@ -323,17 +330,19 @@ def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
 def hide_question(state: State) -> None:
     """Replace this turn's question by the placeholder, if it is blocked."""
     if state.withheld is not None:
-        state.messages[state.turn_start] = placeholder()
-        if state.said:
-            state.said[-1] = placeholder()
+        _replace_question(state, placeholder())
 
 
 def _show_question(state: State) -> None:
     """Restore a blocked question: the run is resumed, and the question is judged again."""
     if state.withheld is not None:
-        state.messages[state.turn_start] = state.withheld
-        if state.said:
-            state.said[-1] = state.withheld
+        _replace_question(state, state.withheld)
+
+
+def _replace_question(state: State, message: Message) -> None:
+    before, state.messages[state.turn_start] = state.messages[state.turn_start], message
+    if before in state.said:  # more may have been said since
+        state.said[len(state.said) - 1 - state.said[::-1].index(before)] = message
 
 
 def _charge(state: State, usage: Usage) -> None:
@@ -376,6 +385,7 @@ _EVOLVE: dict[type, Callable[[State, Any, Event], None]] = {
     Opened: _apply_opened,
     Resumed: _apply_resumed,
     Received: _apply_received,
+    Interjected: _apply_interjected,
     Noted: _apply_noted,
     ModelReplied: _apply_model_replied,
     ToolStarted: _apply_tool_started,

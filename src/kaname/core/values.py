@@ -102,3 +102,12 @@ def plain_text(value: Any) -> str:
     if type(value) is int:
         return str(value)
     return value if isinstance(value, str) else readable_json(value)
+
+
+def parting(old: str, new: str, most: int) -> tuple[str, str]:
+    """Return both texts, from a little before the place where they differ, cut to `most` characters."""
+    same = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    start = max(0, same - 60) if old and new else 0
+    cut = [text[start : start + most] + ("…" if len(text) > start + most else "") for text in (old, new)]
+    kind = [text.split(" ", 1)[0] + " …" if start and text else "" for text in (old, new)]
+    return kind[0] + cut[0], kind[1] + cut[1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
-from ..core.events import Event, ModelReplied, Opened, Stopped, ToolFinished, ToolStarted
+from ..core.events import Event, Interjected, ModelReplied, Opened, Stopped, ToolFinished, ToolStarted
 from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
@@ -15,6 +17,10 @@ from ..kernel.ports import Change, Lease, Lineage, Turn
 from .ledger import MemoryLedger
 from .news import News
 from .refusals import busy_text, dependants_text, gap_text, superseded_text
+
+if TYPE_CHECKING:
+    from .grants import MemoryGrants
+    from .inbox import Addressee, MemoryInbox
 
 
 @mutable
@@ -35,6 +41,13 @@ _COUNTED = {ModelReplied, ToolStarted, ToolFinished}  # they change nothing but 
 _constant = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
 
 
+def _thread(card: RunInfo) -> tuple[str, ...] | None:
+    """Return the conversation that a run belongs to, or None."""
+    if not card.session or card.parent:
+        return None
+    return (card.session,) if card.session.startswith(SHARED) else (card.session, card.agent, card.user)
+
+
 class MemoryJournal:
     """A journal in memory. Its facts are lost when the process ends."""
 
@@ -45,6 +58,18 @@ class MemoryJournal:
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
         self.ledger = MemoryLedger()
+
+    @cached_property
+    def inbox(self) -> MemoryInbox:
+        from .inbox import MemoryInbox  # used by few programs
+
+        return MemoryInbox(self._addressee)
+
+    @cached_property
+    def grants(self) -> MemoryGrants:
+        from .grants import MemoryGrants
+
+        return MemoryGrants()
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
@@ -82,6 +107,8 @@ class MemoryJournal:
             record.moved = len(self._moves) + 1
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
+        if Interjected in kinds:
+            self.inbox.remove(events)
         self._news.tell()
 
     def _other(self, turn: Turn, opened: object) -> str:
@@ -91,6 +118,15 @@ class MemoryJournal:
         found = [one for one in found if turn.agent in ("", one.card.agent) and turn.user in (None, one.card.user)]
         last = max(found, key=lambda one: one.card.place, default=None)
         return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
+
+    def _addressee(self, run_id: str) -> Addressee:
+        from .inbox import Addressee
+
+        if run_id not in self._records:
+            raise RunNotFound(run_id)
+        card = self._records[run_id].card
+        runs = [one.card for one in self._records.values() if one.card.seq and _thread(one.card) == _thread(card) is not None]
+        return Addressee(run_id, card.status, _thread(card), max(runs, key=lambda one: one.place, default=card).run_id)
 
     async def release(self, run_id: str, epoch: int) -> None:
         record = self._records.get(run_id)
@@ -189,9 +225,8 @@ class MemoryJournal:
     ) -> list[SessionInfo]:
         threads: dict[tuple[str, ...], list[_MemoryRun]] = {}
         for one in sorted(self._records.values(), key=lambda record: record.card.place):
-            if (card := one.card).session and card.seq and not card.parent and session in ("", card.session):
-                whose = () if card.session.startswith(SHARED) else (card.agent, card.user)
-                threads.setdefault((card.session, *whose), []).append(one)
+            if (thread := _thread(one.card)) is not None and one.card.seq and session in ("", one.card.session):
+                threads.setdefault(thread, []).append(one)
         found: list[SessionInfo] = []
         for held in threads.values():
             fitting = [one.moved for one in held if agent in ("", one.card.agent) and user in (None, one.card.user)]
@@ -230,7 +265,12 @@ class MemoryJournal:
                 raise RunNeeded(dependants_text(one, dependants))
             doomed += [*dependants, *[other for other, record in self._records.items() if record.card.parent == one]]
         for one in doomed:
-            del self._records[one]
+            self._remove(one)
+
+    def _remove(self, run_id: str) -> None:
+        del self._records[run_id]
+        if "inbox" in self.__dict__:
+            self.inbox.forget(run_id)
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         found: list[str] = []
@@ -250,7 +290,7 @@ class MemoryJournal:
                 found += doomed
                 gone.update(doomed)
         for one in found if trial is None else ():
-            del self._records[one]
+            self._remove(one)
         return found
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:

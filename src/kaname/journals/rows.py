@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
 from ..core.codec import encode_body
-from ..core.events import Event
+from ..core.events import Event, Interjected
 from ..core.runs import RunInfo
 
+_SAID = Interjected.__name__
 CARD = ("run", *RunInfo.__match_args__[1:-1])  # the columns of a run's card, without its place
 
 
@@ -31,3 +34,8 @@ def fact_row(event: Event) -> tuple[Any, ...]:
     time = float(time)  # as the column gives it back
     kind, text = encode_body(body)  # type: ignore[arg-type]
     return run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text)
+
+
+def messages_in(rows: Iterable[tuple[Any, ...]]) -> list[str]:
+    """Return the ids of the messages that these rows of facts record. They leave the inbox in the same transaction."""
+    return [json.loads(row[5])["id"] for row in rows if row[4] == _SAID]

@@ -12,6 +12,8 @@ from ..core.errors import JournalError
 from ..core.events import Event, Opened
 from ..core.notices import notice
 from ..core.runs import RunInfo
+from ..kernel.approvals.port import HasGrants
+from ..kernel.inbox.port import HasInbox
 from ..kernel.ports import HasLedger, Journal
 from .rows import fact_row
 
@@ -29,8 +31,9 @@ class Transferred(NamedTuple):
 
 
 async def copy_journal(source: Journal, target: Journal, progress: Callable[[int], None] = lambda facts: None) -> Transferred:
-    """Copy all runs and accounts, then read both journals and compare them. Facts that are there already are left alone.
+    """Copy all runs, accounts, messages and approvals, then read both journals and compare them.
 
+    Facts that are there already are left alone.
     Raises `JournalError` if a process executes a run of the source, or if the target has other facts of a run.
     """
     if running := await source.runs(status="running", limit=1):
@@ -43,6 +46,7 @@ async def copy_journal(source: Journal, target: Journal, progress: Callable[[int
         )
     await _Transfer(source, target, progress).copy_facts()
     await _copy_accounts(source, target)
+    await _copy_people(source, target)
     return await compare(source, target)
 
 
@@ -105,6 +109,17 @@ async def _copy_accounts(source: Journal, target: Journal) -> None:
         target.ledger.settle("copy", missing)
         while {one.name for one in await target.ledger.balances() if one.spent}.isdisjoint(missing):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def _copy_people(source: Journal, target: Journal) -> None:
+    """Copy the messages that wait for runs, and the approvals that hold for later ones."""
+    if isinstance(source, HasInbox) and isinstance(target, HasInbox):
+        async for card in _cards(source):
+            for said in await source.inbox.letters(card.run_id):
+                await target.inbox.put(card.run_id, said)
+    if isinstance(source, HasGrants) and isinstance(target, HasGrants):
+        for grant in reversed(await source.grants.all()):
+            await target.grants.put(grant)
 
 
 async def compare(source: Journal, target: Journal) -> Transferred:

@@ -149,12 +149,14 @@ class StrategyBase:
     """A strategy.
 
     Attributes: output: The form of the output, or None for text. drawn: The tasks of a graph, as `kaname serve` draws them.
+    listens: True if it calls the model again when a message of the user is added after the last reply.
     """
 
     __slots__ = ()
 
     output: Any = None
     drawn: Any = None
+    listens: bool = False
 
     @property
     def kind(self) -> str:

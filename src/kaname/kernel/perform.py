@@ -24,7 +24,7 @@ from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import IncomingCall
-from .bases import ModelBase, optional
+from .bases import ModelBase, StrategyBase, optional
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
 from .effects import settle
@@ -59,6 +59,8 @@ async def perform(step: Step, scope: Scope) -> None:
             going = scope.running
             working = [going.pop(call.id) if call.id in going else use(call, scope) for call in calls]
             raise_first(await asyncio.gather(*working, return_exceptions=True))
+        case Finish() if scope.inbox and _goes_on(step, scope):
+            await _take_messages(scope, joints(scope.agent, scope)[2])
         case Finish(stop, output):
             await scope.record(Stopped(stop, must_be_json(output, "the output"), decided=True))
         case _:
@@ -107,6 +109,8 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
     if agent.name not in scope.joints:
         await warn_of_ignored(settings, agent, scope)
     ask, _, admit = joints(agent, scope)
+    if scope.inbox and not await _take_messages(scope, admit):
+        return
     messages: tuple[Message, ...] = ()
     ending: tuple[Stopped, ...] = ()
     try:
@@ -117,17 +121,42 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
         last = bool(tools) and is_last(scope.stops(agent), scope.state)
         unoffered = () if tools else agent.memo.specs(agent.tools)
         request = ModelRequest(messages, tools, schema, settings, stream=step.shown, last=last, unoffered=unoffered)
+        scope.asking = True
         reply = await ask(replace(request, model=model) if step.agent else request)
     except Halt as end:
         if end.reply is None:
             raise
         reply, ending = end.reply, (Stopped(end.stop),)
-    unbilled = scope.take_unbilled()
-    reply = reply if unbilled is NOTHING else replace(reply, usage=reply.usage + unbilled)
-    taken = take_in(reply, getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
+    except asyncio.CancelledError as cut:
+        await _interrupted(scope, cut)
+        return
+    finally:
+        scope.asking = False
+    if scope.interrupting:
+        await _interrupted(scope)
+    taken = take_in(scope.billed(reply), getattr(model, "name", type(model).__name__), scope.state.replied + 1, agent.tools)
     history = scope.state.messages if agent.context else None
     fingerprint = agent.memo.fingerprint(messages, history, tools, schema, settings)
     await scope.record(ModelReplied(taken, sent, fingerprint), *ending, agent=agent.name)
+
+
+def _goes_on(step: Finish, scope: Scope) -> bool:
+    """Return True if the strategy answers a message that came while the last reply was written, instead of ending."""
+    answered = step.stop.kind in ("completed", "degraded") and scope.state.limit is None
+    return answered and bool(optional(scope.agent.strategy, StrategyBase, "listens"))
+
+
+async def _take_messages(scope: Scope, admit: Admission) -> bool:
+    from .inbox.taking import take_messages  # few runs are talked to
+
+    return await take_messages(scope, admit)
+
+
+async def _interrupted(scope: Scope, cut: asyncio.CancelledError | None = None) -> None:
+    """Go on after a model call that an urgent message has cancelled, or raise if the run is to stop."""
+    from .inbox.taking import go_on_if_interrupted, settle_interruption
+
+    await (settle_interruption(scope) if cut is None else go_on_if_interrupted(scope, cut))
 
 
 async def warn_of_ignored(settings: Mapping[str, Any], agent: Recipe, scope: Scope) -> None:

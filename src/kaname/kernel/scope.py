@@ -12,8 +12,8 @@ from typing import Any
 
 from ..core.chunks import Chunk
 from ..core.errors import AgentError, Suspend, UnexpectedError, nearest
-from ..core.events import Asked, Delta, Event, Fact, ModelReplied, Stopped, ToolStarted, Warned
-from ..core.messages import NOTHING, ToolCall, Usage
+from ..core.events import Asked, Delta, Event, Fact, Interjected, ModelReplied, Stopped, ToolStarted, Warned
+from ..core.messages import NOTHING, ModelReply, ToolCall, Usage
 from ..core.record import replace
 from ..core.state import State, evolve
 from .arguments import IncomingCall, read_unknown
@@ -59,6 +59,9 @@ class Scope:
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
+        self.inbox: list[Interjected] = []  # messages that wait for the next model call
+        self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
+        self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self._asked: set[str] = set()  # keys of questions that this process has asked
@@ -123,6 +126,12 @@ class Scope:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
         return self.incoming.get(call.id, IncomingCall()).as_sent(call)
 
+    def hear(self, *letters: Interjected) -> None:
+        """Keep messages for the next model call. One that is known already is passed over."""
+        fresh = [said for said in letters if said.id not in self.heard]
+        self.heard.update([said.id for said in fresh])
+        self.inbox += fresh
+
     async def record(self, *bodies: Fact, agent: str = "") -> None:
         """Record facts: 1. make them durable, 2. apply them to the state, 3. show them.
 
@@ -165,6 +174,11 @@ class Scope:
     def take_unbilled(self) -> Usage:
         usage, self.unbilled = self.unbilled, NOTHING
         return usage
+
+    def billed(self, reply: ModelReply) -> ModelReply:
+        """Return a reply with what calls have cost that gave none."""
+        unbilled, self.unbilled = self.unbilled, NOTHING
+        return reply if unbilled is NOTHING else replace(reply, usage=reply.usage + unbilled)
 
     async def cancel_running(self) -> None:
         """Cancel the calls that are still running, because the run ends."""

@@ -172,6 +172,16 @@ class RunView:
         await self._scope.record(fact)
         return value
 
+    async def recall_found(self, name: str, fetch: Fetch) -> Any:
+        """Return the value that `fetch` returns, and record it as `recall` does; None is not recorded."""
+        number, known = self.state.replied + 1, self.state.custom.get(name)
+        if isinstance(known, Mapping) and known.get("reply") == number:
+            return known.get("value")
+        value = await fetch() if self._scope.recalled is None else self._scope.recalled.get((name, number))
+        if value is not None:
+            await self._scope.record(custom(name, {"reply": number, "value": value}, shown=False))
+        return value
+
     def _recorded_value(self, name: str, number: int) -> Any:
         recorded = self._scope.recalled or {}
         if (name, number) not in recorded:

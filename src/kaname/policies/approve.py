@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, notice
-from ..core.people.answers import NO, YES, read_decision
+from ..core.people.answers import APPROVAL, NO, YES, read_approval
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
 from ..core.values import identity, read_json
@@ -27,7 +27,8 @@ class Approve(Policy):
     `Approve(when=lambda call: call.args["yen"] > 1000)` asks where the condition holds. It sees the arguments as the tool
     receives them: parsed, typed, with defaults. A condition that raises asks.
 
-    Answers: "yes" or True; "no", False or a text with the reason; {"args": {…}} to run it with other arguments.
+    Answers: "yes" or True; "no", False or a text with the reason; {"args": {…}} to run it with other arguments;
+    {"approved": True, "for": "run"} or {"approved": True, "for": "always"} to allow later calls like it as well.
     """
 
     def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
@@ -51,7 +52,7 @@ class Approve(Policy):
     @staticmethod
     def key(call: ToolCall) -> str:
         """Return the key of the question about a call."""
-        return f"approve:{call.id}"
+        return f"{APPROVAL}{call.id}"
 
     def check(self, tools: Mapping[str, Action]) -> None:
         """A name that is no tool's guards nothing."""
@@ -64,10 +65,10 @@ class Approve(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key, answers = self.key(call), view.state.answers
         if key not in answers:
-            if not self.asks_about(call):
+            if not self.asks_about(call) or await _is_granted(call, view):
                 return await next(call)
             raise Suspend(key, self.prompt(call, view), (YES, NO), about=call)
-        decision = read_decision(answers[key])
+        decision, lasting = read_approval(answers[key])
         if decision is None:
             told = notice(
                 "approve.unclear",
@@ -78,6 +79,10 @@ class Approve(Policy):
         if not decision.approved:
             refused = notice("approve.refused", "the user did not allow this call")
             return ToolResult(error=refused + f": {decision.reason}" if decision.reason else refused)
+        if lasting is not None:
+            from .lasting import keep_if_lasting
+
+            await keep_if_lasting(key, call, view)
         shown = view.state.subjects.get(key, call)
         if decision.args is None and identity(shown.args) == identity(call.args):
             return await next(call)
@@ -100,6 +105,12 @@ class Approve(Policy):
         except BadArguments as problem:
             return str(problem)
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
+
+
+async def _is_granted(call: ToolCall, view: RunView) -> bool:
+    from .lasting import is_granted  # not before something is asked about
+
+    return await is_granted(call, view)
 
 
 def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:

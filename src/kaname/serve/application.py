@@ -40,6 +40,7 @@ from .dialects.vercel import Vercel
 from .encoding import Json
 from .guard import RequestGuard, RequestLimits, Who
 from .openapi import document
+from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
 from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
@@ -236,10 +237,8 @@ def _few_at_once(count: int) -> Callable[[Handler], Handler]:
 def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRoute]:
     whole = _few_at_once(_WHOLE_RUNS)
     sessions = SessionRoutes(service, runs.changes)
-    chat, responses = Chat(service, streams), Responses(service, streams)
-    ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
-    evaluations = EvaluationRoutes(service)
+    approvals, evaluations = ApprovalRoutes(service), EvaluationRoutes(service)
     one = "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
@@ -269,6 +268,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route(f"{one}/events", runs.follow),
         Route(f"{one}/story", whole(runs.story)),
         Route(f"{one}/messages", whole(runs.messages)),
+        Route(f"{one}/messages", runs.say, methods=["POST"]),
         Route(f"{one}/stop", runs.stop, methods=["POST"]),
         Route(f"{one}/answers", runs.answer, methods=["POST"]),
         Route(f"{one}/resume", runs.resume, methods=["POST"]),
@@ -277,10 +277,21 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route(one, whole(runs.get)),
         Route(one, runs.delete, methods=["DELETE"]),
         Route("/api/questions", sessions.questions),
+        Route("/api/approvals", approvals.all),
+        Route("/api/approvals/{grant_id:path}", approvals.revoke, methods=["DELETE"]),
         Route("/api/sessions", sessions.all),
         Route("/api/sessions/{session_id:path}", whole(sessions.get)),
         Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
         Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
+        *_dialects(service, streams, whole),
+    ]
+
+
+def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Handler]) -> list[BaseRoute]:
+    """Return the routes of other protocols."""
+    chat, responses = Chat(service, streams), Responses(service, streams)
+    ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
+    return [
         Route("/v1/models", chat.models),
         Route("/v1/models/{name:path}", chat.model),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),

@@ -84,6 +84,13 @@ class StopRun(RequestForm):
     reason: Annotated[str, Meta(max_length=2000)] = ""
 
 
+class SayToRun(RequestForm):
+    """Say something to a run while it works. `urgent`: end the model call under way, so that the model sees it at once."""
+
+    input: str | list[Any] | dict[str, Any]
+    urgent: bool = False
+
+
 class Rename(RequestForm):
     title: Annotated[str, Meta(min_length=1, max_length=500)]
 

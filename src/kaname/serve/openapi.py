@@ -7,12 +7,26 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from .forms import AddCase, Answers, Correction, Fork, Rate, Remember, Rename, Resume, SignInForm, StartRun, StopRun
+from .forms import (
+    AddCase,
+    Answers,
+    Correction,
+    Fork,
+    Rate,
+    Remember,
+    Rename,
+    Resume,
+    SayToRun,
+    SignInForm,
+    StartRun,
+    StopRun,
+)
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
+_FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _HASH = {"name": "hash", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
+_ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -46,6 +60,7 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs/{run_id}/story", "get", "List the chunks of a run so far", None, [_RUN, *_query("after", "limit")], (_JSON,)),
     ("/api/runs/{run_id}/messages", "get", "Get the conversation, in the OpenAI shapes", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/stop", "post", "Stop a run, wherever it is executed", StopRun, [_RUN], (_JSON,)),
+    ("/api/runs/{run_id}/messages", "post", "Say something to a run while it works", SayToRun, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}/answers", "post", "Answer the questions of a run and resume it", Answers, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/resume", "post", "Resume a run after a crash or a stop", Resume, [_RUN], (_JSON, _EVENTS)),
     ("/api/runs/{run_id}/fork", "post", "Start a new run that continues this one from a fact", Fork, [_RUN], (_JSON, _EVENTS)),
@@ -66,6 +81,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/memory/{number}", "delete", "Delete a memory and its earlier versions", None,
      [_NUMBER, *_query("agent", "of", "user_id")], ()),
     ("/api/questions", "get", "List the questions that wait for an answer", None, _query("before", "limit"), (_JSON,)),
+    ("/api/approvals", "get", "List the approvals that hold for later calls", None, [], (_JSON,)),
+    ("/api/approvals/{id}", "delete", "Revoke an approval", None, [_ID], ()),
     ("/api/sessions", "get", "List and search sessions", None,
      _query("agent", "user_id", "q", "before", "limit"), (_JSON,)),
     ("/api/sessions/{session_id}", "get", "Get a session with its messages", None, [_SESSION, *_query("agent")], (_JSON,)),

@@ -28,7 +28,20 @@ from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json, Part
-from .forms import LAST, Answers, Fork, Rate, Resume, StartRun, StopRun, caller_of, number, read_body, refuse_malformed
+from .forms import (
+    LAST,
+    Answers,
+    Fork,
+    Rate,
+    Resume,
+    SayToRun,
+    StartRun,
+    StopRun,
+    caller_of,
+    number,
+    read_body,
+    refuse_malformed,
+)
 from .problems import HttpRefused
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
@@ -167,6 +180,14 @@ class RunRoutes:
         card, form = await self._allowed_card(request, "talk"), await read_body(request, StopRun)
         asked = await self._service.stop(card, form.reason)
         return Json({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
+
+    async def say(self, request: Request) -> Response:
+        """Store a message for the run. `under_way` is false if the next run of its session gets it."""
+        card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, SayToRun), caller_of(request)
+        agent, given = self._service.agent_of(card), user_input(form.input)
+        with refuse_malformed():
+            seen = await agent.say(card.run_id, given, by=caller.name, urgent=form.urgent)
+        return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
         card, form = await self._allowed_card(request, "approve"), await read_body(request, Answers)

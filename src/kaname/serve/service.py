@@ -158,6 +158,10 @@ class Service:
             await self.remove_unstored()
             await asyncio.sleep(_SWEEP)
 
+    def run_here(self, run_id: str) -> Run[Any] | None:
+        """Return the run if this server executes it."""
+        return self._runs.get(run_id)
+
     def is_here(self, run_id: str) -> bool:
         return find_live(self.journal, run_id) is not None
 

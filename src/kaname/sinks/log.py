@@ -22,6 +22,7 @@ from ..core.events import (
     Delta,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Opened,
@@ -34,6 +35,7 @@ from ..core.events import (
 )
 from ..core.messages import is_withheld
 from ..core.notices import notice
+from ..core.record import replace
 from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.bases import SinkBase
@@ -117,19 +119,21 @@ class Lines(SinkBase, ABC):
     def _writable_facts(self, event: Event) -> list[Event]:
         """Return the facts that can be written now. A user message is held back until the run shows whether it was blocked."""
         held = self._held.get(event.run_id)
-        if held is None and not isinstance(event.body, Received):
+        if held is None and not isinstance(event.body, Received | Interjected):
             return [event]
         held = self._held.setdefault(event.run_id, [])
         held.append(event)
-        if isinstance(event.body, Received):
+        if isinstance(event.body, Received | Interjected):
             return []
         if isinstance(event.body, _BEFORE) or (isinstance(event.body, ModelReplied) and is_withheld(event.body.reply.message)):
             return [event]
         del self._held[event.run_id]
         while len(self._held) > _MOST:  # runs that are gone on with elsewhere
             del self._held[next(iter(self._held))]
-        said = [(fact, message) for fact, message in what_was_said(held) if isinstance(fact.body, Received)]
-        received = {fact.seq: fact._replace(body=Received(message)) for fact, message in said}
+        received = dict[int, Event]()
+        for fact, message in what_was_said(held):
+            if isinstance(fact.body, Received | Interjected):
+                received[fact.seq] = fact._replace(body=replace(fact.body, message=message))
         return [*received.values(), event]
 
     @abstractmethod

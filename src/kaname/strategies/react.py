@@ -51,12 +51,13 @@ class React(StrategyBase):
     max_decode_retries: int = 2
     max_form_retries: int = 2
     concludes: bool = True  # at a limit the model has the last words
+    listens = True
 
     def next(self, state: State) -> Step:
         if state.limit is not None:
             return self._last_words(state, state.limit)
         if not state.judging:
-            if state.replies and state.replies[-1].step.schema is not None:
+            if state.replies and state.replies[-1].step.schema is not None and not _was_told(state):
                 return self._final("")  # the final answer is being asked for
             if failed := _given_up(state.messages):
                 return self._final(WITHOUT.format(failed=failed))
@@ -181,6 +182,11 @@ class React(StrategyBase):
 
     def _final(self, note: str) -> CallModel:
         return CallModel(tools=False, schema=self._schema, note=note)
+
+
+def _was_told(state: State) -> bool:
+    """Return True if the user has said something since the last reply."""
+    return not state.noted and state.messages[-1].role == "user"
 
 
 def _refusal(message: Message) -> str:

@@ -18,7 +18,9 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..journals.default import choose
+from ..kernel.approvals.port import Grants, HasGrants
 from ..kernel.arguments import shown_arguments
+from ..kernel.inbox.port import Inbox, inbox_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Journal, Lease, Lineage, Repair, ToolContext, Turn
 from .crash_places import when_free
@@ -75,6 +77,15 @@ class WrappedJournal:
 
     async def asked_to_stop(self, run_id: str) -> str:
         return await self._journal.asked_to_stop(run_id)
+
+    @property
+    def inbox(self) -> Inbox:
+        return inbox_of(self._journal)
+
+    @property
+    def grants(self) -> Grants:
+        assert isinstance(self._journal, HasGrants)
+        return self._journal.grants
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

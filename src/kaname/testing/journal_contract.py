@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
-from ..core.events import Delta, Event, ModelReplied, Noted, Opened, Received, Stopped
+from ..core.errors import InvalidState, JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ..core.events import Delta, Event, Interjected, ModelReplied, Noted, Opened, Received, Stopped
 from ..core.messages import ModelReply, Usage, assistant, user
 from ..core.steps import CallModel, Stop
+from ..kernel.inbox.port import inbox_of
 from ..kernel.ports import Journal, Turn
 from . import samples
 from .journal_lists import JournalLists
@@ -273,6 +274,39 @@ class JournalContract(JournalLists):
             await journal.release("r", lease.epoch)
             assert not await journal.ask_to_stop("r", "nobody is there")
             await _raises(RunNotFound, lambda: journal.ask_to_stop("nobody", ""))
+
+        self._with(test)
+
+    def test_a_message_waits_for_its_run_until_it_is_recorded(self) -> None:
+        async def test(journal: Journal) -> None:
+            inbox, turn = inbox_of(journal), Turn("s", "agent", "")
+            await _raises(RunNotFound, lambda: inbox.put("a", Interjected(user("hello"), id="0")))
+            first = await journal.claim("a", turn=turn)
+            await journal.append(_first_facts("a", "s"), first.epoch)
+            hearing = asyncio.create_task(inbox.letters("a", wait=True))
+            await asyncio.sleep(0.02)
+            one, two, three = [Interjected(user(f"message {number}"), "mika", 1.0, id=str(number)) for number in (1, 2, 3)]
+            assert await inbox.put("a", one) == ("a", True)
+            assert await asyncio.wait_for(hearing, 10) == [one]
+            await inbox.put("a", two)
+            assert await inbox.letters("a") == [one, two]
+            assert await inbox.letters("a", known={"1"}) == [two]
+            await journal.append([Event("a", 3, 3.0, "agent", one)], first.epoch)
+            assert await inbox.letters("a") == [two], "what is recorded does not wait any more"
+            await journal.append([Event("a", 4, 4.0, "agent", Stopped(Stop("completed")))], first.epoch)
+            assert await inbox.put("a", three) == ("a", False)
+            second = await journal.claim("b", turn=turn)
+            await journal.append(_first_facts("b", "s", ("a", 4)), second.epoch)
+            assert await inbox.letters("b") == [two, three], "what came too late is for the next run of the session"
+            assert await inbox.put("a", Interjected(user("4"), id="4")) == ("b", True)
+            assert [said.id for said in await inbox.letters("b")] == ["2", "3", "4"]
+            alone = await journal.claim("c")
+            await journal.append([*_first_facts("c"), Event("c", 3, 3.0, "agent", Stopped(Stop("failed")))], alone.epoch)
+            await _raises(InvalidState, lambda: inbox.put("c", Interjected(user("5"), id="5")))
+            assert await inbox.letters("c") == []
+            await journal.release("b", second.epoch)
+            await journal.delete("a", cascade=True)
+            assert await inbox.letters("b") == []
 
         self._with(test)
 

@@ -16,6 +16,7 @@ def bodies() -> list[Body]:
     return [
         facts.Opened("s1", "u1", ("other", 4), {"instructions": "be kind", "tools": {"weather": "abc"}}, ("above", "c9_0")),
         facts.Received(user("hello")),
+        facts.Interjected(user("in yen"), "mika", 1.5, True, "5a1d"),
         facts.ModelReplied(ModelReply(said, "tool_use", Usage(10, 5, 2, 0.01), "m"), CallModel(note="go"), "f00d"),
         facts.ToolStarted(call, "pure", "run:c1_0"),
         facts.ToolFinished(result),

@@ -4,7 +4,10 @@ import pytest
 
 from kaname import Agent, JournalError, PostgresJournal, ScriptedModel, SqliteJournal
 from kaname.cli.main import main
+from kaname.core.events import Interjected
+from kaname.core.messages import user
 from kaname.journals.transfer import compare, copy_journal
+from kaname.kernel.approvals.port import Grant
 from kaname.testing.journal_lists import write
 from tests.journals.postgres.test_postgres_trouble import schema_of, sql
 from tests.parts import add, adding
@@ -19,6 +22,9 @@ async def fill(journal):
     await write(journal, "inner", parent="outer")
     await write(journal, "asks", session="t", end=None)
     journal.ledger.settle("h", {"total": 1.25, "user ken": 0.5})
+    await journal.inbox.put("asks", Interjected(user("hello"), "ken", 1.5, id="1"))
+    await journal.grants.put(Grant("g1", "clerk", "ken", "pay", {"yen": {"at_most": 10}}, at=1.0))
+    await journal.grants.put(Grant("g2", "clerk", "ken", "pay", {}, revoked=2.0))
     await write(journal, "last")
 
 
@@ -32,6 +38,8 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
         assert [one.runs for one in await copied.sessions()] == [one.runs for one in await file.sessions()]
         assert [card.run_id for card in await copied.runs()] == [card.run_id for card in await file.runs()]
         assert await copied.ledger.balances() == await file.ledger.balances()
+        assert await copied.grants.all() == await file.grants.all()
+        assert await copied.inbox.letters("asks") == await file.inbox.letters("asks") != []
         state = (
             await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun()
         )._work.scope.state

@@ -14,7 +14,7 @@ from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
 
 
-def check_answers(scope: Scope, answers: Mapping[str, Any]) -> dict[str, Any]:
+def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dict[str, Any]:
     """Return the answers to open questions as they are recorded.
 
     The same answer given again is passed over. Another one, one to no question, one that is unclear, and arguments that the
@@ -23,6 +23,10 @@ def check_answers(scope: Scope, answers: Mapping[str, Any]) -> dict[str, Any]:
     state, fresh = scope.state, dict[str, Any]()
     for key, answer in answers.items():
         if (asked := state.questions.get(key)) is not None:
+            if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
+                from ...policies.lasting import complete
+
+                answer = complete(answer, asked.about, by, scope.journal)
             fresh[key] = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
             _check_changed_arguments(scope, asked, fresh[key])
         elif key not in state.answers:
@@ -43,6 +47,8 @@ def check_answers(scope: Scope, answers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_same(recorded: Any, answer: Any) -> bool:
+    if isinstance(recorded, Mapping) and isinstance(answer, Mapping) and "for" in recorded:  # completed when it was recorded
+        return all(recorded.get(name) == answer.get(name) for name in ("approved", "for"))
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 

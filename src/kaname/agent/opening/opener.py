@@ -10,11 +10,10 @@ from typing import Any
 
 from ...core import tracing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
-from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Media, Message, Text, ToolResult, is_withheld, user
+from ...core.errors import AgentError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.events import Answered, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
+from ...core.messages import Message, ToolResult, is_withheld, user
 from ...core.notices import notice
-from ...core.openai_shape import result_text
 from ...core.record import replace
 from ...core.state import State
 from ...core.steps import Stop
@@ -33,8 +32,7 @@ from ..recipe import check_strategy, describe, other_model
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
-
-_LONG = 1_000  # characters
+from .written import write_down
 
 
 class Opener:
@@ -103,8 +101,15 @@ class Opener:
         """Record the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        received = [await self._written_down(await self._admit(message)) for message in request.messages]
-        return await self._begin(request.run_id, state, [opened, *handed, *received], channel, turn)
+        received = [Received(await write_down(message, self.recipe)) for message in request.messages]
+        late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
+        return await self._begin(request.run_id, state, [opened, *handed, *late, *received], channel, turn)
+
+    async def _letters(self, run_id: str) -> list[Interjected]:
+        """Return the messages that wait for a run."""
+        from ...kernel.inbox.port import waiting_letters
+
+        return await waiting_letters(self.journal, run_id)
 
     @asynccontextmanager
     async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
@@ -122,38 +127,6 @@ class Opener:
         if scope.state.session:
             await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
 
-    async def _admit(self, message: Message) -> Message:
-        """Check the media of a message, and prepare them for the agent's models."""
-        if not any(type(part) is Media for part in message.parts):
-            return message
-        from ...senses.entry import admit_message
-
-        return await admit_message(message, self.recipe.model)
-
-    async def _written_down(self, message: Message) -> Received:
-        """A long text is looked through in a thread, so that nobody waits for it."""
-        return await off_loop(self._to_received, message) if len(message.text) > _LONG else self._to_received(message)
-
-    def _to_received(self, message: Message) -> Received:
-        calls, results = message.calls, [part for part in message.parts if isinstance(part, ToolResult)]
-        told = Message(message.role, tuple([Text(result_text(one)) for one in results])) if results else message
-        looked = told
-        for policy in self.recipe.policies:
-            looked = policy.received(looked)
-            if not isinstance(looked, Message):
-                raise ConfigError(
-                    notice(
-                        "policy.received",
-                        "{kind}.received() must return a Message, not {it!r}",
-                        kind=type(policy).__name__,
-                        it=looked,
-                    )
-                )
-        if looked is told:
-            return Received(message)
-        changed = [replace(one, output=looked.text, error=None, shown=None) for one in results]
-        return Received(Message(message.role, (*(changed or looked.parts), *(() if looked.calls else calls))))
-
     async def _recall(self, run_id: str) -> None:
         """Tell sinks that want to know what the run did before."""
         for recall in [optional(sink, SinkBase, "recall") for sink in self.sinks if overrides(sink, "recall", SinkBase)]:
@@ -162,20 +135,20 @@ class Opener:
     async def _answer(self, given: Any) -> Any:
         """The words in it are the user's too. If they may not be recorded, each text of the answer is changed on its own; an
         answer that is still not accepted is refused."""
-        message = await self._written_down(user(given if isinstance(given, str) else plain_text(given)))
+        message = await write_down(user(given if isinstance(given, str) else plain_text(given)), self.recipe)
         if isinstance(given, str):
-            return message.message.text
-        if message.message.text == plain_text(given):
+            return message.text
+        if message.text == plain_text(given):
             return given
-        changed = given if is_withheld(message.message) else await self._answer_by_texts(given)
-        again = changed if changed is given else (await self._written_down(user(plain_text(changed)))).message.text
+        changed = given if is_withheld(message) else await self._answer_by_texts(given)
+        again = changed if changed is given else (await write_down(user(plain_text(changed)), self.recipe)).text
         if changed is given or again != plain_text(changed):
-            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.message.text))
+            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.text))
         return changed
 
     async def _answer_by_texts(self, value: Any) -> Any:
         if isinstance(value, str):
-            return (await self._written_down(user(value))).message.text
+            return (await write_down(user(value), self.recipe)).text
         if isinstance(value, Mapping):
             return {key: await self._answer_by_texts(one) for key, one in value.items()}
         return [await self._answer_by_texts(one) for one in value] if isinstance(value, list | tuple) else value
@@ -196,7 +169,7 @@ class Opener:
                 )
             )
         check_strategy(run_id, state, self.recipe)
-        known = check_answers(self._scope(run_id, 0, state, channel), answers)
+        known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
@@ -208,7 +181,7 @@ class Opener:
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
-                known = check_answers(self._scope(run_id, 0, state, channel), answers)
+                known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
             await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
@@ -221,6 +194,7 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):
@@ -276,9 +250,9 @@ class Opener:
                 told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
                 raise InvalidState(told + nearest(call_id, waiting))
             result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
-            received = await self._written_down(Message("tool", (result,)))
-            facts += [ToolFinished(one) for one in received.message.parts if isinstance(one, ToolResult)]
-        facts += [await self._written_down(await self._admit(message)) for message in messages]
+            received = await write_down(Message("tool", (result,)), self.recipe)
+            facts += [ToolFinished(one) for one in received.parts if isinstance(one, ToolResult)]
+        facts += [Received(await write_down(message, self.recipe)) for message in messages]
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._begin(request.run_id, state, facts, channel)

@@ -1,4 +1,4 @@
-"""The verbs `submit` and `submit_answers` of an agent. What they do is imported with the first call."""
+"""The verbs `submit`, `submit_answers` and `say` of an agent. What they do is imported with the first call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..opening.opener import Opener
 
 
 class Submits:
-    """The verbs `submit` and `submit_answers` of an agent."""
+    """The verbs `submit`, `submit_answers` and `say` of an agent."""
 
     name: str
     journal: Journal
@@ -64,3 +64,28 @@ class Submits:
         from .submit import submit_answers
 
         await submit_answers(self._opener(self.recipe), run_id, answers, by, priority, queue)
+
+    async def say(self, run_id: str, message: Any, *, by: str = "", urgent: bool = False) -> bool:
+        """Say something to a run while it works, in any process. When this returns, the message is on disk.
+
+        The model sees it at its next call. If the run ends before that, the next run of its session gets the message.
+
+        Args:
+            run_id: The run.
+            message: A text, a list of texts and `Media`, or a message.
+            by: The person who says it.
+            urgent: End the model call under way, so that the model sees the message at once.
+
+        Returns:
+            False if the run had ended already.
+
+        Raises:
+            RunNotFound: If there is no such run.
+            InvalidState: If the run has ended and belongs to no session.
+        """
+        return await self._tell(self.journal, self.recipe, run_id, message, by=by, urgent=urgent)
+
+    async def _tell(self, journal: Journal, recipe: Recipe, run_id: str, message: Any, **how: Any) -> bool:
+        from ..talk.say import say
+
+        return await say(journal, recipe, run_id, message, **how)

@@ -1,9 +1,9 @@
-"""Commands that protect stored data, and their options: `encrypt` and `user`."""
+"""Commands that protect stored data, and their options: `encrypt`, `user` and `approvals`."""
 
 from __future__ import annotations
 
 from .command import FLAG, Command
-from .options import AN_AGENT, CONFIG, JOURNAL
+from .options import AN_AGENT, CONFIG, JOURNAL, OF_AGENT
 
 # fmt: off
 PROTECTION = (
@@ -31,6 +31,15 @@ PROTECTION = (
         CONFIG,
         AN_AGENT,
         JOURNAL,
+    )),
+    Command("approvals", "List approvals that hold for later calls, or revoke them.",
+            "以後の呼び出しにも有効な承認を一覧表示します。または取り消します。", (
+        ("action", {"nargs": "?", "default": "list", "choices": ["list", "revoke"]}, "What to do (default: list).",
+         "操作 (既定: list)。"),
+        ("what", {"nargs": "*", "metavar": "ID"}, "revoke: the ids of the approvals.", "revoke: 承認の ID。"),
+        ("--all", FLAG, "List expired and revoked ones, too.", "期限切れや取り消し済みのものも表示します。"),
+        ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
+        *OF_AGENT,
     )),
 )
 # fmt: on

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.chunks import RESERVED, Chunk
 from ...core.notices import Notice
+from ...core.people.todo import TODO, todo_lines
 from ...core.people.visible import call_text
 from ..messages import said_line, say, translate
 from .children import Children
@@ -49,6 +50,8 @@ class Show:
         handle = getattr(self, f"_{kind}", None) if kind in RESERVED else None  # other types are custom
         if handle is not None and (kind != "error" or chunk.fails):  # a refused call is shown by its response
             handle(chunk.data)
+        elif kind == TODO and isinstance(items := chunk.data.get("items"), list):
+            self._line("\n".join([f"  {line}" for line in todo_lines(items)]), "dim", whole=True)
 
     def finish(self, answer: str = "", citations: Sequence[Mapping[str, Any]] = ()) -> None:
         """Show the end of a run: the `answer`, if it has not been shown, and its citations."""
@@ -154,8 +157,9 @@ class Show:
                 self._screen.doing = say(
                     f"waiting for {data['behind']} of the same session", f"同じセッションの {data['behind']} を待っています"
                 )
-            case "warning":
-                self._line(f"{say('warning', '警告')}: {translate(data['content'])}", "yellow", whole=True)
+            case "warning" | "interjected" as kind:
+                begins = ">" if kind == "interjected" else f"{say('warning', '警告')}:"
+                self._line(f"{begins} {translate(data['content'])}", "dim" if kind == "interjected" else "yellow", whole=True)
             case "waiting":
                 self.asked.add(str(data["content"]))
                 self._line(f"? {translate(data['content'])}", "yellow", whole=True, always=True)

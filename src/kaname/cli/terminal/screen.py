@@ -64,8 +64,11 @@ class Screen:
         self._drawn = bool(text)
 
     @asynccontextmanager
-    async def spinner(self) -> AsyncIterator[None]:
-        """Show a spinner with the time while nothing has been written for a moment and no line is open."""
+    async def spinner(self, *, still: bool = False) -> AsyncIterator[None]:
+        """Show a spinner with the time while nothing has been written for a moment and no line is open.
+
+        `still`: leave the line alone, because the user may be typing there.
+        """
 
         async def spin() -> None:
             place = 0
@@ -79,7 +82,7 @@ class Screen:
                     )
                     self.replace(self.with_colour(told, "dim", self.err))
 
-        spinner = None if self.is_plain(self.err) else asyncio.create_task(spin())
+        spinner = None if still or self.is_plain(self.err) else asyncio.create_task(spin())
         log, shown = getLogger("kaname"), _ShownLog(self)
         log.addHandler(shown)
         try:

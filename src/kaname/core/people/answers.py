@@ -18,6 +18,9 @@ from ..record import record
 
 YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
+APPROVAL = "approve:"  # how the key of a question begins that `Approve` asks
+FOR_RUN, ALWAYS = "run", "always"
+_LASTING = ("for", "where", "until", "by")
 OUTBOX = "outbox:"  # how the key of a question begins that is about the calls in the outbox
 BATCH = "batch:"  # how the key of a question begins that a provider's batch answers
 _POLITE = "(?:する|します|しました|です)?"
@@ -35,6 +38,20 @@ class Decision:
     approved: bool
     args: Mapping[str, Any] | None = None
     reason: str = ""
+
+
+@record
+class Lasting:
+    """How long an approval holds: for this run, or always, until it is revoked.
+
+    `where`: conditions on the arguments, by name; None if they must be those that were shown. `until`: when it ends, in seconds
+    since 1970, 0 for never. `by`: the person who gave it.
+    """
+
+    scope: str
+    where: Mapping[str, Any] | None = None
+    until: float = 0.0
+    by: str = ""
 
 
 @record
@@ -88,6 +105,19 @@ def read_decision(answer: Any) -> Decision | None:
     if approved and says(reason) is False:
         return None
     return Decision(approved, args if approved and "args" in answer else None, "" if approved else reason.strip())
+
+
+def read_approval(answer: Any) -> tuple[Decision | None, Lasting | None]:
+    """Read the answer to an approval that can hold for later calls, too: `{"approved": true, "for": "run" or "always"}`, with
+    `where` (conditions on the arguments) and `until` (a time in seconds since 1970) in addition."""
+    if not isinstance(answer, Mapping) or "for" not in answer:
+        return read_decision(answer), None
+    where, until, by = answer.get("where"), answer.get("until", 0.0), answer.get("by", "")
+    usable = answer["for"] in (FOR_RUN, ALWAYS) and (where is None or isinstance(where, Mapping)) and isinstance(by, str)
+    timed = isinstance(until, int | float) and not isinstance(until, bool)
+    if not usable or not timed or answer.get("approved") is not True or {*answer} - {"approved", *_LASTING}:
+        return None, None
+    return Decision(True), Lasting(answer["for"], where, float(until), by)
 
 
 def selection_options(count: int) -> tuple[str, ...]:
@@ -147,7 +177,8 @@ def check_answer(asked: Asked, answer: Any) -> Any:
     if not asked.options:
         return answer
     if asked.about is not None and is_yes_or_no(asked.options):
-        if read_decision(answer) is None:
+        read = read_approval(answer)[0] if f":{APPROVAL}" in f":{asked.key}" else read_decision(answer)
+        if read is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
         return answer
     if f":{OUTBOX}" in f":{asked.key}":  # a parent puts the child's id before the key

@@ -11,6 +11,7 @@ from ..events import (
     Asked,
     Event,
     HandedOff,
+    Interjected,
     ModelReplied,
     Noted,
     Received,
@@ -29,7 +30,7 @@ Kind = Literal[
     "asked", "noted", "thought", "said", "call", "result", "error", "started",
     "question", "answer", "resumed", "handed", "warned", "stopped",
 ]  # fmt: skip
-_SPEAKING = (Received, Noted, ModelReplied, Asked, Answered, Resumed, HandedOff, Stopped)
+_SPEAKING = (Received, Interjected, Noted, ModelReplied, Asked, Answered, Resumed, HandedOff, Stopped)
 
 
 SIGNS: dict[Kind, str] = {
@@ -122,6 +123,8 @@ def _spoken_lines(event: Event) -> Iterator[StoryLine]:
     match event.body:
         case Received(message):
             yield from _each(event, "asked", message.text)
+        case Interjected(message, by):
+            yield from _each(event, "asked", message.text, by)
         case Noted(message):
             yield from _each(event, "noted", message.text)
         case Asked(_, prompt):
@@ -138,8 +141,8 @@ def _spoken_lines(event: Event) -> Iterator[StoryLine]:
             yield StoryLine(event, "stopped", stop.detail, stop.kind)
 
 
-def _each(event: Event, kind: Kind, text: str) -> list[StoryLine]:
-    return [StoryLine(event, kind, text)] if text.strip() else []
+def _each(event: Event, kind: Kind, text: str, whose: str = "") -> list[StoryLine]:
+    return [StoryLine(event, kind, text, whose)] if text.strip() else []
 
 
 def _call_line(call: ToolCall) -> str:

@@ -1,4 +1,4 @@
-"""Wait for new facts and for requests to stop, from any process: notifications where they work, and polling beneath.
+"""Wait for facts, messages and requests to stop, from any process: notifications where they work, and polling beneath.
 
 A fact is not announced in the transaction that writes it, because NOTIFY takes a lock of the whole database at its commit. Each
 process announces the runs that it has written to, at most twenty times a second, if other processes listen at all.
@@ -21,11 +21,13 @@ _PAUSE = 0.05  # seconds between two announcements
 _MOST = 7_500  # bytes of an announcement; PostgreSQL takes 8,000
 _STOP = "!"  # before the id of a run: it is asked to stop
 _WORK = "+"  # a run was queued
+INBOX = "\x1e"  # before the id of a run: there is a message for it
 _LOOK = """
 SELECT run, seq, status NOT IN ('running', 'waiting') FROM kaname.runs WHERE run = ANY($1::text[])
 """
 _LAST = f"SELECT coalesce((SELECT place FROM kaname.facts WHERE place < {BARRIER} ORDER BY place DESC LIMIT 1), 0)"
 _STOPS = "SELECT run, reason FROM kaname.stops WHERE run = ANY($1::text[])"
+_MESSAGES = "SELECT run, max(number) FROM kaname.inbox WHERE run = ANY($1::text[]) GROUP BY run"
 _ANNOUNCE = "SET LOCAL synchronous_commit = off; NOTIFY {channel}, {told}"
 
 
@@ -64,7 +66,7 @@ class Arrivals:
     @property
     def has_readers(self) -> bool:
         """Return True if this process wants to hear of facts that other processes write."""
-        return bool(self._waiting)
+        return any(not key.startswith(INBOX) for key in self._waiting)
 
     async def wait(self, key: str, seen: int) -> None:
         """Wait for a fact of the run after number `seen`; for EVERYTHING, for a fact after that place."""
@@ -117,6 +119,12 @@ class Arrivals:
             self._look_soon()
         if self._written and (self._telling is None or self._telling.done()):
             self._telling = asyncio.create_task(self._announce())
+
+    async def tell_of_message(self, run_id: str) -> None:
+        for waiter in self._waiting.get(INBOX + run_id, ()):
+            waiter.wake()
+        with suppress(JournalError):  # it is stored, and looked for now and then
+            await self._notify(INBOX + run_id)
 
     async def tell_to_stop(self, run_id: str) -> None:
         await self._notify(_STOP + run_id)
@@ -177,30 +185,36 @@ class Arrivals:
                     await self._again.wait()
 
     async def _look(self, connection: Connection) -> None:
-        followed = [key for key in self._waiting if key != EVERYTHING]
+        followed = [key for key in self._waiting if key != EVERYTHING and not key.startswith(INBOX)]
         if followed:
             found = {run: (seq, over) for run, seq, over in await connection.fetch(self._sql(_LOOK), followed)}
             for run in followed:
                 seq, over = found.get(run, (0, True))
-                for waiter in self._waiting.get(run, ()):
-                    if over or seq > waiter.seen:
-                        waiter.wake()
+                self._wake(run, float("inf") if over else seq)
+        if hearing := [key[1:] for key in self._waiting if key.startswith(INBOX)]:
+            for run, number in await connection.fetch(self._sql(_MESSAGES), hearing):
+                self._wake(INBOX + run, number)
         if EVERYTHING in self._waiting:
-            last = await connection.fetchval(self._sql(_LAST))
-            for waiter in self._waiting.get(EVERYTHING, ()):
-                if last > waiter.seen:
-                    waiter.wake()
+            self._wake(EVERYTHING, await connection.fetchval(self._sql(_LAST)))
         if self._stopping:
             for run, reason in await connection.fetch(self._sql(_STOPS), list(self._stopping)):
                 future = self._stopping.get(run)
                 if future is not None and not future.done():
                     future.set_result(reason)
 
+    def _wake(self, key: str, last: float) -> None:
+        """Wake those who wait for what comes after a number below `last`."""
+        for waiter in self._waiting.get(key, ()):
+            if last > waiter.seen:
+                waiter.wake()
+
     def _fail(self, problem: JournalError) -> None:
-        for future in [waiter.future for waiters in self._waiting.values() for waiter in waiters]:
+        is_away = isinstance(problem, JournalUnreachable)  # a run in a long call must still hear what it is told, afterwards
+        failing = [waiters for key, waiters in self._waiting.items() if not (is_away and key.startswith(INBOX))]
+        for future in [waiter.future for waiters in failing for waiter in waiters]:
             if not future.done():
                 future.set_exception(problem)
-        if isinstance(problem, JournalUnreachable):  # a run in a long call must still hear that it is to stop, afterwards
+        if is_away:
             return
         for stopping in self._stopping.values():
             if not stopping.done():

@@ -25,6 +25,8 @@ from .connections import Connection
 from .ledger import PostgresLedger
 from .office import Office
 from .owner import alive, describe_owner
+from .people.grants import PostgresGrants
+from .people.inbox import PostgresInbox
 from .queues.own import PostgresQueue
 from .queues.procrastinate import ProcrastinateQueue
 from .writer import Append, Hold, card_values
@@ -81,6 +83,7 @@ class PostgresJournal:
         self._inherited: list[Office] = []  # of the process from which this one was forked: never touched, never freed
         self._claiming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.ledger = PostgresLedger(self._office)
+        self.inbox, self.grants = PostgresInbox(self._office), PostgresGrants(self._office)
         queue = ProcrastinateQueue if self._address.queue == "procrastinate" else PostgresQueue
         self.queue: RunQueue = queue(self._office)
 

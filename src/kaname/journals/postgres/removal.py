@@ -91,5 +91,5 @@ async def remove(connection: Connection, office: Office, runs: Sequence[str]) ->
     """Delete all rows of these runs."""
     for first in range(0, len(runs), _AT_ONCE):
         some = list(runs[first : first + _AT_ONCE])
-        for table in ("facts", "snapshots", "stops", "runs"):
+        for table in ("facts", "snapshots", "stops", "inbox", "runs"):
             await connection.execute(office.sql(f"DELETE FROM kaname.{table} WHERE run = ANY($1::text[])"), some)

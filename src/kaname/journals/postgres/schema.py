@@ -83,7 +83,18 @@ CREATE INDEX queue_delayed ON kaname.queue (at) WHERE state = 'delayed';
 CREATE INDEX queue_taken ON kaname.queue (worker) WHERE state = 'taken';
 CREATE INDEX queue_threads ON kaname.queue (thread, number) WHERE thread <> '';
 """
-MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1))
+# Messages that no run has taken in yet, and approvals that hold for later runs.
+_PEOPLE = """
+CREATE TABLE kaname.inbox (
+    number bigserial PRIMARY KEY, id text NOT NULL UNIQUE, run text COLLATE "C" NOT NULL, thread text, body text NOT NULL);
+CREATE INDEX inbox_by_run ON kaname.inbox (run);
+CREATE INDEX inbox_by_thread ON kaname.inbox (thread) WHERE thread IS NOT NULL;
+CREATE TABLE kaname.grants (
+    number bigserial PRIMARY KEY, id text NOT NULL UNIQUE, agent text NOT NULL, "user" text NOT NULL, tool text NOT NULL,
+    conditions text NOT NULL, until float8 NOT NULL, by text NOT NULL, at float8 NOT NULL, revoked float8 NOT NULL);
+CREATE INDEX grants_by_user ON kaname.grants (agent, "user", tool);
+"""
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), Migration(_PEOPLE, 1))
 
 
 class Sql:

@@ -18,7 +18,7 @@ from ...core.runs import RunInfo
 from ...kernel.boundary import Border
 from ...kernel.ports import Turn
 from ..refusals import busy_text, gap_text, superseded_text
-from ..rows import CARD
+from ..rows import CARD, messages_in
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
 from .owner import alive, describe_owner
@@ -96,6 +96,7 @@ _LAST_OF = """
 SELECT run, status, owner, {alive} FROM kaname.runs AS r WHERE session = $1 AND session <> '' AND $2 IN ('', agent)
 AND coalesce($3, "user") = "user" ORDER BY place DESC LIMIT 1
 """
+_REMOVE_MESSAGES = "DELETE FROM kaname.inbox WHERE id = ANY($1::text[])"
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 counts_of = attrgetter(*_COUNTS)
 
@@ -139,6 +140,9 @@ class Group:
         self.appends.append(append)
         self.goes_on, self.ends = self.goes_on and append.goes_on, append.ends
         self.values, self.last = append.values, append.rows[-1][1]
+
+    def messages(self) -> list[str]:
+        return [one for append in self.appends for one in messages_in(append.rows)]
 
     def finish(self) -> None:
         self.hold.failure = self.hold.failure or self.outcome
@@ -238,15 +242,19 @@ class Writer:
     async def _try(self, groups: list[Group], settlements: list[Settlement], tried: list[bool]) -> None:
         again, tried[0] = tried[0], True
         turns = [group for group in groups if group.opens and group.hold.turn is not None]
+        said = {group.run: found for group in groups if (found := group.messages())}
 
         async def work(connection: Connection) -> None:
-            if not turns and not settlements:
+            if not turns and not settlements and not said:
                 return await self._append(connection, groups, again)
             async with connection.transaction():
                 for one in settlements:
                     await settle(connection, self._sql, one, again)
                 refused = await self._refused_turns(connection, turns) if turns else set()
                 await self._append(connection, [group for group in groups if group.run not in refused], again)
+                taken = [one for group in groups if group.outcome is None for one in said.get(group.run, ())]
+                if taken:
+                    await connection.execute(self._sql(_REMOVE_MESSAGES), taken)
             return None
 
         await self._connections.writer.do(work)

@@ -108,15 +108,15 @@ class JournalFile:
 
         return Seal(self.keys.of(user), title, stored)
 
-    def stored_snapshot(self, connection: sqlite3.Connection, run_id: str, state: str) -> str:
-        """Return the snapshot of a run as it is stored: without its media, and encrypted."""
+    def stored_text(self, connection: sqlite3.Connection, run_id: str, text: str, place: str) -> str:
+        """Return a text of a run as it is stored: without its media, and encrypted. `place`: where it stands."""
         seal = None
         if self.keys is not None:
             row = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
             seal = None if row is None else self.seal(row[0])
-        if MARK in state:
-            state = media_of(self.path).detach(run_id, state, None if seal is None else seal.key)
-        return state if seal is None else seal.snapshot(run_id, state)
+        if MARK in text:
+            text = media_of(self.path).detach(run_id, text, None if seal is None else seal.key)
+        return text if seal is None else seal.key.seal(text, place)
 
     def check(self) -> None:
         """Raise `JournalError` if the file was removed or replaced: it would still accept writes, but they would be lost."""

@@ -6,10 +6,10 @@ import asyncio
 import sqlite3
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.encryption.keys import files_of, use_key
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
@@ -27,8 +27,12 @@ from .media import media_of
 from .protection.copies import note_copy
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
-from .thread import SqliteThread, Work
+from .thread import SqliteThread, Work, data_version, shut_down
 from .writing import CHANGE, GO_ON, NEXT, OPEN, RunHold, card_values, rarely_changing
+
+if TYPE_CHECKING:
+    from .grants import SqliteGrants
+    from .inbox import SqliteInbox
 
 _PAGE = 500
 
@@ -63,10 +67,22 @@ class SqliteJournal:
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
         self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
-        look = partial(_data_version, self._reader)
+        look = partial(data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
-        self._finalizer = weakref.finalize(self, _shut_down, place, self._held, self._writer, self._reader)
+        self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
+
+    @cached_property
+    def inbox(self) -> SqliteInbox:
+        from .inbox import SqliteInbox
+
+        return SqliteInbox(self._writer, self._reader, self._place, self._patient_news)
+
+    @cached_property
+    def grants(self) -> SqliteGrants:
+        from .grants import SqliteGrants
+
+        return SqliteGrants(self._writer, self._reader, self._place)
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
@@ -128,8 +144,7 @@ class SqliteJournal:
             raise hold.failure.with_traceback(None)
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
-        ends = type(events[-1].body) is Stopped and not keep
-        work = self._entry(hold, events, ends)
+        work = self._entry(hold, events, ends := type(events[-1].body) is Stopped and not keep)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
         except JournalError as problem:  # the file is right, the card is not: the run must be claimed again
@@ -285,7 +300,7 @@ class SqliteJournal:
                 "AND other.agent = mine.agent AND other.user = mine.user)",
                 (run_id,),
             )
-            values = (run_id, fold, seq, self._place.stored_snapshot(connection, run_id, state))
+            values = (run_id, fold, seq, self._place.stored_text(connection, run_id, state, run_id))
             connection.execute(
                 "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
                 "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
@@ -378,21 +393,5 @@ class SqliteJournal:
         """Finish the queued work and release the file. A closed journal cannot be used again."""
         self.closed = True
         self._finalizer.detach()
-        await asyncio.to_thread(_shut_down, self._place, self._held, self._writer, self._reader, wait=True)
+        await asyncio.to_thread(shut_down, self._place, self._held, self._writer, self._reader, wait=True)
         self.media.close()
-
-
-async def _data_version(reader: SqliteThread) -> int:
-    """Return a number that changes when any other connection writes to the file."""
-    (version,) = await reader.transact(lambda connection: connection.execute("PRAGMA data_version").fetchone())
-    return int(version)
-
-
-def _shut_down(place: JournalFile, held: Mapping[str, RunHold], *threads: SqliteThread, wait: bool = False) -> None:
-    """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
-    for thread in threads:
-        thread.stop(wait=wait)
-    if place.keys is not None:
-        place.keys.close()
-    if not held:
-        place.release_owner()

@@ -116,17 +116,17 @@ def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fac
     return decode_body(kind, media_of(path).attach(run, body) if STORED in body else body)
 
 
-def _open_snapshot(path: Path, run: str, snapshot: str) -> str:
-    """Return a snapshot in plain text, with its media; an empty one if the key of its user was destroyed."""
-    if snapshot[:1] == _SEALED:
+def open_text(path: Path, run: str, text: str, place: str) -> str:
+    """Return a text that `stored_text` made, with its media; an empty one if the key of its user was destroyed."""
+    if text[:1] == _SEALED:
         from ...core.encryption.user_keys import ErasedKey
         from .protection.sealing import unseal
 
         try:
-            snapshot = unseal(path, snapshot, run)
+            text = unseal(path, text, place)
         except ErasedKey:
             return ""
-    return media_of(path).attach(run, snapshot) if STORED in snapshot else snapshot
+    return media_of(path).attach(run, text) if STORED in text else text
 
 
 def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold: int, path: Path) -> Lineage:
@@ -143,7 +143,7 @@ def lineage(connection: sqlite3.Connection, run_id: str, upto: int | None, fold:
             if (
                 found is not None
                 and row_sum(run_id, fold, *found[:-1]) == found[-1]
-                and (snapshot := _open_snapshot(path, run_id, found[1]))
+                and (snapshot := open_text(path, run_id, found[1], run_id))
             ):
                 parts.append(facts(connection, run_id, found[0], upto, path))
                 break

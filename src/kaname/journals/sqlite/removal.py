@@ -79,6 +79,9 @@ def remove(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
             {"run": run, "place": place, "seq": seq, "top": top},
         )
         connection.execute("UPDATE moves SET run = '' WHERE place = ? AND run = ?", (top, run))
+    from .inbox import remove_letters
+
+    remove_letters(connection, runs)
     for table in ("facts", "snapshots", "stops", "runs"):
         connection.executemany(f"DELETE FROM {table} WHERE run = ?", [(one,) for one in runs])
 

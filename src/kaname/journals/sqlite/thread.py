@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,7 +23,7 @@ from ...core.errors import JournalError
 from ...core.notices import notice
 from ...kernel.boundary import Border
 from .errors import explain
-from .file import disconnect
+from .file import JournalFile, disconnect
 
 Work = Callable[[sqlite3.Connection], Any]
 _BATCH = 1_000
@@ -316,3 +316,19 @@ def _deliver(jobs: list[_Job]) -> None:
 def _deliver_all(jobs: list[_Job]) -> None:
     for job in jobs:
         job.deliver()
+
+
+async def data_version(reader: SqliteThread) -> int:
+    """Return a number that changes when any other connection writes to the file."""
+    (version,) = await reader.transact(lambda connection: connection.execute("PRAGMA data_version").fetchone())
+    return int(version)
+
+
+def shut_down(place: JournalFile, held: Mapping[str, object], *threads: SqliteThread, wait: bool = False) -> None:
+    """Stop the threads. While a run is held, this process stays its owner: a tool of it may still be at work."""
+    for thread in threads:
+        thread.stop(wait=wait)
+    if place.keys is not None:
+        place.keys.close()
+    if not held:
+        place.release_owner()

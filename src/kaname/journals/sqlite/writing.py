@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import JournalError
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
-from ..rows import CARD, fact_sum
+from ..rows import CARD, fact_sum, messages_in
 
 if TYPE_CHECKING:
     from .protection.sealing import Seal
@@ -44,6 +44,10 @@ class RunHold:
 
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
+        if said := messages_in(rows):
+            from .inbox import remove_messages
+
+            remove_messages(connection, said)
         for place, row in enumerate(rows):
             if _MEDIA in row[5]:
                 rows[place] = self._without_media(row, path)

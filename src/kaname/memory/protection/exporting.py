@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from ...core.codec import encode
 from ...core.errors import ConfigError
-from ...core.events import Answered, Event
+from ...core.events import Answered, Event, Interjected
 from ...core.notices import notice
 from ...core.project import sync_folder
 from ...core.record import replace
@@ -37,6 +37,8 @@ media/                pictures and files that were sent or received
 memories.jsonl        what was remembered about the user
 profile.jsonl         values that programs stored for the user
 budgets.jsonl         what was spent in the user's name
+approvals.jsonl       approvals that hold for later runs
+messages.jsonl        messages that no run has taken in yet
 
 Words of other people in shared sessions are theirs: they are not in this archive.
 
@@ -106,6 +108,7 @@ class _Archive:
             try:
                 runs, facts = await self._write_runs(journal)
                 await self._write_accounts(journal)
+                await self._write_approvals(journal)
             finally:
                 await journal.close()
         memories = await asyncio.to_thread(self._write_memories)
@@ -114,23 +117,27 @@ class _Archive:
     async def _write_runs(self, journal: SqliteJournal) -> tuple[int, int]:
         cards, lines = [], 0
         parts: list[str] = []
+        waiting: dict[str, str] = {}
         async for card in _runs(journal, self._user):
             events = [self._own(event) async for event in journal.read(card.run_id)]
             parts += [self._without_media(encode(event)) for event in events]
             lines += len(events)
+            for said in await journal.inbox.letters(card.run_id):
+                waiting[said.id] = self._without_media(encode(self._own(Event(card.run_id, 0, said.at, card.agent, said))))
             cards.append(json.dumps(card_json(card), ensure_ascii=False))
             if not card.parent:
                 self._archive.writestr(f"conversations/{_day(card.created)} {card.run_id}.md", conversation(card, events))
         self._write_lines("runs.jsonl", cards)
         self._write_lines("facts.jsonl", parts)
+        self._write_lines("messages.jsonl", list(waiting.values()))
         return len(cards), lines
 
     def _own(self, event: Event) -> Event:
-        """Leave out who else answered: that is another person's."""
+        """Leave out who else answered or said something: that is another person's."""
         body = event.body
-        if isinstance(body, Answered) and body.by not in ("", self._user):
-            return event._replace(body=replace(body, by=_ANOTHER))
-        return event
+        return (
+            event._replace(body=replace(body, by=self._whose(body.by))) if isinstance(body, Answered | Interjected) else event
+        )
 
     def _without_media(self, line: str) -> str:
         """Write pictures and files of a fact as files, and name them in their place."""
@@ -151,6 +158,15 @@ class _Archive:
             _, _, unit, period, window = balance.name.split("\x1f")
             found.append(json.dumps({"unit": unit, "period": period, "window": window, "spent": balance.spent}))
         self._write_lines("budgets.jsonl", found)
+
+    async def _write_approvals(self, journal: SqliteJournal) -> None:
+        """Write the approvals that hold for later runs of the user, or that the user gave."""
+        found = [one for one in await journal.grants.all() if self._user in (one.user, one.by)]
+        own = [one._replace(user=self._whose(one.user), by=self._whose(one.by)) for one in found]
+        self._write_lines("approvals.jsonl", [json.dumps(one._asdict(), ensure_ascii=False) for one in own])
+
+    def _whose(self, user: str) -> str:
+        return user if user in ("", self._user) else _ANOTHER
 
     def _write_memories(self) -> int:
         folder = self._places.memory

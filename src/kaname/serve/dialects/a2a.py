@@ -145,6 +145,9 @@ class Tasks(RequestHandler):
         after = 0
         if message.task_id:
             card = await self._card(message.task_id, context)
+            if card.status == "running" and (here := self._service.run_here(card.run_id)) is not None:
+                await self._agent.say(card.run_id, text, by=caller.name)
+                return here, card.seq
             result = await self._agent.result(card.run_id)
             if not result.questions or result.stop.kind != "waiting":
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")

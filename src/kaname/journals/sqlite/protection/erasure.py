@@ -21,7 +21,7 @@ from ....core.encryption.database import open_database
 from ....core.encryption.keys import key_for
 from ....core.encryption.user_keys import UserKeys
 from ....core.errors import AgentError, RunBusy
-from ....core.events import Answered, Compacted, Opened
+from ....core.events import Answered, Compacted, Interjected, Opened
 from ....core.people.answers import NO, YES
 from ....core.record import replace
 from ....core.runs import SHARED
@@ -29,12 +29,14 @@ from ...refusals import busy_text
 from .. import removal
 from ..errors import explain
 from ..file import connect, disconnect
+from ..inbox import remove_letters
 from ..media import MediaFile, media_of
 from ..removal import Holder
 from ..schema import APPLICATION, MIGRATIONS
 from .copies import copies_of, forget_copy
 from .rewriting import Changed, plain_body, rewrite_card, rewrite_facts, stored_body
 from .sealing import ERASED_TEXT, erased_fact
+from .waiting import erase_waiting
 
 if TYPE_CHECKING:
     from ..journal import SqliteJournal
@@ -161,6 +163,8 @@ def _erase(connection: sqlite3.Connection, user: str, holder: Holder, keys: User
     for run in later:  # a summary of the conversation may tell what the user said
         rewrite_facts(connection, run, partial(_without_summary, keys, run))
     removal.remove(connection, [one for one in doomed if one not in needed])
+    remove_letters(connection, tuple(needed))
+    erase_waiting(connection, user, alias, keys)
     answers = _erase_answers(connection, user, alias, keys)
     return Erased(len(doomed) - len(needed), len(needed), answers, accounts)
 
@@ -201,14 +205,14 @@ def _without_summary(keys: UserKeys | None, run: str, seq: int, kind: str, body:
 
 
 def _answers_of(connection: sqlite3.Connection, user: str, keys: UserKeys | None) -> dict[str, set[str]]:
-    """Return the runs in which the user answered questions, each with the texts of the answers."""
+    """Return the runs in which the user answered questions or said something, each with the texts."""
     found: dict[str, set[str]] = {}
-    query = "SELECT run, seq, type, body FROM facts WHERE type = ?"
-    for run, seq, kind, body in connection.execute(query, (Answered.__name__,)).fetchall():
+    query = "SELECT run, seq, type, body FROM facts WHERE type IN (?, ?)"
+    for run, seq, kind, body in connection.execute(query, (Answered.__name__, Interjected.__name__)).fetchall():
         plain = plain_body(keys, run, seq, kind, body)
         fact = None if plain is None else decode_body(kind, plain)
-        if isinstance(fact, Answered) and fact.by == user:
-            found.setdefault(run, set()).update(_texts(fact.answer))
+        if isinstance(fact, Answered | Interjected) and fact.by == user:
+            found.setdefault(run, set()).update(_texts(fact.answer if isinstance(fact, Answered) else fact.message.text))
     return found
 
 
@@ -241,7 +245,7 @@ def _without_answer(
     for text in texts:
         changed = changed.replace(dump(text)[1:-1], ERASED_TEXT)
     fact = decode_body(kind, changed)
-    if isinstance(fact, Answered) and fact.by == user:
+    if isinstance(fact, Answered | Interjected) and fact.by == user:
         changed = encode_body(replace(fact, by=alias))[1]
     return None if changed == plain else (kind, stored_body(keys, run, seq, kind, changed, body))
 

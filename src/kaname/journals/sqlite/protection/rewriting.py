@@ -10,6 +10,7 @@ from ....core.encryption.user_keys import SEALED, ErasedKey, UserKeys
 from ...rows import CARD, fact_sum, row_sum
 from ..reading import SELECT_CARD
 from .sealing import ERASED_TEXT, Seal, erased_fact, fact_place
+from .waiting import seal_waiting, unseal_waiting
 
 Changed = tuple[str, str] | None
 """The new type and body of a fact; None leaves it as it is."""
@@ -43,6 +44,7 @@ def rewrite_card(connection: sqlite3.Connection, run: str, **changes: str) -> No
 def seal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
     """Encrypt what the runs of users recorded in a journal that was plain."""
     connection.execute("DELETE FROM snapshots")  # they are made again
+    seal_waiting(connection, keys)
     for run, user, title in connection.execute("SELECT run, user, title FROM runs WHERE user <> ''").fetchall():
         seal = Seal(keys.of(user))
 
@@ -57,6 +59,7 @@ def seal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
 def unseal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
     """Decrypt a journal. What belonged to an erased user becomes what stands in its place."""
     connection.execute("DELETE FROM snapshots")
+    unseal_waiting(connection, keys)
     for run, title in connection.execute("SELECT run, title FROM runs").fetchall():
 
         def change(seq: int, kind: str, body: str, run: str = run) -> Changed:

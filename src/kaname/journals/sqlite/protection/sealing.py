@@ -54,9 +54,6 @@ class Seal:
             self._known_title = title, self.title(values[0], title)
         return *values[:_TITLE], self._known_title[1], *values[_TITLE + 1 :]
 
-    def snapshot(self, run: str, state: str) -> str:
-        return self.key.seal(state, run)
-
 
 def fact_place(run: str, seq: int, kind: str) -> str:
     return f"{run} {seq} {kind}"

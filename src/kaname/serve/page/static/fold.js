@@ -100,6 +100,11 @@ class Story {
     });
   }
 
+  onInterjected(body, fact) {
+    const media = parts(body.message, "media").map(part => part.name || part.mime);
+    this.add(fact, "asked_for", { text: textOf(body.message), media, user: body.by || this.user });
+  }
+
   onNoted(body, fact) {
     this.add(fact, "noted", { text: textOf(body.message) });
   }
@@ -249,6 +254,7 @@ class Story {
       if (lines.length) this.add(fact, "recalled", { lines });
       return;
     }
+    if (name === "todo" && Array.isArray(data?.items)) return void this.add(fact, "todo", { items: data.items });
     this.add(fact, "custom", { name, data, hidden: body.shown === false });
   }
 

@@ -71,6 +71,7 @@ function ChatItem({ item, given }) {
       </details>`;
     case "question":
       return given.open.has(item.question.key) ? body(item, given) : html`<${Answered} question=${item.question} answer />`;
+    case "todo":
     case "handed":
     case "warning":
       return body(item, given);
@@ -167,7 +168,10 @@ export default function Chat({ path, query }) {
   const story = useMemo(() => (following ? fold(following.facts, id) : null), [following?.facts]);
   const going = run && UNDER_WAY.has(statusOf(story, run));
   const waits = Boolean(story?.questions.size);
-  const closed = going || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // the run is in progress, waits, or is not loaded yet
+  const closed = waits || Boolean(id && !run) || Boolean(run && !known.some(one => one.name === run.agent)); // the run waits, or is not loaded yet
+  const [unread, setUnread] = useState([]); // messages that the run in progress has not taken in yet
+  const isRead = text => story?.items.some(item => item.run === id && item.kind === "asked_for" && item.text === text);
+  useEffect(() => setUnread(going ? unread.filter(text => !isRead(text)) : []), [following?.facts, going, id]);
   useEffect(() => (waits ? field.current?.blur() : field.current?.focus({ preventScroll: true })), [id, waits]);
 
   const attempt = async work => {
@@ -196,11 +200,23 @@ export default function Chat({ path, query }) {
   const edit = (item, input) =>
     attempt(() => post(runPath(item.run, "/fork"), { at: Math.max(1, item.seq - 1), input, mode: "detach" }));
   const stop = () => post(runPath(id, "/stop"), {}).catch(setProblem);
-  const submit = async event => {
+  const say = async (input, urgent, text) => {
+    setProblem(null);
+    try {
+      await post(runPath(id, "/messages"), { input, urgent });
+      setUnread(before => [...before, text]);
+      return true;
+    } catch (failed) {
+      setProblem(failed);
+      return false;
+    }
+  };
+  const submit = async (event, urgent = false) => {
     event?.preventDefault();
     const text = field.current.value.trim();
     if (!(text || files.length) || busy || closed) return;
-    if (await ask(withFiles(text, files))) (setFiles([]), field.current && (field.current.value = ""));
+    const input = withFiles(text, files);
+    if (await (going ? say(input, urgent, text) : ask(input))) (setFiles([]), field.current && (field.current.value = ""));
   };
   const attach = async list => {
     const { files: more, tooLarge } = await filesOf(list);
@@ -215,6 +231,7 @@ export default function Chat({ path, query }) {
       <${ConversationList} current=${id} />
       <section aria-label=${t("Conversation")}>
         ${id ? html`<${Conversation} key=${id} id=${id} following=${following} edit=${edit} setProblem=${setProblem} />` : html`<${EmptyState} title=${t("What do you want to do?")}><p>${known.length ? t("Choose an agent and write a message.") : t("This server has no agents.")}</p></${EmptyState}>`}
+        ${unread.map(text => html`<div class="mine unread" key=${text}><${Text} text=${text} /><p class="note">${t("The agent reads this at its next step.")}</p></div>`)}
         <${ErrorBox} problem=${problem} />
       </section>
       ${
@@ -225,7 +242,7 @@ export default function Chat({ path, query }) {
                 ref=${field}
                 rows="2"
                 aria-label=${t("Your message")}
-                placeholder=${waits ? (may("approve") ? t("The run is waiting for your answer above.") : t("The run is waiting for an answer.")) : going ? t("The run is in progress …") : t("Message …")}
+                placeholder=${waits ? (may("approve") ? t("The run is waiting for your answer above.") : t("The run is waiting for an answer.")) : going ? t("Add something while the agent works …") : t("Message …")}
                 onKeyDown=${event => isSendKey(event) && submit(event)}
               ></textarea>
               <div class="row">
@@ -249,6 +266,7 @@ export default function Chat({ path, query }) {
                 /></label>
                 <span class="note hint">${t("Enter to send, Shift+Enter for a new line")}</span>
                 ${going ? html`<${Button} hint="." onClick=${stop}>${t("Stop")}</${Button}>` : null}
+                ${going && !waits ? html`<${Button} onClick=${event => submit(event, true)}>${t("Send now")}</${Button}>` : null}
                 <button class="main" disabled=${busy || closed}>${t("Send")}</button>
               </div>
             </form>`

@@ -2,10 +2,35 @@
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { inbox, link, loadQuestions, loadRuns, may, runs, titleOf, use } from "../shared.js";
-import { Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
-import { count, when } from "../format.js";
+import { get, send } from "../server.js";
+import { Button, Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
+import { count, visible, when } from "../format.js";
 import { t } from "../words.js";
 import { Question } from "./question.js";
+
+// The approvals that hold for later calls.
+function Approvals({ answered }) {
+  const [list, set] = useState([]);
+  const [problem, setProblem] = useState(null);
+  const load = () => get("api/approvals").then(said => set(said.approvals), setProblem);
+  useEffect(() => void load(), [answered]);
+  const revoke = id => send("DELETE", `api/approvals/${encodeURIComponent(id)}`).then(load, setProblem);
+  if (!list.length) return html`<${ErrorBox} problem=${problem} />`;
+  return html`<section class="sheet approvals">
+    <h2>${t("Always allowed")}</h2>
+    <${ErrorBox} problem=${problem} />
+    <ul>
+      ${list.map(
+        one =>
+          html`<li key=${one.id} class="row">
+            <code>${visible(one.tool)} ${one.shown}</code>
+            <span class="note">${[one.agent, one.user, one.by && t("approved by {by}", one), one.until && t("until {time}", { time: when(one.until) })].filter(Boolean).join(" · ")}</span>
+            ${may("approve") ? html`<${Button} onClick=${() => revoke(one.id)}>${t("Revoke")}</${Button}>` : null}
+          </li>`,
+      )}
+    </ul>
+  </section>`;
+}
 
 export default function Inbox() {
   const { questions, problem } = use(inbox);
@@ -66,5 +91,6 @@ export default function Inbox() {
                   </li>`,
               )}
             </ol>`
-    }`;
+    }
+    <${Approvals} answered=${questions?.length} />`;
 }

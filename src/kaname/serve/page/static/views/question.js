@@ -35,6 +35,7 @@ function answerWays(question, answer, fill) {
   if (isApproval(question))
     return [
       { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
+      { key: "a", word: t("Always …"), act: () => fill("always") },
       { key: "e", word: t("Edit"), act: () => fill("edit") },
       { key: "n", word: t("Refuse"), act: () => fill("refuse") },
     ];
@@ -64,6 +65,12 @@ const FORMS = {
     word: t("Run with these arguments"),
     rows: 6,
     read: text => (json(text), { args_text: text }),
+  }),
+  always: () => ({
+    label: t("Allow this and later calls where (JSON; remove an argument to allow any value of it)"),
+    word: t("Always allow"),
+    rows: 6,
+    read: text => ({ approved: true, for: "always", where: json(text) }),
   }),
   refuse: () => ({
     label: t("Reason (optional). The agent can read it."),
@@ -146,7 +153,8 @@ export function Question({ question, run, active, spent, choose, answering }) {
     if (event.key === "Escape") back();
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit();
   };
-  const start = mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
+  const equals = () => Object.fromEntries(Object.entries(call.arguments || {}).map(([name, value]) => [name, { equals: value }]));
+  const start = mode === "always" ? visible(JSON.stringify(equals(), null, 2)) : mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto" class="prompt">
       ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
@@ -162,7 +170,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
         ? html`<form class="answer" onSubmit=${event => (event.preventDefault(), submit())} onKeyDown=${onKey}>
           <label>${form.label}<textarea ref=${field} rows=${form.rows} defaultValue=${start} spellcheck=${false}></textarea></label>
           <div class="row">
-            <button class=${`main ${mode === "edit" ? "yes" : ""}`} disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
+            <button class=${`main ${mode === "edit" || mode === "always" ? "yes" : ""}`} disabled=${busy}>${form.word}<kbd aria-hidden="true">Ctrl Enter</kbd></button>
             <${Button} onClick=${back}>${t("Back")}<kbd aria-hidden="true">Esc</kbd></${Button}>
           </div>
         </form>`

@@ -14,6 +14,8 @@ const LONG = 600; // characters
 const LINES = 12;
 
 // An external text, unchanged. A long text is cut, a huge one can be downloaded.
+const TODO = { open: "to do", doing: "in progress", done: "done" };
+
 export function Text({ text }) {
   const [whole, set] = useState(false);
   const brief = text.slice(0, LONG).split("\n").slice(0, LINES).join("\n");
@@ -180,6 +182,10 @@ export function body(item, given) {
     case "given":
       return html`<p class="note">← ${t("result supplied for {name}", { name: item.call.name })}</p>
         <p class="ret"><${Text} text=${item.call.error ?? asText(item.call.output)} /></p>`;
+    case "todo":
+      return html`<ul class="todo" aria-label=${t("To do")}>
+        ${item.items.map(one => html`<li class=${one.status}><span role="img" aria-label=${t(TODO[one.status] || one.status)}>${{ done: "✓", doing: "◐" }[one.status] || "○"}</span> ${one.text}</li>`)}
+      </ul>`;
     case "recalled":
       return html`<details>
         <summary class="note">${t("memories recalled: {count}", { count: item.lines.length })}</summary>

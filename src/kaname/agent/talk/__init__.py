@@ -1,0 +1,1 @@
+"""Talk to a run that is under way."""

@@ -1,0 +1,1 @@
+"""Approvals that hold for later calls, too."""

@@ -1,0 +1,102 @@
+"""Approvals that hold for later calls: which calls they allow, and where they are kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.durations import seconds
+from ..core.errors import ConfigError, InvalidState
+from ..core.messages import ToolCall
+from ..core.notices import notice
+from ..core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
+from ..core.values import identity
+from ..kernel.approvals.port import Grant, HasGrants
+from .permit.conditions import all_of, holds, read_conditions
+
+if TYPE_CHECKING:
+    from ..kernel.view import RunView
+
+_FACT = "approval:"  # before the id of a call that was allowed by an earlier approval
+
+
+def complete(answer: Any, shown: ToolCall, by: str, journal: Any) -> Any:
+    """Return an answer as it is recorded: with the conditions, the time at which it ends, and the person who gave it.
+
+    Raises `InvalidState` if the conditions cannot be read or do not hold for the call that was shown.
+    """
+    if not isinstance(answer, Mapping) or "for" not in answer:
+        return answer
+    if isinstance(answer.get("until"), str):
+        try:
+            answer = {**answer, "until": time.time() + seconds(answer["until"])}
+        except ConfigError as problem:
+            raise InvalidState(str(problem)) from None
+    _, lasting = read_approval(answer)
+    if lasting is None:  # it is refused later
+        return answer
+    if lasting.scope == ALWAYS and not isinstance(journal, HasGrants):
+        raise InvalidState(notice("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__))
+    where = _equal_arguments(shown) if lasting.where is None else lasting.where
+    try:
+        fits = matches(where, shown)
+    except ConfigError as problem:
+        raise InvalidState(str(problem)) from None
+    if not fits:
+        told = notice("approval.other_call", "the conditions {where} do not hold for the call in question", where=dict(where))
+        raise InvalidState(told)
+    return {**answer, "where": where, "by": lasting.by or by}
+
+
+def _equal_arguments(call: ToolCall) -> dict[str, Any]:
+    args = call.args if isinstance(call.args, Mapping) else {}
+    return {name: {"equals": value} for name, value in args.items()}
+
+
+def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
+    """Return True if all conditions hold for the arguments of a call. What cannot be decided does not hold."""
+    args = call.args if isinstance(call.args, Mapping) else {}
+    answers = [
+        holds(one, args[name]) if name in args else None
+        for name, given in where.items()
+        for one in read_conditions(given, f"where.{name}")
+    ]
+    return all_of(answers) is True
+
+
+async def is_granted(call: ToolCall, view: RunView) -> bool:
+    """Return True if an earlier approval allows the call. A refusal of the same call in this run comes first."""
+    state = view.state
+    for key, subject in state.subjects.items():
+        if subject.name != call.name:
+            continue
+        decision, lasting = read_approval(state.answers.get(key))
+        if decision is not None and not decision.approved and identity(subject.args) == identity(call.args):
+            return False
+        if lasting is not None and lasting.scope == FOR_RUN and _holds_now(lasting, call, view):
+            return True
+    found = await view.recall_found(f"{_FACT}{call.id}", lambda: _find(call, view))
+    return found is not None
+
+
+def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
+    return (not lasting.until or view.now() < lasting.until) and matches(lasting.where or {}, call)
+
+
+async def _find(call: ToolCall, view: RunView) -> str | None:
+    journal = view.journal
+    if not isinstance(journal, HasGrants):
+        return None
+    for grant in await journal.grants.find(view.agent.name, view.state.user, call.name):
+        if grant.is_valid(time.time()) and matches(grant.where, call):
+            return grant.id
+    return None
+
+
+async def keep_if_lasting(key: str, call: ToolCall, view: RunView) -> None:
+    """Store an approval that holds for later runs. It is stored once, however often the call is tried."""
+    _, lasting = read_approval(view.state.answers[key])
+    if lasting is not None and lasting.scope == ALWAYS and isinstance(view.journal, HasGrants):
+        grant = Grant(f"{view.run_id}:{key}", view.agent.name, view.state.user, call.name, lasting.where or {}, lasting.until)
+        await view.journal.grants.put(grant._replace(by=lasting.by, at=view.now()))

@@ -1,0 +1,147 @@
+"""Approvals that hold for later calls: for the run, or always, until they end or are revoked."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from kaname import Agent, Approve, InvalidState, MemoryJournal, Permit, ScriptedModel, SqliteJournal, call, tool
+from kaname.cli.main import main
+from kaname.kernel.approvals.port import Grant
+
+KEY = "approve:c1_0"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def journal(request, tmp_path):
+    return MemoryJournal() if request.param == "memory" else SqliteJournal(tmp_path / "journal.db")
+
+
+def payer(journal, *amounts, policies=()):
+    paid = []
+
+    @tool
+    def pay(yen: int, to: str = "Mika") -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    script = [call("pay", yen=yen) for yen in amounts]
+    agent = Agent(ScriptedModel([*script, "done"]), [pay], policies=[Approve("pay"), *policies], journal=journal)
+    return agent, paid
+
+
+async def first_approval(journal, answer, *amounts, **options):
+    agent, paid = payer(journal, *amounts, **options)
+    asked = await agent.run("Pay.", user_id="ken")
+    return agent, paid, await agent.resume(asked.run_id, {KEY: answer}, by="mika")
+
+
+async def test_an_approval_for_the_run_allows_equal_calls_of_the_run_only(journal):
+    agent, paid, result = await first_approval(journal, {"approved": True, "for": "run"}, 5, 5, 6)
+    assert paid == [5, 5]
+    assert result.stop.kind == "waiting", "6 yen are another call"
+    assert (await agent.replay(result.run_id)).same
+    again, _ = payer(journal, 5)
+    assert (await again.run("Pay.", user_id="ken")).stop.kind == "waiting"
+
+
+async def test_an_approval_for_always_allows_calls_of_later_runs_of_the_same_user(journal):
+    answer = {"approved": True, "for": "always", "where": {"yen": {"at_most": 100}}}
+    agent, paid, result = await first_approval(journal, answer, 5)
+    assert result.completed
+    again, paid = payer(journal, 100, 101)
+    second = await again.run("Pay.", user_id="ken")
+    assert (paid, second.stop.kind) == ([100], "waiting")
+    assert (await again.replay(second.run_id)).same
+    other, paid = payer(journal, 5)
+    assert (await other.run("Pay.", user_id="yui")).stop.kind == "waiting"
+    (grant,) = await journal.grants.all()
+    assert (grant.tool, grant.user, grant.by, dict(grant.where)) == ("pay", "ken", "mika", {"yen": {"at_most": 100}})
+    assert await journal.grants.revoke(grant.id)
+    assert not await journal.grants.revoke(grant.id)
+    after, paid = payer(journal, 5)
+    assert ((await after.run("Pay.", user_id="ken")).stop.kind, paid) == ("waiting", [])
+    assert (await agent.resume(result.run_id, {KEY: answer})).completed, "the same answer again changes nothing"
+
+
+async def test_an_approval_ends_at_its_time(journal):
+    await first_approval(journal, {"approved": True, "for": "always", "until": time.time() + 0.05}, 5)
+    await asyncio.sleep(0.06)
+    again, paid = payer(journal, 5)
+    assert ((await again.run("Pay.", user_id="ken")).stop.kind, paid) == ("waiting", [])
+    _, _, result = await first_approval(journal, {"approved": True, "for": "always", "until": "1h"}, 6)
+    assert result.completed
+    later, paid = payer(journal, 6)
+    assert (await later.run("Pay.", user_id="ken")).completed
+
+
+async def test_an_approval_never_stands_over_a_refusal(journal):
+    everything = {"approved": True, "for": "always", "where": {}}
+    await first_approval(journal, everything, 5)
+    denying = Permit([{"tool": "*"}, {"tool": "pay", "effect": "deny", "where": {"yen": {"at_least": 100}}}])
+    forbidden, paid = payer(journal, 100, 5, policies=[denying])
+    await forbidden.run("Pay.", user_id="ken")
+    assert paid == [5]
+    refusing, paid = payer(MemoryJournal(), 5, 5)
+    asked = await refusing.run("Pay.")
+    await refusing.journal.grants.put(Grant("1", "agent", "", "pay", {}))
+    refused = await refusing.resume(asked.run_id, {KEY: "no"})
+    assert (refused.stop.kind, paid) == ("waiting", []), "who refused it is asked about the same call once more"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"where": {"yen": {"at_most": 4}}},
+        {"where": {"yen": {"most": 4}}},
+        {"where": "all"},
+        {"until": "soon"},
+        {"for": "ever"},
+        {"approved": False},
+        {"args": {"yen": 1}},
+    ],
+)
+async def test_an_approval_that_cannot_be_read_or_does_not_fit_the_call_is_refused(journal, wrong):
+    agent, paid = payer(journal, 5)
+    asked = await agent.run("Pay.")
+    with pytest.raises(InvalidState):
+        await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always", **wrong}})
+    assert paid == []
+    assert await journal.grants.all() == []
+
+
+async def test_a_star_in_an_argument_that_was_shown_is_no_pattern(journal):
+    @tool
+    def remove(name: str) -> str:
+        """Remove."""
+        return "removed"
+
+    def remover(name):
+        return Agent(ScriptedModel([call("remove", name=name), "done"]), [remove], policies=[Approve()], journal=journal)
+
+    asked = await remover("*.log").run("Clean.")
+    assert (await remover("*.log").resume(asked.run_id, {KEY: {"approved": True, "for": "always"}})).completed
+    assert (await remover("*.log").run("Clean.")).completed
+    assert (await remover("all.log").run("Clean.")).stop.kind == "waiting"
+
+
+def test_approvals_are_listed_and_revoked_in_the_terminal(tmp_path, capsys):
+    path = tmp_path / "journal.db"
+
+    async def approve():
+        journal = SqliteJournal(path)
+        await first_approval(journal, {"approved": True, "for": "always"}, 5)
+        await journal.close()
+
+    asyncio.run(approve())
+    assert main(["approvals", "--journal", str(path)]) == 0
+    assert 'pay {"yen": {"equals": 5}' in capsys.readouterr().out
+    main(["approvals", "--json", "--journal", str(path)])
+    (grant,) = json.loads(capsys.readouterr().out)
+    assert main(["approvals", "revoke", grant["id"], "--journal", str(path)]) == 0
+    assert main(["approvals", "revoke", grant["id"], "--journal", str(path)]) == 1
+    capsys.readouterr()
+    main(["approvals", "--journal", str(path)])
+    assert "pay" not in capsys.readouterr().out
