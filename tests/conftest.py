@@ -18,7 +18,7 @@ _WORLDS = count(1)
 # The same examples each time, so that what lands does not depend on luck. `--hypothesis-profile explore` looks for new ones.
 # Without limits of time: on a busy machine a draw takes seconds, which says nothing about what is tested.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, **_PATIENT)
+settings.register_profile("steady", derandomize=True, max_examples=40, **_PATIENT)
 settings.register_profile("explore", derandomize=False, print_blob=True, **_PATIENT)
 settings.load_profile("steady")
 
@@ -100,7 +100,9 @@ _SLOW += ("journals/postgres/test_postgres_crash.py", "journals/postgres/test_po
 _SLOW += tuple(f"senses/test_{name}" for name in ("hostile", "local", "heard", "tools"))  # processes that load large libraries
 _SLOW += ("journals/postgres/", "work/", "protection/", "evals/test_statistics", "evals/test_evaluation", "serve/test_signin")
 _SLOW += ("api/test_fastapi.py",)  # an import of two seconds
-_SLOW += tuple(f"page/test_{name}" for name in ("chat", "inbox", "run", "safety", "views"))
+_SLOW += tuple(f"page/test_{name}" for name in ("chat", "evaluations", "graphs", "inbox", "media", "run", "safety", "views"))
+
+_HEAVY = ("litellm", "postgres", "procrastinate")  # wherever its tests are
 
 # What takes longest begins first, so that no process is left with it at the end. The local model before all.
 _LONGEST = (
@@ -173,9 +175,9 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if {"local_model", "hearing"} & {*item.fixturenames}:
             item.add_marker(pytest.mark.model)
-        elif "postgres" in item.nodeid:
+        elif any(word in item.nodeid.lower() for word in _HEAVY[1:]):
             item.add_marker(pytest.mark.postgres)
-        if places[item].startswith(_SLOW) or "litellm" in item.nodeid.lower():
+        if places[item].startswith(_SLOW) or any(word in item.nodeid.lower() for word in _HEAVY):
             item.add_marker(pytest.mark.slow)
 
 

@@ -32,6 +32,7 @@ from kaname.core.events import ModelReplied, Stopped
 from kaname.core.messages import Usage
 from kaname.evals import Case, Evaluation, SimulatedUser, compare, find_report, list_reports, read_report
 from kaname.kernel.load import read_run
+from tests import warm
 
 YES = '{"reason": "it is polite", "verdict": "pass"}'
 NO = '{"reason": "it is rude", "verdict": "fail"}'
@@ -380,7 +381,7 @@ async def test_an_evaluation_that_is_killed_at_random_repeats_no_finished_case_a
     journal, chance, kills = tmp_path / "j.db", random.Random(7), 0
     (tmp_path / "worker.py").write_text(WORKER)
     while True:
-        process = subprocess.Popen([sys.executable, tmp_path / "worker.py", journal], stdout=subprocess.PIPE, text=True)
+        process = warm.Popen([sys.executable, tmp_path / "worker.py", journal], stdout=subprocess.PIPE, text=True)
         if kills < 6:
             while not journal.exists() and process.poll() is None:
                 time.sleep(0.01)

@@ -14,6 +14,7 @@ import pytest
 
 from kaname import AuditError, AuditLog, ConfigError
 from kaname.journals.audit.chain import read_line
+from tests import warm
 
 KINDS = ("sign_in", "approval", "read", "refusal")
 USERS = ("ann", "ken", "鈴木", "rin@example.com")
@@ -59,7 +60,7 @@ def test_audit_finds_every_change(tmp_path, how):
     log = written(tmp_path)
     log.forget("ken")
     whole, chance = log.path.read_bytes(), random.Random(how)
-    for _ in range(40):
+    for _ in range(20):
         log.path.write_bytes(changed := tampered(whole, how, chance))
         assert changed != whole
         broken = log.verify()
@@ -187,7 +188,7 @@ for number in range(int(sys.argv[3])):
 
 def writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", WRITER, str(path), name, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return warm.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def test_audit_of_several_processes_is_one_chain_and_a_kill_loses_nothing(tmp_path):
@@ -229,7 +230,7 @@ def test_audit_on_a_full_disk_says_so_and_keeps_what_it_has(tmp_path):
         "except AuditError as problem:\n"
         "    print(problem)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(log.path)], capture_output=True, text=True, check=True)
+    done = warm.run([sys.executable, "-c", code, str(log.path)], capture_output=True, text=True, check=True)
     assert "cannot be used" in done.stdout
     assert log.path.stat().st_size == size
     assert log.verify() == []

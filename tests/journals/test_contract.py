@@ -18,6 +18,7 @@ from kaname.journals.default import choose
 from kaname.journals.sqlite import file
 from kaname.journals.sqlite.owners import is_alive
 from kaname.testing import JournalContract
+from tests import warm
 from tests.parts import add, adding, until
 
 
@@ -206,9 +207,9 @@ async def test_two_processes_resume_one_run_one_wins_the_other_is_told(tmp_path)
     with pytest.raises(ModelError):
         await run
     command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), run.run_id]
-    winner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    winner = warm.Popen(command, stdout=subprocess.PIPE, text=True)
     assert (await asyncio.to_thread(winner.stdout.readline)).strip() == "holding"
-    loser = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    loser = await asyncio.to_thread(warm.run, command, capture_output=True, text=True, timeout=60)
     assert "told:" in loser.stdout
     assert f"being executed by process {winner.pid}" in loser.stdout
     with pytest.raises(RunBusy):

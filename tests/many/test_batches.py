@@ -22,6 +22,7 @@ QUICK = BatchPrices(poll=0.01)
 PROTOCOLS = pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 
 
+@pytest.mark.slow
 @PROTOCOLS
 async def test_batches_200_runs_of_three_steps_are_three_batches_at_half_the_price(protocol, tmp_path):
     with BatchServer() as server:
@@ -194,11 +195,6 @@ async def test_batches_another_model_cannot_take_over_a_job(tmp_path):
             await other.map(["a"], job="job", batch=QUICK)
         await one.close()
         await other.close()
-
-
-@PROTOCOLS
-def test_batches_killed_at_some_facts_submit_each_request_once(protocol, tmp_path):
-    kill(protocol, tmp_path, [("before", fact) for fact in (4, 6, 7, 8, 17, 30)] + [("after", fact) for fact in (3, 5, 7)])
 
 
 @pytest.mark.slow

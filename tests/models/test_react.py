@@ -81,7 +81,7 @@ def test_what_streams_is_the_beginning_of_the_answer(case, sizes):
     assert is_beginning(*streamed(case["reply"], sizes), reading, tools_of(case), careful_of(case))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+@pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_all_of_the_corpus_streams_as_it_is_read(size):
     wrong = []
     for case in CASES:

@@ -18,6 +18,7 @@ def chromium():
     found = next((path for path in CHROMIUM if Path(path).exists()), None)
     if found is None:
         pytest.skip("no Chromium (apt-get install chromium-headless-shell fonts-noto-cjk): the page was NOT tried in a browser")
+    playwright.expect.set_options(timeout=60_000)
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield browser
@@ -49,7 +50,7 @@ class Tab:
 
     def open(self, address=""):
         page = self.context.new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda problem: self.wrong.append(str(problem)))
         page.on("dialog", lambda dialog: dialog.accept())

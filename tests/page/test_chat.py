@@ -110,7 +110,7 @@ def test_a_server_killed_in_mid_stream_is_found_again_and_the_run_goes_on(tabs, 
     expect(page.get_by_role("status").filter(has_text="cannot be reached")).to_be_visible()
     again = Served(tmp_path, agents="tests/page/agents.py:agents", port=served.port, KANAME_TEST_PACE="0")
     try:
-        expect(page.locator(".chip", has_text="completed").first).to_be_visible(timeout=30_000)
+        expect(page.locator(".chip", has_text="completed").first).to_be_visible()
         assert page.locator(".theirs .prose").last.inner_text().split() == ["word"] * 3000, "once, and whole"
     finally:
         tab.context.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
+from tests import warm
 from tests.serve.serving import ROOT, events
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
@@ -209,10 +209,10 @@ def test_a_run_is_made_into_a_test_that_passes_and_fails_with_the_agent(go, kyot
     waiting.value.save_as(file)
     assert file.name.startswith("test_kyoto_for_four_")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file), "-c", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
+    done = warm.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     file.write_text(file.read_text("utf-8").replace("agents', 'travel'", "agents', 'echo'"), encoding="utf-8")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
+    done = warm.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
     assert "1 failed" in done.stdout, "an agent that decides otherwise is noticed"
 
 
@@ -240,7 +240,7 @@ def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go
     file = tmp_path / "test_flow.py"
     file.write_text(api.get(f"/api/runs/{run}/test").text, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file), "-c", "/dev/null"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
+    done = warm.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(served))
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 

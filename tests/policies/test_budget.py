@@ -25,6 +25,7 @@ from kaname import (
 from kaname.core.errors import ModelUnavailable, ReplyGarbled
 from kaname.core.messages import ModelReply, Usage, assistant
 from kaname.policies.budget.limits import Limit, read_limits
+from tests import warm
 
 PRICE = Price(1.0, 10.0)  # dollars for a million tokens
 
@@ -296,7 +297,7 @@ Agent(Hanging(), policies=[Budget(total="$0.10")], journal=SqliteJournal(sys.arg
 
 async def test_reservation_of_a_killed_process_is_free_again(tmp_path):
     path = tmp_path / "j.db"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+    process = warm.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "asked\n"
     journal = SqliteJournal(path)
     (held,) = await journal.ledger.balances()

@@ -12,6 +12,7 @@ import pytest
 
 from kaname.policies.cache.flights import Flights
 from kaname.policies.cache.store import CacheStore
+from tests import warm
 from tests.parts import SOURCE
 
 
@@ -117,7 +118,7 @@ print("done", flush=True)
 
 
 def start(code: str, path, **more) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return warm.Popen(
         [sys.executable, "-c", code, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from kaname.core.encryption import keys
+from tests import warm
 from tests.parts import SOURCE
 from tests.protection.planted import USER, found_in_files, plant
 
@@ -26,7 +27,7 @@ async def project(tmp_path):
 
 def kaname(project, *words, code=0):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KANAME_")}
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "kaname.cli.main", *words],
         cwd=project,
         env={**environment, "PYTHONPATH": SOURCE, "LANG": "C.UTF-8"},

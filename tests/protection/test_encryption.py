@@ -22,6 +22,7 @@ from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from kaname.policies.cache.store import CacheStore
 from kaname.testing import JournalContract
+from tests import warm
 from tests.parts import SOURCE, add, adding
 from tests.protection.planted import EVICTED, PLANTED, USER, found_in_files, places, plant
 
@@ -214,7 +215,7 @@ async def test_conversion_is_refused_while_a_program_uses_the_file(tmp_path, key
         "    print('ready', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())"
     )
-    with subprocess.Popen(
+    with warm.Popen(
         [sys.executable, "-c", program, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -223,7 +224,7 @@ async def test_conversion_is_refused_while_a_program_uses_the_file(tmp_path, key
         assert other.stdout.readline() == b"ready\n"
         before = path.read_bytes()
         run = [sys.executable, "-m", "kaname.cli.main", "encrypt", "--journal", str(path), "--key-file", str(key_file)]
-        done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE})
+        done = warm.run(run, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE})
         assert done.returncode != 0
         assert "is in use" in done.stderr
         assert path.read_bytes() == before
@@ -332,7 +333,7 @@ async def test_work_that_is_killed_at_any_line_leaves_whole_files_and_can_be_rep
     if kind == "encrypt":
         create_key_file(folder / "key")
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "tests.protection.killing", kind, str(folder), str(step)],
         capture_output=True,
         text=True,

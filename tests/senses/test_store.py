@@ -43,6 +43,7 @@ async def pictures_in(journal, run_id):
     return [part for fact in facts if isinstance(fact, Received) for part in fact.message.parts if isinstance(part, Media)]
 
 
+@pytest.mark.slow
 async def test_hundred_pictures_in_a_run_leave_the_journal_below_a_megabyte(tmp_path):
     journal = SqliteJournal(tmp_path / "j.db")
     pictures = [photo(n) for n in range(100)]

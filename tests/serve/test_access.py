@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ from kaname.core.errors import ConfigError
 from kaname.serve.access.guessing import Rates, network_of
 from kaname.serve.stream import Stream, Streams
 from kaname.serve.users import OWNER, Users
+from tests import warm
 from tests.parts import until, wait_until
 from tests.serve.serving import ROOT, Served, client, events, serving
 
@@ -322,7 +322,7 @@ def test_server_for_others_does_not_start_without_users(tmp_path):
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "LANG": "C.UTF-8",
     }
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = warm.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "add a user first" in done.stderr
 

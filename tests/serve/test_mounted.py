@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from contextlib import asynccontextmanager
 
@@ -18,6 +17,7 @@ import kaname.serve
 from kaname import Agent
 from kaname.serve import Caller, Users
 from kaname.serve.users import users_file
+from tests import warm
 from tests.parts import add, adding
 from tests.serve.serving import ROOT
 
@@ -181,7 +181,7 @@ def _made_by_the_command(folder, *options, **environment) -> dict:
     """The users of a file that `kaname serve users add` has written, by its path."""
     command = [sys.executable, "-m", "kaname.cli.main", "serve", "users", "add", "ann", *options]
     own = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LANG": "C.UTF-8", **environment}
-    subprocess.run(command, cwd=folder, env=own, check=True, capture_output=True, timeout=60)
+    warm.run(command, cwd=folder, env=own, check=True, capture_output=True, timeout=60)
     found = [path for path in folder.rglob("*.json") if "ann" in json.loads(path.read_text())]
     return {path: path.read_text() for path in found}
 

