@@ -290,7 +290,9 @@ NOTE = "Your last reply could not be read: "
 class ModelReply:
     """A model's reply.
 
-    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both.
+    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both. `served`: the
+    name of the model that answered, as the provider reports it; `request_id`: the provider's id of the request. Both are "" if
+    the provider does not say.
     """
 
     message: Message
@@ -299,6 +301,8 @@ class ModelReply:
     model: str = ""
     problem: str = ""
     advice: str = ""
+    served: str = ""
+    request_id: str = ""
 
     @property
     def note(self) -> str:

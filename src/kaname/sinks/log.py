@@ -76,6 +76,8 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
         "event": type(event.body).__name__,
     }
     match event.body:
+        case ModelReplied(reply):
+            told |= {"model": reply.served or reply.model, "request": reply.request_id}
         case ToolStarted(call=call, attempt=attempt):
             told |= {"tool": call.name, "call": call.id, "attempt": attempt}
         case ToolFinished(result):

@@ -297,7 +297,7 @@ class _LiteLLMPieces(Pieces):
     def reply(self, *, ended: bool) -> ModelReply:
         said = super().reply(ended=ended)
         if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
         return said
 
     def thoughts(self) -> list[Part]:
@@ -350,7 +350,7 @@ def _as_json(chunk: Any) -> dict[str, Any]:
         }
         choices.append({"delta": plain, "finish_reason": choice.finish_reason})
     usage = getattr(chunk, "usage", None)
-    return {"choices": choices, "usage": usage.model_dump() if usage is not None else None}
+    return {"choices": choices, "usage": usage.model_dump() if usage is not None else None, "model": chunk.model}
 
 
 def _thought_signature(held: Any) -> dict[str, Any] | None:
