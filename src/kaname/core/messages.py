@@ -132,6 +132,10 @@ class ToolCall:
     args: Mapping[str, Any] | str = field(factory=dict)
 
 
+MCP_APPROVAL = "mcp_approval_request"
+CLIENT_CALLS = frozenset(  # calls of a provider's own tools that the client carries out
+    ("custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", MCP_APPROVAL)
+)
 TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"  # the tools with which an agent hands work to another
 
 

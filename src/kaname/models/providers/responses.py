@@ -7,13 +7,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.codec import dump
 from ...core.errors import ConfigError, RequestRefused
-from ...core.messages import Media, Message, ModelReply, ModelRequest, Part, Provided, Text, ToolCall, ToolResult, ToolSpec
+from ...core.messages import (
+    CLIENT_CALLS,
+    Media,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Provided,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...kernel.ports import Emit, Model
@@ -23,6 +36,7 @@ from ..http.provider import Joiner, ServedModel
 from ..media import as_takeable
 from ..prices import Price
 from ..strict_schema import make_strict
+from .client_calls import item_of, output_item
 from .openai import OPENAI, OpenAI, openai_key
 from .responses_stream import BETWEEN, MINE, Items
 
@@ -119,8 +133,10 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", encode))]
-        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        as_items = partial(encode, conversation=request.messages)
+        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", as_items))]
+        ours = self._encoded_tools(request.tools) if request.tools else b""
+        tools = [*([ours] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
         return dump(head).encode()[:-1] + b',"input":[' + b",".join(items) + b"]" + listed + b"}"
 
@@ -129,6 +145,7 @@ class OpenAIResponses(ServedModel):
             shapes = [
                 {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
                 for t in tools
+                if t.name not in CLIENT_CALLS  # the provider's own tool makes these calls
             ]
             self._tools = (tools, dump(shapes).encode()[1:-1])
         return self._tools[1]
@@ -156,17 +173,24 @@ def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
 
 
-def encode(message: Message) -> bytes:
-    """Return the items of one message, joined (see `Message.encode_as`)."""
-    items = _assistant_items(message) if message.role == "assistant" else _input_items(message)
+def encode(message: Message, conversation: Sequence[Message] = ()) -> bytes:
+    """Return the items of one message, joined (see `Message.encode_as`). `conversation`: has the calls of its results."""
+    items = _assistant_items(message) if message.role == "assistant" else _input_items(message, conversation)
     return b",".join([dump(item).encode() for item in items])
 
 
-def _input_items(message: Message) -> list[dict[str, Any]]:
+def _input_items(message: Message, conversation: Sequence[Message]) -> list[dict[str, Any]]:
     if message.role != "tool":
         return [{"role": message.role, "content": [_content(part) for part in message.parts]}]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
-    return [{"type": "function_call_output", "call_id": one.call_id, "output": _output(one)} for one in results]
+    return [_output_item(one, conversation) for one in results]
+
+
+def _output_item(result: ToolResult, conversation: Sequence[Message]) -> dict[str, Any]:
+    item = item_of(result.call_id, conversation, MINE) if result.name in CLIENT_CALLS else None
+    if item is not None:
+        return output_item(item, result, _output(result))
+    return {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)}
 
 
 def _output(result: ToolResult) -> Any:
@@ -189,7 +213,7 @@ def _assistant_items(message: Message) -> list[dict[str, Any]]:
             case Text(text) if text and text != BETWEEN:
                 items.append(_message(text, about))
                 about = {}
-            case ToolCall(id, name, args):
+            case ToolCall(id, name, args) if name not in CLIENT_CALLS or items[-1:] == [] or items[-1].get("type") != name:
                 space = {"namespace": about["namespace"]} if "namespace" in about else {}
                 arguments = args if isinstance(args, str) else dump(args)
                 items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments, **space})

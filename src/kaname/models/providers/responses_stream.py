@@ -13,6 +13,7 @@ from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..prices import Price
+from .client_calls import call_of, is_for_client
 
 MINE = "openai-responses"  # whose pieces are handed back as they came
 BETWEEN = "\n\n"  # two messages of one reply
@@ -115,6 +116,8 @@ class Items:
         parts: list[Part] = []
         for place in sorted(items):
             made = _parts_of(items[place], aside=place in self._asides)
+            if is_for_client(items[place], items.values()):
+                made.append(call_of(items[place]))
             for kind in (Text, Thinking):  # a paragraph of its own, after one of another item
                 before = any(isinstance(part, kind) for part in parts)
                 first = next((number for number, part in enumerate(made) if isinstance(part, kind)), None)
