@@ -103,7 +103,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         given = (context,) if callable(context) else as_tuple("context", context)
         parts = tuple(sorted(given, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
         check_parts(instructions, policies, sinks, strategy, parts)
-        self._output = None if output is None or output is str else Output(output)
+        self._output = None if output is None or output is str else Output.of(output)
         if self._output is not None:
             self._output.check()
         self.tools = tools_of_agent(tools, tools_of_context(parts))

@@ -18,9 +18,11 @@ from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
 from ...core.record import replace
 from ...core.tracing import current
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 from ..bounds import BoundedReplies
+from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
@@ -89,7 +91,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
         self.rates = rates_of(url, self.who.secrets, model)
-        self._price, self._listed = price, price_of(self.name)
+        self._price, self._listed, self._modes = price, price_of(self.name), OutputModes()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
@@ -134,8 +136,21 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if "tool_choice" in request.settings or "tool_choice" in self.settings:
             request = force_once(request, self.settings)
+        if isinstance(request.schema, AnswerSchema):
+            return await self._modes.reply(self.reply_in_mode, request, emit, self.modes_for(request.schema))
+        return await self._reply_once(request, emit)
+
+    async def _reply_once(self, request: ModelRequest, emit: Emit) -> ModelReply:
         joiner, ended = await self.exchange(request, emit)
         return joiner.reply(ended=ended)
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        """Return the modes in which a typed answer is asked for if the agent names none: the next, if one is refused."""
+        return ("native",)
+
+    async def reply_in_mode(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask for a typed answer in the mode that the schema of the request names."""
+        return await reply_in_mode(self._reply_once, request, emit)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""

@@ -25,21 +25,27 @@ from ...core.messages import (
 )
 from ...core.notices import notice
 from ...core.openai_shape import result_text
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.record import replace
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel, as_count, as_mapping
 from ..media import as_takeable
+from ..output_modes import ANSWER, GIVE
 from ..prices import Price
+from ..prompted.modes import with_schema_in_words
+from ..strict_schema import make_strict, without_bounds
 from .anthropic_settings import has_call_without_thought, ignored_settings, translate_settings
-from .anthropic_stream import ANSWER, CITATIONS, Blocks
+from .anthropic_stream import CITATIONS, Blocks
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 _MOST = 8192  # tokens of a reply, if the settings do not say
 _PAUSES = 10  # how often a paused turn is gone on with
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
+_HAS_FORMATS = lazy_regex(r"claude-(?:opus-4-1|[a-z]+-(?:4-[5-9]|4-\d\d|[5-9]))(?!\d)")  # an output format of their own
 PromptCache = Literal["5m", "1h", "off"]
 _MARKS: dict[str, bytes] = {
     "5m": b',"cache_control":{"type":"ephemeral"}}',
@@ -102,7 +108,16 @@ class Anthropic(ServedModel):
         return AnthropicBatches(self, self._url)
 
     def joiner(self, request: ModelRequest) -> Joiner:
-        return Blocks(self.who, self.price_for(request), form=request.schema is not None)
+        return Blocks(self.who, self.price_for(request), form=request.schema is not None and not _is_native(request.schema))
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        native = _HAS_FORMATS.search(self.model) and make_strict(schema)[1]
+        return ("native", "tool") if native else ("tool",)
+
+    async def reply_in_mode(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask for a typed answer. The tool has a form of its own here: its input is shown while it is written."""
+        prompted = getattr(request.schema, "mode", "") == "prompted"
+        return await self._reply_once(with_schema_in_words(request) if prompted else request, emit)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings of chat completions that this API does not take."""
@@ -140,10 +155,13 @@ class Anthropic(ServedModel):
             del head["thinking"]  # the API refuses a thinking model whose last calls have no sealed thought before them
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
-        if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
+        if (native := _is_native(request.schema)) and request.schema is not None:
+            form = {"type": "json_schema", "schema": without_bounds(make_strict(request.schema)[0])}
+            head["output_config"] = {**as_mapping(head.get("output_config")), "format": form}
+        if request.schema is not None and not native:  # by a tool that it must call
             thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # a thinking model cannot be forced
             head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": ANSWER}
-            form = {"name": ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
+            form = {"name": ANSWER, "description": GIVE, "input_schema": request.schema}
             tools = [dump(form).encode(), *theirs]
         elif request.called_tools:  # calls in the conversation are refused without their tools
             tools = [self._encoded_tools(request.called_tools), *theirs]
@@ -173,6 +191,10 @@ class Anthropic(ServedModel):
             ]
             self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1], self._mark)]))
         return self._tools[1]
+
+
+def _is_native(schema: Any) -> bool:
+    return getattr(schema, "mode", "") == "native"
 
 
 def _marked(block: bytes, mark: bytes) -> bytes:

@@ -13,9 +13,9 @@ from ...core.record import replace
 from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..output_modes import ANSWER
 from ..prices import Price, price_of
 
-ANSWER = "answer"  # the tool by which an answer in a wanted form is given
 CITATIONS = "citations"
 _PAUSED = "pause_turn"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

@@ -29,6 +29,7 @@ from ...core.messages import (
 )
 from ...core.notices import notice
 from ...core.openai_shape import result_text
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
@@ -104,6 +105,9 @@ class OpenAIResponses(ServedModel):
                 raise
         self._sealed = False
         return await super().reply(request, emit)
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        return "native", "tool", "prompted"
 
     def batches(self) -> Any:
         """Return the provider's batch API."""
