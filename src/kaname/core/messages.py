@@ -242,13 +242,15 @@ def encode_all(messages: Sequence[Message], shape: str, encode: Callable[[Messag
 class ToolSpec:
     """A tool as the model sees it.
 
-    `effect` is for adapters: a model must never be forced to call a tool that is not `pure`.
+    `effect` is for adapters: a model must never be forced to call a tool that is not `pure`. `namespace`: the group of tools
+    in which the provider looks it up, or "" if the model always sees it.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     effect: str = "irreversible"
+    namespace: str = ""
 
 
 @record

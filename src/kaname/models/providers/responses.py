@@ -47,6 +47,8 @@ _NOT_HERE = ("stop", "seed", "n", "logit_bias", "frequency_penalty", "presence_p
 """Settings of chat completions for which this API has no counterpart."""
 _RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")
+_LONGEST_LIST = 1_000  # characters of the names in a namespace
+_SEARCHES = re.compile(r"(?:ft:)?gpt-(?:5\.(?:[4-9]|\d\d)|[6-9])(?!.*-chat)")  # models with a tool search of their own
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -94,6 +96,7 @@ class OpenAIResponses(ServedModel):
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
         super().__init__(model, endpoint(url, "/responses"), named, key, settings, timeouts, price, missing)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self.searches_tools = bool(_SEARCHES.match(model))
         self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -146,13 +149,30 @@ class OpenAIResponses(ServedModel):
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if self._tools[0] is not tools:
-            shapes = [
-                {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
-                for t in tools
-                if t.name not in CLIENT_CALLS  # the provider's own tool makes these calls
-            ]
+            shapes = _tool_shapes([t for t in tools if t.name not in CLIENT_CALLS])  # those the provider's own tools call
             self._tools = (tools, dump(shapes).encode()[1:-1])
         return self._tools[1]
+
+
+def _tool_shapes(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Return the tools, and those that the provider looks up in their namespaces: the model is told these, with the names."""
+    made: list[dict[str, Any]] = []
+    spaces: dict[str, list[dict[str, Any]]] = {}
+    for t in tools:
+        shape = {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+        if t.namespace:
+            spaces.setdefault(t.namespace, []).append({**shape, "defer_loading": True})
+        else:
+            made.append(shape)
+    for name, held in spaces.items():
+        told = _list_names([one["name"] for one in held])
+        made.append({"type": "namespace", "name": name, "description": told, "tools": held})
+    return [*made, {"type": "tool_search"}] if spaces else made
+
+
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names)
+    return listed if len(listed) <= _LONGEST_LIST else f"{listed[:_LONGEST_LIST]}…, {len(names)} in all"
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
