@@ -40,16 +40,22 @@ async def test_a_picture_that_the_model_makes_reaches_the_user_and_the_conversat
         first = responses_reply("Here it is.", items=[item])
     async with WireServer([first, "Thank you."]) as server:
         made = agent(wire, server)
-        result = await made.run("Draw a cup.", session_id="s")
+        run = made.run("Draw a cup.", session_id="s")
+        chunks = [chunk async for chunk in run]
+        result = await run
         later = await made.run("Nice.", session_id="s")
         await made.close()
     (picture,) = result.media
     assert (picture.mime, b64decode(picture.data)) == ("image/png", b"\x89PNG picture")
     assert result.output == "Here it is."
+    (shown,) = [chunk for chunk in chunks if chunk.type == "media"]
+    assert (shown["mime"], shown["content"], shown["base64"]) == ("image/png", "image/png", PICTURE)
     assert later.output == "Thank you."
     assert later.media == ()
     if wire == "chat":
         assert server.requests[1]["messages"][1] == {"role": "assistant", "content": "Here it is."}, "no picture goes back"
+    else:
+        assert server.requests[1]["input"][1] == item, "the provider's own picture does"
 
 
 async def test_a_sound_reaches_the_user_whole_and_its_words_are_the_text():

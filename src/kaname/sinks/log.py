@@ -89,7 +89,10 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
         case Warned(source):
             told["source"] = source
     if content:
-        told["data"] = [{name: value for name, value in chunk.data.items() if name != "fact"} for chunk in chunks_of(event)]
+        told["data"] = [
+            {name: value for name, value in chunk.data.items() if name != "fact" and (chunk.type, name) != ("media", "base64")}
+            for chunk in chunks_of(event)
+        ]
     return told
 
 

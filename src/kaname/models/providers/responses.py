@@ -234,6 +234,8 @@ def _assistant_items(message: Message) -> list[dict[str, Any]]:
                 about = data
             case Provided(provider, data) if provider == MINE:
                 items.append(dict(data))
+            case Media() if items and items[-1].get("type") == "image_generation_call":
+                items[-1] |= {"result": part.data or None}
             case Text(text) if text and text != BETWEEN:
                 items.append(_message(text, about))
                 about = {}

@@ -156,6 +156,7 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
         return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
     if kind == "image_generation_call" and (picture := as_text(item.get("result"))):
+        del back["result"]  # the picture follows, and goes back from there
         return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []
