@@ -119,6 +119,7 @@ _HOMES = {
     "policies.guardrails.tool_rules": ("ToolRule",),
     "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
     "policies.timeout": ("Timeout",),
+    "strategies.output": ("Output",),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
@@ -299,6 +300,7 @@ if TYPE_CHECKING:
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep
+    from .strategies.output import Output as Output
     from .strategies.stop import cost as cost
     from .strategies.stop import deadline as deadline
     from .strategies.stop import max_steps as max_steps

@@ -223,3 +223,42 @@ def test_agents_and_runs_say_what_they_are():
     agent = Agent(ScriptedModel(["hi"]), [{"name": "look"}], name="guide", journal="memory")
     assert repr(agent) == "<Agent 'guide': scripted, tools: look>"
     assert repr(agent.run("hi", run_id="r")) == "<Run r: not started>"
+
+
+async def test_tool_search_and_long_results_from_a_file(write):
+    long = "\\n".join(["line"] * 1_000)
+    (write("").parent / "long_tools.py").write_text(f'def fetch() -> str:\n    "Fetch."\n    return "{long}"\n')
+    script = [reply(calls=[("use_tool", {"name": "fetch", "args": {}})]), reply("done")]
+    async with WireServer(script) as server:
+        path = write(
+            f"""
+            models:
+              openai: {{api_key: k, base_url: "{server.url}"}}
+            agents:
+              helper:
+                model: openai/any
+                tools: ["some_tools:double", "long_tools:fetch"]
+                tool_search: {{above: 1, always: [double]}}
+                results: {{shown: 600, forget_after: 5000, keep: 2}}
+            journal: memory
+            """
+        )
+        async with Agent(load_config(path)) as agent:
+            assert (await agent.run("Fetch it")).output == "done"
+    names = [one["function"]["name"] for one in server.requests[0]["tools"]]
+    assert names == ["double", "read_result", "find_tools", "use_tool"]
+    assert "of 1,000 are not shown here" in server.requests[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("results: {shown: 10}", "500"),
+        ("results: {forget: 10}", "forget_after"),
+        ("tool_search: {above: -1}", "0"),
+        ("tool_search: {allways: [double]}", "always"),
+    ],
+)
+def test_mistakes_in_tool_search_and_long_results_are_told_with_their_line(write, line, told):
+    with pytest.raises(ConfigError, match=rf"kaname.yaml:5.*{told}"):
+        load_config(write(f"journal: memory\nagents:\n  helper:\n    instructions: Help.\n    {line}\n")).check()

@@ -6,9 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from kaname import Agent, Compact, ConfigError, Flow, LargeResults, ScriptedModel, call, tool
+from kaname import Agent, Compact, ConfigError, Flow, LargeResults, MemoryJournal, ScriptedModel, call, tool
 from kaname.core.messages import ToolResult
 from kaname.core.openai_shape import result_text
+from kaname.models.providers.anthropic import Anthropic
+from kaname.models.providers.openai import OpenAI
+from kaname.models.providers.responses import OpenAIResponses
+from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply
 
 ROWS = 45_000  # of 60 characters: 2.7 MB
 
@@ -206,3 +210,44 @@ def test_large_results_refuses_numbers_that_are_too_small():
     for wrong in ({"shown": 10}, {"forget_after": 0}, {"keep": -1}):
         with pytest.raises(ConfigError, match="at least"):
             LargeResults(**wrong)
+
+
+WIRES = {
+    "chat": (OpenAI, reply, "messages"),
+    "responses": (OpenAIResponses, responses_reply, "input"),
+    "anthropic": (Anthropic, anthropic_reply, "messages"),
+}
+
+
+def conversation(body, name):
+    """Return the messages of a request, without Anthropic's marks for the cache: the last one moves."""
+    return json.loads(re.sub(r', "cache_control": \{"type": "ephemeral"\}', "", json.dumps(body[name])))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_forgetting_keeps_the_beginning_of_the_request_on_the_wire_also_with_another_process(wire):
+    @tool(effect="pure")
+    def page(number: int) -> str:
+        """Read a page."""
+        return f"page {number} " + "word " * 400  # about 500 tokens
+
+    kind, answer, name = WIRES[wire]
+    turns = [[answer(calls=[("page", {"number": n})]) for n in numbers] for numbers in (range(6), range(6, 9))]
+    async with WireServer([*turns[0], "read", *turns[1], "done"]) as server:
+        journal = MemoryJournal()
+        for said in ("Read.", "Go on."):  # an agent of its own for each turn, as after a restart
+            model = kind("any", base_url=server.url, api_key="k")
+            agent = Agent(model, [page], context=LargeResults(forget_after=2_000, keep=1), journal=journal)
+            result = await agent.run(said, session_id="s")
+            await agent.close()
+    assert result.output == "done"
+    sent = [conversation(body, name) for body in server.requests]
+    changed = [(before, after) for before, after in pairwise(sent) if after[: len(before)] != before]
+    assert len(sent) == 11
+    assert len(changed) == 2, "only where results are forgotten"
+    for before, after in changed:
+        differ = [place for place, one in enumerate(before) if after[place] != one]
+        assert differ[0] > 0, "what stands before the first forgotten result is as it was"
+        for place in differ:
+            assert "word word" in json.dumps(before[place])
+            assert "no longer shown" in json.dumps(after[place])

@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import tempfile
+from base64 import b64encode
 from logging import getLogger
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from kaname import Agent, Guardrails, ModelReply, ScriptedModel, ToolContext, call, tool
 from kaname.cli.terminal.chunks import Show
 from kaname.cli.terminal.screen import Screen
+from kaname.core.chunks import Chunk
 from kaname.core.messages import assistant
 from kaname.core.notices import notice
 from tests.parts import add
@@ -127,3 +130,19 @@ async def test_what_is_logged_meanwhile_stands_on_lines_of_its_own_in_the_users_
     assert "it is 7" in shown
     assert "not shown" not in shown
     assert not [one for one in log.handlers if type(one).__name__ == "_ShownLog"]
+
+
+def test_a_picture_that_the_model_made_is_saved_and_its_place_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    screen = Screen(io.StringIO(), io.StringIO())
+    show = Show(screen)
+    data = {"content": "image/png", "mime": "image/png", "name": "", "base64": b64encode(b"picture").decode(), "url": ""}
+    show.take(Chunk(0.0, "agent", "media", data))
+    show.take(Chunk(0.0, "agent", "media", {**data, "base64": "", "url": "https://example.org/a.png"}))
+    show.take(Chunk(0.0, "agent", "media", {**data, "base64": "not base64"}))
+    first, second, third = screen.err.getvalue().splitlines()
+    (saved,) = tmp_path.iterdir()
+    assert (saved.read_bytes(), saved.suffix, saved.stat().st_mode & 0o77) == (b"picture", ".png", 0)
+    assert str(saved) in first
+    assert "https://example.org/a.png" in second
+    assert third.endswith("image/png")

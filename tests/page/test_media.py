@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from base64 import b64encode
 from hashlib import sha256
 
 import pytest
 
+from kaname.core.events import ModelReplied, Opened, Received, Stopped
+from kaname.core.messages import Media, Message, ModelReply, Text, user
+from kaname.core.steps import CallModel, Stop
 from tests.page.test_chat import ask
+from tests.page.writing import write_runs
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the page was NOT tried in a browser")
 expect = sync_api.expect
@@ -67,3 +72,18 @@ def test_file_that_is_not_what_it_claims_to_be_is_refused_with_the_reason(go, ta
     ask(page, "look at this", "travel")
     expect(page.get_by_text("is not what it claims to be")).to_be_visible()
     tab.wrong.clear()  # the browser tells of the status 400
+
+
+@pytest.mark.parametrize("address", ["#/chat/drawn", "#/runs/drawn"])
+def test_a_picture_that_the_model_made_is_shown_in_the_conversation_and_in_the_run(go, served, api, address):
+    if "drawn" not in [one["run_id"] for one in api.get("/api/runs").json()["runs"]]:
+        made = Message("assistant", (Text("Here it is."), Media("image/png", b64encode(dot()).decode())))
+        reply = ModelReply(made, "end_turn", model="m", served="m-2026", request_id="req_9")
+        facts = [Opened(), Received(user("Draw a dot.")), ModelReplied(reply, CallModel()), Stopped(Stop("completed"), "Done.")]
+        write_runs(served.folder, {"drawn": facts})
+    page = go(address)
+    picture = page.locator(".medium img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("one => one.decode().then(() => one.naturalWidth)") == 8
+    if address.startswith("#/runs"):
+        expect(page.locator("p.note[title=req_9]")).to_contain_text("m-2026")

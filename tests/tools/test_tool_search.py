@@ -192,3 +192,70 @@ async def test_descriptions_that_a_server_writes_are_text_from_outside_and_your_
     labels = {f"w{n}": ToolLabels(result="trusted") for n in range(40)}
     served = made([call("find_tools", query="w1"), "end"], [foreign(name) for name in labels], policies=[Flow(labels=labels)])
     assert (await served.run("Go")).state.custom["flow"]["source"] == "find_tools"
+
+
+def loaded(*tools):
+    """Return the two items with which OpenAI's own tool search tells what it has loaded."""
+    found = {"type": "tool_search_output", "id": "tso_1", "execution": "server", "status": "completed", "tools": list(tools)}
+    asked = {"type": "tool_search_call", "id": "tsc_1", "execution": "server", "status": "completed"}
+    return [{**asked, "arguments": {"paths": ["invoice_tools"]}}, found]
+
+
+async def test_openais_own_tool_search_gets_deferred_tools_in_namespaces_and_its_finds_go_back_unchanged():
+    called = {"type": "function_call", "call_id": "x", "name": "invoice_create", "namespace": "invoice_tools"}
+    called["arguments"] = '{"title": "May", "details": "400"}'
+    ran = []
+    async with WireServer([responses_reply(items=[*loaded(), called]), "Done.", "Again."]) as server:
+        model = OpenAIResponses("gpt-5.4", base_url=server.url, api_key="k")
+        agent = Agent(model, [*many_tools(ran), ToolSearch(always=["bug_create"])], journal="memory")
+        result = await agent.run("Bill Acme.", session_id="s")
+        await agent.run("And?", session_id="s")
+        await agent.close()
+    assert result.output == "Done."
+    assert [name for name, _ in ran] == ["invoice_create"]
+    first, second, third = server.requests
+    assert first["tools"] == second["tools"] == third["tools"], "the prompt cache holds"
+    assert "find_tools" not in json.dumps(first)
+    listed = {one["type"]: [] for one in first["tools"]}
+    for one in first["tools"]:
+        listed[one["type"]].append(one)
+    assert [one["name"] for one in listed["function"]] == ["bug_create"]
+    assert listed["tool_search"] == [{"type": "tool_search"}]
+    invoices = next(one for one in listed["namespace"] if one["name"] == "invoice_tools")
+    assert "invoice_create" in invoices["description"]
+    assert all(one["defer_loading"] for one in invoices["tools"])
+    deferred = [one["name"] for space in listed["namespace"] for one in space["tools"]]
+    assert sorted(["bug_create", *deferred]) == sorted(ToolRegistry(many_tools()))
+    assert second["input"][1:3] == loaded(), "as they came"
+    assert second["input"][3]["namespace"] == "invoice_tools"
+    assert third["input"][: len(second["input"])] == second["input"]
+
+
+@pytest.mark.parametrize(
+    ("name", "search", "natively"),
+    [
+        ("gpt-5.4-mini", [], True),
+        ("gpt-6", [], True),
+        ("gpt-5.2", [], False),
+        ("gpt-5.4", [ToolSearch(native=False)], False),
+        ("deployment-7", [ToolSearch(native=True)], True),
+        ("gpt-5.4", [ToolSearch(above=None)], None),
+    ],
+)
+async def test_the_providers_own_tool_search_is_used_for_the_models_that_have_it(name, search, natively):
+    async with WireServer(["Done."]) as server:
+        agent = Agent(OpenAIResponses(name, base_url=server.url, api_key="k"), [*many_tools(), *search], journal="memory")
+        await agent.run("Hello")
+        await agent.close()
+    kinds = {one["type"] for one in server.requests[0]["tools"]}
+    assert kinds == ({"namespace", "tool_search"} if natively else {"function"})
+    assert len(server.requests[0]["tools"]) == 2 or natively is not False
+
+
+async def test_a_list_of_models_uses_find_tools_unless_all_of_them_search_by_themselves():
+    async with WireServer(["Done."]) as server:
+        models = [OpenAIResponses("gpt-5.4", base_url=server.url, api_key="k"), OpenAI("any", base_url=server.url, api_key="k")]
+        agent = Agent(models, many_tools(), journal="memory")
+        await agent.run("Hello")
+        await agent.close()
+    assert [one["name"] for one in server.requests[0]["tools"]] == ["find_tools", "use_tool"]

@@ -103,12 +103,12 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         given = (context,) if callable(context) else as_tuple("context", context)
         parts = tuple(sorted(given, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
         check_parts(instructions, policies, sinks, strategy, parts)
-        self._output = None if output is None or output is str else Output(output)
+        self._output = None if output is None or output is str else Output.of(output)
         if self._output is not None:
             self._output.check()
-        self.tools = tools_of_agent(tools, tools_of_context(parts))
-        self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
         chosen, around = choose_models(model, policies)
+        self.tools = tools_of_agent(tools, tools_of_context(parts), chosen, around)
+        self.servers = self._make_servers(mcp_servers, elicit) if mcp_servers else None
         self.recipe = recipe_of(
             name,
             chosen,

@@ -14,7 +14,7 @@ from ..core.notices import notice
 from ..core.openai_shape import from_openai
 from ..core.record import replace
 from ..core.state import MINTED
-from ..kernel.bases import ActionBase, optional
+from ..kernel.bases import ActionBase, ModelBase, optional
 from ..kernel.ports import Policy
 from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
 from ..tools.registry import ToolRegistry, as_action
@@ -34,12 +34,15 @@ def as_tools(tools: Any, own: Sequence[Any]) -> ToolRegistry:
     return PassedRegistry(tools, own) if is_registry(tools) else ToolRegistry([*as_list(tools), *own])
 
 
-def tools_of_agent(tools: Any, own: Sequence[Any]) -> ToolRegistry:
+def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: Sequence[Policy] = ()) -> ToolRegistry:
     """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
+    models = [model, *[other for policy in policies for other in getattr(policy, "all_models", ())]]
+    searches = all(optional(one, ModelBase, "searches_tools") for one in models)
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
     registry = as_tools([one for one in given if one not in search] if search else given, own)
-    registry.look_up(Arrangement(search[-1] if search else ToolSearch(), [as_action(one).name for one in own]))
+    kept = [as_action(one).name for one in own]
+    registry.look_up(Arrangement(search[-1] if search else ToolSearch(), kept, searches=searches))
     return registry
 
 

@@ -50,6 +50,8 @@ class AgentConfig:
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
     compact: int = 0
+    results: Mapping[str, Any] | bool = False
+    tool_search: Mapping[str, Any] | None = None
     project: bool | str = False
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     trace: Mapping[str, Any] = field(factory=dict)
@@ -60,6 +62,7 @@ class AgentConfig:
 
     def parts(self) -> dict[str, Any]:
         """All but its team. Tools, policies and model are made; all that is wrong is told at once, with its line."""
+        from ..tools.finding.arrange import ToolSearch
         from ..tools.loading import all_tools
         from .policies import policies_of
         from .traces import traces_of
@@ -76,6 +79,10 @@ class AgentConfig:
             model = self._models(self.model)
         except (AgentError, TypeError) as problem:
             reading.wrong((*where, "model"), str(problem))
+        try:
+            tools = tools if self.tool_search is None else [*tools, ToolSearch(**self.tool_search)]
+        except AgentError as problem:
+            reading.wrong((*where, "tool_search"), str(problem))
         context = self._context(lambda name, told: reading.wrong((*where, name), told))
         sinks = traces_of(self.trace, folder, lambda name, told: reading.wrong(("trace", name), told))
         reading.raise_all(known)
@@ -98,11 +105,13 @@ class AgentConfig:
         from ..memory.compact import Compact
         from ..memory.memory import Memory
         from ..memory.project import ProjectContext
+        from ..memory.results.part import LargeResults
 
         folder = Path(self.folder).resolve()
         makers: dict[str, Callable[[], Any]] = {
             "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
             "compact": lambda: Compact(self.compact),
+            "results": lambda: LargeResults(**(self.results if isinstance(self.results, Mapping) else {})),
             "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
         }
         parts: list[Any] = []

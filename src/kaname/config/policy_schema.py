@@ -130,6 +130,28 @@ CACHE = {
         ),
     ],
 }
+RESULTS = {
+    "description": "true to let the model read on in long results of tools, or a mapping (off unless it is set)",
+    "anyOf": [
+        field_of("boolean"),
+        mapping_of(
+            "",
+            {
+                "shown": field_of("integer", "characters of a result that the model sees (40000)", minimum=500),
+                "forget_after": field_of("integer", "tokens of results, after which the older ones are left out", minimum=1),
+                "keep": field_of("integer", "the last results, which are never left out (3)", minimum=0),
+            },
+        ),
+    ],
+}
+TOOL_SEARCH = mapping_of(
+    "How the model looks up tools if there are many.",
+    {
+        "above": field_of(["integer", "null"], "from how many tools on (30); null: never", minimum=0),
+        "always": {**TEXTS, "description": "tools that the model always sees"},
+        "native": field_of("boolean", "by the provider's own tool search (where the model has one)"),
+    },
+)
 AMOUNT = {"type": ["string", "number", "array"], "items": {"type": ["string", "number"]}}
 BUDGET = mapping_of(
     "Limits on money, tokens and calls, such as $5/day, 200k tokens/hour or [$50/month, 100 calls/day].",

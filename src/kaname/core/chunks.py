@@ -7,6 +7,7 @@
 | Delta progress  | `progress`                  | content, tool_call_id                                    |
 | Delta restarted | `status` restarted          | the deltas of this reply so far no longer count          |
 | ModelReplied    | `message`, if it has text   | content: the whole text of the deltas                    |
+|                 | `media` a picture or sound  | content: its type; mime, name, base64 or url             |
 |                 | `tool_call` a call, `usage` | id, type, function / prompt_tokens, completion_tokens, … |
 | ToolFinished    | `tool_response`             | tool_call_id, name, content, content_preview, is_error   |
 | Stopped, failed | `error`                     | message, type                                            |
@@ -50,12 +51,14 @@ from .events import (
     Unknown,
     Warned,
 )
-from .messages import ToolCall, ToolResult, Usage
+from .messages import Media, ToolCall, ToolResult, Usage
 from .people.answers import asks_person
 from .values import plain_text, readable_json
 
-RESERVED = frozenset({"delta", "thinking", "progress", "message", "tool_call", "tool_response", "usage", "error", "status"})
-PARTS = ("message", "tool_call")  # chunks of a fact that end with its `usage`
+RESERVED = frozenset(
+    ("delta", "thinking", "progress", "message", "media", "tool_call", "tool_response", "usage", "error", "status")
+)
+PARTS = ("message", "media", "tool_call")  # chunks of a fact that end with its `usage`
 _KEYS = ("time", "agent", "type", "data", "seq")
 _SYNONYMS = {"tool_name": "name", "result": "content"}  # how the tiny agent's design names them
 _SAYING = ("message", "arguments", "detail", "answer", "to", "value", "total_tokens", "kind", "name", "status")
@@ -206,6 +209,7 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
         case ModelReplied():
             message = body.reply.message
             said = [("message", {"content": message.text})] if message.text else []
+            said += [("media", _media(part)) for part in message.parts if type(part) is Media]
             return [*said, *[("tool_call", _call(call)) for call in message.calls], ("usage", _usage(body.reply.usage))]
         case ToolFinished():
             return [("tool_response", _response(body.result))]
@@ -224,6 +228,10 @@ def _of_fact(body: Any) -> list[tuple[str, dict[str, Any]]]:
         case _:
             name, data = _STATUS[type(body)]
             return [("status", {"status": name, **data(body)})]
+
+
+def _media(part: Media) -> dict[str, Any]:
+    return {"content": part.mime, "mime": part.mime, "name": part.name, "base64": part.data, "url": part.url}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

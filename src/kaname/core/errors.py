@@ -4,7 +4,7 @@ AgentError                      everything that is raised for the caller
 ├── ConfigError                 something is set up wrongly; nothing has run
 │   └── DuplicateToolError      two tools of one name
 ├── AgentConnectionError        a tool server cannot be reached
-├── ModelError (= LLMError)     the provider failed; `.retryable`, `.retry_after`, `.status`, `.provider`, `.model`, `.said`
+├── ModelError (= LLMError)     the provider failed; `.retryable`, `.retry_after`, `.status`, `.model`, `.request_id`, `.said`
 │   ├── ModelDenied             401, 403: the key, or what it may do
 │   ├── ModelNotFound           404: no such model, or a wrong address
 │   ├── RequestRefused          400 and the like: the provider does not accept what was sent
@@ -110,11 +110,13 @@ class ModelError(AgentError):
         retryable: True if a retry makes sense, after `retry_after` seconds if the provider says so.
 
     `usage` is what the failed call has cost. None means that nobody knows: the provider had begun to answer.
-    `was_sent` is False if the provider was not asked, because a limit held the call back.
+    `was_sent` is False if the provider was not asked, because a limit held the call back. `request_id` is the provider's id of
+    the request, or "".
     """
 
     retryable = False
     was_sent = True
+    request_id = ""
     usage: Usage | None = None
     words: Notice = notice("model.kind_failed", "the model could not answer")
     advice: str = ""

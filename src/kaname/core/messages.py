@@ -132,6 +132,10 @@ class ToolCall:
     args: Mapping[str, Any] | str = field(factory=dict)
 
 
+MCP_APPROVAL = "mcp_approval_request"
+CLIENT_CALLS = frozenset(  # calls of a provider's own tools that the client carries out
+    ("custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call", MCP_APPROVAL)
+)
 TRANSFER, DELEGATE = "transfer_to_agent", "delegate_to_agent"  # the tools with which an agent hands work to another
 
 
@@ -238,13 +242,15 @@ def encode_all(messages: Sequence[Message], shape: str, encode: Callable[[Messag
 class ToolSpec:
     """A tool as the model sees it.
 
-    `effect` is for adapters: a model must never be forced to call a tool that is not `pure`.
+    `effect` is for adapters: a model must never be forced to call a tool that is not `pure`. `namespace`: the group of tools
+    in which the provider looks it up, or "" if the model always sees it.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
     effect: str = "irreversible"
+    namespace: str = ""
 
 
 @record
@@ -290,7 +296,9 @@ NOTE = "Your last reply could not be read: "
 class ModelReply:
     """A model's reply.
 
-    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both.
+    `problem`: what is wrong with its form, or ""; `advice`: how to write it instead. The model receives both. `served`: the
+    name of the model that answered, as the provider reports it; `request_id`: the provider's id of the request. Both are "" if
+    the provider does not say.
     """
 
     message: Message
@@ -299,6 +307,8 @@ class ModelReply:
     model: str = ""
     problem: str = ""
     advice: str = ""
+    served: str = ""
+    request_id: str = ""
 
     @property
     def note(self) -> str:

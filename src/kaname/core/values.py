@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, Literal
 
 from .reading.lenient_json import lenient_json
 
@@ -14,8 +14,18 @@ _LANGUAGE = re.compile(r"[\w-]*[ \t]*\n|json\b", re.IGNORECASE)
 _FENCED = re.compile(r"```[\w-]*\n(.*?)\n```", re.DOTALL)
 
 
+OutputMode = Literal["native", "tool", "prompted"]
+
+
 class AnswerSchema(dict[str, Any]):
-    """The schema of a typed answer. It may be sent in a strict form: null in the answer then stands for a field's default."""
+    """The schema of a typed answer. It may be sent in a strict form: null in the answer then stands for a field's default.
+
+    `mode`: how the model is asked for it, or "" if the adapter chooses.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], mode: OutputMode | Literal[""] = "") -> None:
+        super().__init__(schema)
+        self.mode = mode
 
 
 def read_json(text: str) -> Any:

@@ -28,7 +28,8 @@ class ModelBase:
     have. instance: Equal for two objects that call the same model at one address with one key; None if the
     object is the instance. identity: What tells it apart from other models of the same name, such as its address; a cache
     keeps their replies apart. caches_prompts: True if the provider charges less for the beginning of a request that it has
-    seen before. rates: The rate limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
+    seen before. searches_tools: True if the provider looks up tools by itself (see `ToolSpec.namespace`). rates: The rate
+    limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
     """
 
     __slots__ = ()
@@ -44,6 +45,7 @@ class ModelBase:
     instance: Hashable = None
     identity: str = ""
     caches_prompts: bool = False
+    searches_tools: bool = False
     rates: Any = None
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:

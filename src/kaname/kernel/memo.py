@@ -55,8 +55,9 @@ class Memo:
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
             listed = [tool for tool in now if optional(tool, ActionBase, "listed")]
-            self._every = {one.name: ToolSpec(one.name, one.description, one.parameters, one.effect) for one in listed}
-            hidden = getattr(tools, "hidden", ())
+            hidden, spaces = getattr(tools, "hidden", ()), getattr(tools, "namespaces", {})
+            made = [(one.name, one.description, one.parameters, one.effect, spaces.get(one.name, "")) for one in listed]
+            self._every = {one[0]: ToolSpec(*one) for one in made}
             self._specs, self._some = (now, tuple([spec for spec in self._every.values() if spec.name not in hidden])), {}
         if wanted is True or wanted is False:
             return self._specs[1]

@@ -8,8 +8,10 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
-from ..core.messages import NOTHING, ToolCall, ToolResult, Usage
+from ..core.messages import MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
+from ..core.people.answers import NO, YES, read_decision
+from ..core.people.visible import visible, visible_json
 from ..core.record import replace
 from ..core.values import plain_text, shorten, unescape_json
 
@@ -77,14 +79,31 @@ def check_usage(usage: Usage, who: str) -> Usage:
     return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3], most)
 
 
+def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult:
+    """Return the result of a call that a provider's own tool makes and the client carries out, or ask for it."""
+    if call.name != MCP_APPROVAL:
+        return result_from_caller(call, "", answers)
+    args, key = call.args if isinstance(call.args, Mapping) else {}, f"approve:{call.id}"
+    if key not in answers:
+        about = ToolCall(call.id, f"{args.get('server_label')}.{args.get('name')}", args.get("arguments") or {})
+        asked = f"{visible(about.name)}({visible_json(about.args)})"
+        raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=about)
+    said = read_decision(answers[key])
+    approved = said is not None and said.approved and said.args is None  # the provider runs it as it was asked for
+    return ToolResult({"approve": approved, "reason": "" if said is None else said.reason})
+
+
 def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) -> ToolResult:
     """Return the result that the caller supplies for a call, or ask for it.
 
-    The answer is the output itself, `{"output": …}`, or `{"error": "…"}`.
+    `prompt`: the question, or "" for one that names the call with its arguments. The answer is the output itself,
+    `{"output": …}`, or `{"error": "…"}`.
     """
     key = f"result:{call.id}"
     if key not in answers:
-        raise Suspend(key, prompt, about=call)
+        args = visible_json(call.args)
+        told = notice("external.run", "Run {name}({args}) and answer with its result.", name=visible(call.name), args=args)
+        raise Suspend(key, prompt or told, about=call)
     match answers[key]:
         case {"error": str(error), **rest} if not rest:
             return ToolResult(error=error)

@@ -68,6 +68,31 @@ def _strict(schema: Any) -> Any:
     return made
 
 
+_BOUNDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems")) | {
+    "minLength",
+    "maxLength",
+    "pattern",
+}
+
+
+def without_bounds(schema: Any) -> Any:
+    """Return a strict schema with the bounds of its values in their descriptions, for a provider that refuses them."""
+    if isinstance(schema, list):
+        return [without_bounds(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    bounds = [f"{key}: {one}" for key, one in schema.items() if key in _BOUNDS and not isinstance(one, Mapping)]
+    made: dict[str, Any] = {}
+    for key, one in schema.items():
+        if key in _NAMED and isinstance(one, Mapping):
+            made[key] = {name: without_bounds(held) for name, held in one.items()}
+        elif key not in _BOUNDS:
+            made[key] = one if key in _VALUES else without_bounds(one)
+    return (
+        {**made, "description": " ".join([made.get("description", ""), f"({', '.join(bounds)})"]).strip()} if bounds else made
+    )
+
+
 def _member(key: str, one: Any) -> Any:
     if key in _VALUES or key == "required":
         return one

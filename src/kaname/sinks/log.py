@@ -78,6 +78,8 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
         "event": type(event.body).__name__,
     }
     match event.body:
+        case ModelReplied(reply):
+            told |= {"model": reply.served or reply.model, "request": reply.request_id}
         case ToolStarted(call=call, attempt=attempt):
             told |= {"tool": call.name, "call": call.id, "attempt": attempt}
         case ToolFinished(result):
@@ -89,7 +91,10 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
         case Warned(source):
             told["source"] = source
     if content:
-        told["data"] = [{name: value for name, value in chunk.data.items() if name != "fact"} for chunk in chunks_of(event)]
+        told["data"] = [
+            {name: value for name, value in chunk.data.items() if name != "fact" and (chunk.type, name) != ("media", "base64")}
+            for chunk in chunks_of(event)
+        ]
     return told
 
 

@@ -179,7 +179,8 @@ class Spans:
         name = reply.model or run.model
         attributes = {
             **self._request_attributes(run, event, name, body.step.instructions),
-            "gen_ai.response.model": name,
+            "gen_ai.response.model": reply.served or name,
+            **({"kaname.request.id": reply.request_id} if reply.request_id else {}),
             "gen_ai.response.finish_reasons": [reply.stop_reason or "unknown"],
             **_usage(reply.usage),
             **({_OUTPUT: output_message(reply)} if self._content else {}),

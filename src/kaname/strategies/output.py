@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..core.codec import dump
 from ..core.errors import ConfigError, OutputDecodingFailed
 from ..core.notices import notice
 from ..core.reading.lenient_json import TwoReadings
-from ..core.values import AnswerSchema, fenced_blocks, read_json
+from ..core.values import AnswerSchema, OutputMode, fenced_blocks, read_json
 from ..kernel.boundary import Border
 
 if TYPE_CHECKING:
@@ -23,10 +23,28 @@ _WRAP = "result"
 
 
 class Output:
-    """Any type that pydantic can validate. A type that is no object is wrapped in one, because providers want an object."""
+    """The type of an answer, and how the model is asked for it: `Agent(model, output=Output(Order, mode="tool"))`.
 
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
+    Args:
+        kind: Any type that pydantic can validate. A type that is no object is wrapped in one, because providers want an object.
+        mode: "native" for the provider's own output format, "tool" for a tool that the model must call, or "prompted" for a
+            schema in the instructions. By default the adapter chooses: native if the provider has it, and the next one if the
+            provider refuses the schema.
+
+    Raises:
+        ConfigError: There is no such mode.
+    """
+
+    def __init__(self, kind: Any, mode: OutputMode | Literal[""] = "") -> None:
+        if mode not in ("", *get_args(OutputMode)):
+            modes = ", ".join(get_args(OutputMode))
+            raise ConfigError(notice("output.mode", "mode must be one of {modes}, not {mode!r}", modes=modes, mode=mode))
+        self.kind, self.mode = kind, mode
+
+    @classmethod
+    def of(cls, kind: Any) -> Output:
+        """Return the output of a type, or the output itself."""
+        return kind if isinstance(kind, Output) else cls(kind)
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
@@ -61,13 +79,13 @@ class Output:
     @cached_property
     def schema(self) -> Mapping[str, Any]:
         if not self._is_wrapped:
-            return AnswerSchema(_with_root(self._own_schema))
+            return AnswerSchema(_with_root(self._own_schema), self.mode)
         inner = {key: value for key, value in self._own_schema.items() if key != "$defs"}
         outer: dict[str, Any] = {"type": "object", "properties": {_WRAP: inner}, "required": [_WRAP]}
         outer["additionalProperties"] = False
         if "$defs" in self._own_schema:
             outer["$defs"] = self._own_schema["$defs"]
-        return AnswerSchema(outer)
+        return AnswerSchema(outer, self.mode)
 
     @cached_property
     def partial(self) -> PartialOutput:

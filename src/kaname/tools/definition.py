@@ -11,7 +11,6 @@ from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
-from ..core.people.visible import visible_json
 from ..core.values import plain_text
 from ..kernel.bases import ActionBase
 from ..kernel.chain import can_call
@@ -77,14 +76,9 @@ class DefinedTool(ActionBase):
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if self._execute is None:
-            return _from_caller(self.name, prepared, context)
+            return result_from_caller(ToolCall(context.call_id, self.name, prepared), "", context.state.answers)
         wanted = dict.fromkeys(context_parameters(self._execute), context)
         return await run_function(self._execute, {**prepared, **wanted}, context)
-
-
-def _from_caller(name: str, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-    asked = notice("external.run", "Run {name}({args}) and answer with its result.", name=name, args=visible_json(prepared))
-    return result_from_caller(ToolCall(context.call_id, name, prepared), asked, context.state.answers)
 
 
 def _timeout(given: float | str | None) -> float | None:

@@ -94,6 +94,11 @@ class ToolRegistry(Mapping[str, Action]):
         """The names of the tools that the model looks up, instead of being told of them with every request."""
         return self.arrangement.hidden if self.arrangement else frozenset()
 
+    @property
+    def namespaces(self) -> Mapping[str, str]:
+        """The groups in which the model's provider looks tools up, by the name of the tool."""
+        return self.arrangement.namespaces if self.arrangement else {}
+
     def look_up(self, arrangement: Any) -> None:
         """Let the model look tools up, if there are many. See `ToolSearch`."""
         self.arrangement = arrangement

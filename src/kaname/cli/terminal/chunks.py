@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from mimetypes import guess_extension
+from tempfile import mkstemp
 from time import monotonic
 from typing import Any
 
@@ -85,6 +89,18 @@ class Show:
                 self.end_line()
             self._screen.note(data["content"], end="")
             self._thinking_now = self._open_line = True
+
+    def _media(self, data: dict[str, Any]) -> None:
+        """Save a picture or a sound that the model made, and show where."""
+        if self._quiet:
+            return
+        place = data["url"]
+        with suppress(ValueError, OSError):  # what cannot be saved is still named
+            if content := b64decode(data["base64"]):
+                number, place = mkstemp(guess_extension(data["mime"]) or "", "kaname-")  # only its owner can read it
+                with open(number, "wb") as file:
+                    file.write(content)
+        self._line(f"▧ {data['name'] or data['mime']}{f': {place}' if place else ''}", "green", whole=True)
 
     def _tool_call(self, data: dict[str, Any]) -> None:
         if self._held:

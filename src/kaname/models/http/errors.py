@@ -34,6 +34,7 @@ _PROOF = lazy_regex(r"auth|key|token|secret|cookie|pass|credential|session", re.
 _FILTERED = lazy_regex(r"content.?(filter|policy|management)|safety system|responsible ai", re.I)
 _MODELS_FAULT = lazy_regex(r"tool_use_failed|json_validate_failed|output_parse_failed|malformed_function_call", re.I)
 _LONGEST = 600
+_REQUEST_IDS, _LONGEST_ID = ("x-request-id", "request-id", "apim-request-id"), 100
 _SECRET = 6  # characters; a server of one's own is often given a key such as "none"
 _LONG_SECRET, _MIDDLE = 12, 8  # of a key that long no beginning or end, and no longer part, is shown
 _WORD = lazy_regex(r"[\w-]{4,}")
@@ -47,6 +48,7 @@ class Who(NamedTuple):
     provider: str
     model: str
     secrets: tuple[str, ...] = ()
+    request_id: str = ""  # the provider's, once it has answered
 
     def __repr__(self) -> str:
         return f"Who({self.provider}/{self.model})"
@@ -73,6 +75,7 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
     """Return the error for an answer that is not 200."""
     text, after = body.decode("utf-8", "replace"), retry_after(headers)
+    who = who._replace(request_id=request_id(headers))
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
         moved = notice("model.redirected", "the server redirects to {place!r}: set base_url to the API's address", place=place)
@@ -153,13 +156,21 @@ def failure(
     ours = isinstance(text, Notice) and not inside
     said = "" if ours else who.mask(text)[:_LONGEST]
     number = f"{status}: " if status not in (0, 200) else ""
-    message = join_notices("", (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice))
+    words = (f"{who.provider}/{who.model}: {number}", text if ours else kind.words, kind.advice)
+    asked = notice("model.request_id", " (request {id})", id=who.request_id) if who.request_id else ""
+    message = join_notices("", (*words, asked))
     if said:
         log.warning("%s/%s: %s%s: %s", who.provider, who.model, number, kind.__name__, " ".join(said.split()))
     made = kind(message, provider=who.provider, model=who.model, status=status, retry_after=after, said=said)
+    made.request_id = who.request_id
     if number:  # the provider charges for answers, not for errors
         made.usage = NOTHING
     return made
+
+
+def request_id(headers: Mapping[str, str]) -> str:
+    """Return the id under which the provider knows a request, or "" if it does not say."""
+    return next((headers[name][:_LONGEST_ID] for name in _REQUEST_IDS if name in headers), "")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

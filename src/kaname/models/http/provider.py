@@ -18,13 +18,15 @@ from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
 from ...core.record import replace
 from ...core.tracing import current
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
 from ..bounds import BoundedReplies
+from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
-from .errors import Who, from_status, garbled_reply, secrets_in
+from .errors import Who, from_status, garbled_reply, request_id, secrets_in
 from .keys import demand_key
 from .rates import rates_of
 from .sse import EventStream
@@ -42,6 +44,8 @@ _USUAL_TIERS = (None, "default", "standard_only")
 
 class Joiner(Protocol):
     """An object that builds one reply from the pieces of its stream."""
+
+    who: Who
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool: ...  # whether it was the last
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]: ...
@@ -87,7 +91,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self.settings = dict(settings or {})
         self._http = Http(timeouts)
         self.rates = rates_of(url, self.who.secrets, model)
-        self._price, self._listed = price, price_of(self.name)
+        self._price, self._listed, self._modes = price, price_of(self.name), OutputModes()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
@@ -132,8 +136,21 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if "tool_choice" in request.settings or "tool_choice" in self.settings:
             request = force_once(request, self.settings)
+        if isinstance(request.schema, AnswerSchema):
+            return await self._modes.reply(self.reply_in_mode, request, emit, self.modes_for(request.schema))
+        return await self._reply_once(request, emit)
+
+    async def _reply_once(self, request: ModelRequest, emit: Emit) -> ModelReply:
         joiner, ended = await self.exchange(request, emit)
         return joiner.reply(ended=ended)
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        """Return the modes in which a typed answer is asked for if the agent names none: the next, if one is refused."""
+        return ("native",)
+
+    async def reply_in_mode(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask for a typed answer in the mode that the schema of the request names."""
+        return await reply_in_mode(self._reply_once, request, emit)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send one request and read its answer. Return the joiner, and True if the stream said that it was over."""
@@ -149,27 +166,29 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)
+            who = who._replace(request_id=request_id(response.headers))
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
                 raise garbled_reply(page, who)
             joiner = self.joiner(request)
+            joiner.who = who
             slice_ = await response.more(patience)
             while slice_ and not slice_.strip():  # signs of life before a whole answer
                 slice_ = await response.more(patience)
             if slice_.lstrip()[:1] == b"{":  # a server that does not stream; no event begins like that
-                whole = self._decode_chunk(slice_ + await response.read_body(pause))
+                whole = self._decode_chunk(slice_ + await response.read_body(pause), who)
                 await joiner.take(joiner.whole(whole), emit)
                 return joiner, True
             events, halves = EventStream(), Halves()
             while slice_:
                 for event in events.feed(slice_):
-                    if event == b"[DONE]" or await joiner.take(self._decode_chunk(event, halves), emit):
+                    if event == b"[DONE]" or await joiner.take(self._decode_chunk(event, who, halves), emit):
                         await response.finish(_ENDING)
                         return joiner, True
                 slice_ = await response.more(pause)
             for event in events.end():
                 if event != b"[DONE]":
-                    await joiner.take(self._decode_chunk(event, halves), emit)
+                    await joiner.take(self._decode_chunk(event, who, halves), emit)
             return joiner, False
 
     def _demand_key(self) -> None:
@@ -180,7 +199,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         request = self._set_aside(request, {})[0]
         answer = await send(_without_stream(self.body(request)))
         joiner = self.joiner(request)
-        await joiner.take(joiner.whole(self._decode_chunk(answer)), emit)
+        await joiner.take(joiner.whole(self._decode_chunk(answer, self.who)), emit)
         return joiner
 
     def through(self, send: Callable[[bytes], Awaitable[bytes]]) -> Self:
@@ -206,16 +225,16 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         who = self.who._replace(secrets=(*self.who.secrets, *secrets_in(own)))
         return replace(request, settings=settings), {**headers, **own}, who
 
-    def _decode_chunk(self, data: bytes, halves: Halves | None = None) -> dict[str, Any]:
+    def _decode_chunk(self, data: bytes, who: Who, halves: Halves | None = None) -> dict[str, Any]:
         decode, wrong = _json()
         try:
             chunk = halves.decode(data) if halves is not None and halves.kept else decode(data)
         except (wrong, ValueError, RecursionError) as problem:
             chunk = None if halves is None else _decode_halves(data, halves)
             if chunk is None:
-                raise garbled_reply(f"{problem}: {_excerpt(data, self.who)}", self.who) from problem
+                raise garbled_reply(f"{problem}: {_excerpt(data, who)}", who) from problem
         if not isinstance(chunk, dict):
-            raise garbled_reply(_excerpt(data, self.who), self.who)
+            raise garbled_reply(_excerpt(data, who), who)
         return chunk
 
 

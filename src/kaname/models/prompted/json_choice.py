@@ -60,7 +60,8 @@ async def reply_by_choice(ask: Any, request: ModelRequest, emit: Emit, *, plan_f
             await emit(rest)
         marks = rounds.marks if isinstance(part, ToolCall) else ()
         given = [part] if not isinstance(part, Text) or part.text else []
-        return ModelReply(Message("assistant", (*_thoughts(said), *marks, *given)), stop, usage, said.model)
+        message = Message("assistant", (*_thoughts(said), *marks, *given))
+        return replace(said, message=message, stop_reason=stop, usage=usage)
 
 
 def _marks(request: ModelRequest, turn: TurnSoFar) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from ...core.codec import dump
-from ...core.errors import ConfigError, ContentFiltered
+from ...core.errors import ConfigError
 from ...core.messages import (
     Media,
     Message,
@@ -17,48 +17,40 @@ from ...core.messages import (
     ModelRequest,
     Part,
     Provided,
-    StopReason,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
     ToolSpec,
-    Usage,
 )
 from ...core.notices import notice
 from ...core.openai_shape import result_text
+from ...core.reading.lazy_regex import lazy_regex
 from ...core.record import replace
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
-from ..http.errors import Who, failure, from_event, garbled_reply
-from ..http.provider import Joiner, ServedModel, as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..http.provider import Joiner, ServedModel, as_count, as_mapping
 from ..media import as_takeable
-from ..prices import Price, price_of
+from ..output_modes import ANSWER, GIVE
+from ..prices import Price
+from ..prompted.modes import with_schema_in_words
+from ..strict_schema import make_strict, without_bounds
 from .anthropic_settings import has_call_without_thought, ignored_settings, translate_settings
+from .anthropic_stream import CITATIONS, Blocks
 
 _ANTHROPIC = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
-_ANSWER = "answer"  # the tool by which an answer in a wanted form is given
 _MOST = 8192  # tokens of a reply, if the settings do not say
 _PAUSES = 10  # how often a paused turn is gone on with
-_PAUSED = "pause_turn"
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/plain")
-_CITATIONS = "citations"
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-_MADE = "cache_creation"  # how long what was put into the cache is kept there
+_HAS_FORMATS = lazy_regex(r"claude-(?:opus-4-1|[a-z]+-(?:4-[5-9]|4-\d\d|[5-9]))(?!\d)")  # an output format of their own
 PromptCache = Literal["5m", "1h", "off"]
 _MARKS: dict[str, bytes] = {
     "5m": b',"cache_control":{"type":"ephemeral"}}',
     "1h": b',"cache_control":{"type":"ephemeral","ttl":"1h"}}',
     "off": b"}",
-}
-_STOPS: dict[str, StopReason] = {
-    "end_turn": "end_turn",
-    "tool_use": "tool_use",
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-    "stop_sequence": "stop_sequence",
 }
 
 
@@ -116,7 +108,16 @@ class Anthropic(ServedModel):
         return AnthropicBatches(self, self._url)
 
     def joiner(self, request: ModelRequest) -> Joiner:
-        return _Blocks(self.who, self.price_for(request), form=request.schema is not None)
+        return Blocks(self.who, self.price_for(request), form=request.schema is not None and not _is_native(request.schema))
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        native = _HAS_FORMATS.search(self.model) and make_strict(schema)[1]
+        return ("native", "tool") if native else ("tool",)
+
+    async def reply_in_mode(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask for a typed answer. The tool has a form of its own here: its input is shown while it is written."""
+        prompted = getattr(request.schema, "mode", "") == "prompted"
+        return await self._reply_once(with_schema_in_words(request) if prompted else request, emit)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings of chat completions that this API does not take."""
@@ -144,7 +145,7 @@ class Anthropic(ServedModel):
                 break
             further = await super().reply(replace(request, messages=(*request.messages, said.message)), emit)
             message = Message("assistant", (*said.message.parts, *further.message.parts))
-            said = ModelReply(message, further.stop_reason, said.usage + further.usage, said.model)
+            said = replace(further, message=message, usage=said.usage + further.usage)
         return said
 
     def body(self, request: ModelRequest) -> bytes:
@@ -154,10 +155,13 @@ class Anthropic(ServedModel):
             del head["thinking"]  # the API refuses a thinking model whose last calls have no sealed thought before them
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
         tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
-        if request.schema is not None:  # by a tool that it must call: the API's oldest and surest way to a form
+        if (native := _is_native(request.schema)) and request.schema is not None:
+            form = {"type": "json_schema", "schema": without_bounds(make_strict(request.schema)[0])}
+            head["output_config"] = {**as_mapping(head.get("output_config")), "format": form}
+        if request.schema is not None and not native:  # by a tool that it must call
             thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # a thinking model cannot be forced
-            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": _ANSWER}
-            form = {"name": _ANSWER, "description": "Give the final answer.", "input_schema": request.schema}
+            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": ANSWER}
+            form = {"name": ANSWER, "description": GIVE, "input_schema": request.schema}
             tools = [dump(form).encode(), *theirs]
         elif request.called_tools:  # calls in the conversation are refused without their tools
             tools = [self._encoded_tools(request.called_tools), *theirs]
@@ -189,6 +193,10 @@ class Anthropic(ServedModel):
         return self._tools[1]
 
 
+def _is_native(schema: Any) -> bool:
+    return getattr(schema, "mode", "") == "native"
+
+
 def _marked(block: bytes, mark: bytes) -> bytes:
     """Return a block up to whose end the API caches the request."""
     return block[:-1] + mark
@@ -214,7 +222,7 @@ def encode(message: Message) -> bytes:
     """Return the blocks of one message, joined (see `Message.encode_as`). The citations of a text stand before it."""
     blocks, about = list[dict[str, Any]](), dict[str, Any]()
     for part in message.parts:
-        if isinstance(part, Provided) and part.data.get("type") == _CITATIONS:
+        if isinstance(part, Provided) and part.data.get("type") == CITATIONS:
             about = {"citations": part.data["citations"]} if part.provider == "anthropic" else {}
         elif type(part) is Media and message.role == "assistant":
             continue  # another model made it, and the API takes none here
@@ -253,147 +261,3 @@ def _media(part: Media) -> dict[str, Any]:
     data = {"type": "base64", "media_type": part.mime, "data": part.data}
     source = {"type": "url", "url": part.url} if part.url else data
     return {"type": "image" if part.mime.startswith("image/") else "document", "source": source}
-
-
-class _Blocks:
-    """The content blocks of a reply, by their index."""
-
-    def __init__(self, who: Who, price: Price | None, *, form: bool) -> None:
-        self._who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._usage: dict[str, Any] = {}
-        self._rounds: list[Mapping[str, Any]] = []  # of a reply that took several: compaction, an advisor, the message
-        self._stop = ""
-        self._seen = self._tools_of_theirs = False
-
-    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "whole", "message": answer}
-
-    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
-        kind = chunk.get("type")
-        self._seen = self._seen or kind != "ping"
-        if kind == "content_block_delta":
-            block = self._blocks.setdefault(as_count(chunk.get("index")), {"type": "text"})
-            await self._delta(block, as_mapping(chunk.get("delta")), emit)
-        elif kind == "content_block_start":
-            block = self._blocks[as_count(chunk.get("index"))] = dict(as_mapping(chunk.get("content_block")))
-            if text := as_text(block.get("text")):
-                await emit(text)
-        elif kind == "message_start":
-            self._count(as_mapping(chunk.get("message")).get("usage"))
-        elif kind == "message_delta":
-            self._stop = as_text(as_mapping(chunk.get("delta")).get("stop_reason")) or self._stop
-            self._count(chunk.get("usage"))
-        elif kind == "error" or (kind is None and chunk.get("error")):
-            raise from_event(chunk.get("error"), self._who)
-        elif kind == "whole":
-            await self._take_whole(chunk["message"], emit)
-        return kind == "message_stop"
-
-    async def _delta(self, block: dict[str, Any], delta: Mapping[str, Any], emit: Emit) -> None:
-        """Collect a piece. Pieces are kept in lists and joined at the end."""
-        kind = delta.get("type")
-        if kind == "text_delta" and (text := as_text(delta.get("text"))):
-            block.setdefault("texts", []).append(text)
-            await emit(text)
-        elif kind == "thinking_delta" and (text := as_text(delta.get("thinking"))):
-            block.setdefault("thoughts", []).append(text)
-            await emit(text, "thinking")
-        elif kind == "signature_delta":
-            block["signature"] = as_text(block.get("signature")) + as_text(delta.get("signature"))
-        elif kind == "input_json_delta" and (text := as_text(delta.get("partial_json"))):
-            block.setdefault("json", []).append(text)
-            if self._form and block.get("name") == _ANSWER:
-                await emit(text)
-        elif kind == "citations_delta":
-            block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
-        elif kind == "compaction_delta" and (text := as_text(delta.get("content"))):
-            block["content"] = as_text(block.get("content")) + text
-            await emit(text, "thinking")
-
-    async def _take_whole(self, message: dict[str, Any], emit: Emit) -> None:
-        if message.get("type") == "error" or message.get("error"):
-            raise from_event(message.get("error"), self._who)
-        content = message.get("content")
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_mappings(content)
-        self._blocks = dict(enumerate([dict(block) for block in blocks]))
-        self._stop = as_text(message.get("stop_reason"))
-        self._count(message.get("usage"))
-        for block in self._blocks.values():
-            match block.get("type"):
-                case "text":
-                    await emit(as_text(block.get("text")))
-                case "thinking" | "compaction":
-                    await emit(as_text(block.get("thinking")) or as_text(block.get("content")), "thinking")
-
-    def _count(self, usage: Any) -> None:
-        usage = as_mapping(usage)
-        self._usage |= {name: as_count(usage[name]) for name in _COUNTS if usage.get(name) is not None}
-        if (made := usage.get(_MADE)) is not None:
-            self._usage[_MADE] = made
-        self._rounds = as_mappings(usage.get("iterations")) or self._rounds
-        self._tools_of_theirs = self._tools_of_theirs or any(as_mapping(usage.get("server_tool_use")).values())
-
-    def reply(self, *, ended: bool) -> ModelReply:
-        if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
-        if not self._stop:
-            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
-        blocks = [block for _, block in sorted(self._blocks.items())]
-        if self._form and any(_is_form(block) for block in blocks):  # text next to the form is not the answer
-            blocks = [block for block in blocks if block.get("type") != "text"]
-        parts = [part for block in blocks for part in self._parts(block)]
-        if self._stop == "refusal":
-            withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self._who)
-            filtered.usage = self._count_usage()
-            raise filtered
-        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), self._count_usage(), self._who.model)
-
-    def _stop_reason(self, parts: list[Part]) -> StopReason | None:
-        answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
-        return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
-
-    def _count_usage(self) -> Usage:
-        """Return the sum of all rounds. The usage field itself only counts the message."""
-        rounds = [self._counted_round(one) for one in self._rounds or [self._usage]]
-        usage = sum(rounds[1:], rounds[0])
-        return replace(usage, cost=None) if self._tools_of_theirs else usage  # searches and the like are charged by the piece
-
-    def _counted_round(self, one: Mapping[str, Any]) -> Usage:
-        fresh, output, read, made = [as_count(one.get(name)) for name in _COUNTS]
-        hour = as_count(as_mapping(one.get(_MADE)).get("ephemeral_1h_input_tokens"))
-        usage = Usage(fresh + read + made, output, read, None)
-        kind, price = as_text(one.get("type")), self._price
-        if kind == "advisor_message":  # by another model
-            price = price_of(f"anthropic/{as_text(one.get('model'))}")
-        if price is None or kind not in ("", "message", "compaction", "advisor_message"):
-            return usage
-        return replace(usage, cost=price.of(usage, max(0, made - hour), hour))
-
-    def _parts(self, block: dict[str, Any]) -> list[Part]:
-        """Return the parts of a block, with the citations before their text. Both are sent back."""
-        part, cited = self._part(block), as_mappings(block.get("citations"))
-        if part is None or not cited or not isinstance(part, Text):
-            return [] if part is None else [part]
-        return [Provided("anthropic", {"type": _CITATIONS, "citations": cited}), part]
-
-    def _part(self, block: dict[str, Any]) -> Part | None:
-        """Return the part of a block. kaname runs `tool_use`; everything the provider ran itself is sent back unchanged."""
-        given, kind = "".join(block.pop("json", [])), block.get("type")
-        text, thought = "".join(block.pop("texts", [])), "".join(block.pop("thoughts", []))
-        if kind == "text":
-            text = as_text(block.get("text")) + text
-            return Text(text) if text else None
-        if kind == "thinking":
-            return Thinking(as_text(block.get("thinking")) + thought, as_text(block.get("signature")))
-        if kind == "tool_use":
-            args = parse_arguments(given) if given else block.get("input") or {}
-            if self._form and block.get("name") == _ANSWER:
-                return Text(given or dump(args))
-            return ToolCall(as_text(block.get("id")), as_text(block.get("name")), args)
-        return Provided("anthropic", {**block, "input": parse_arguments(given)} if given else dict(block))
-
-
-def _is_form(block: dict[str, Any]) -> bool:
-    return block.get("type") == "tool_use" and block.get("name") == _ANSWER

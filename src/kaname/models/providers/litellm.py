@@ -44,6 +44,7 @@ from ..http.client import PATIENT, Timeouts, timeout_error
 from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled_reply, secrets_in
 from ..http.provider import as_mapping, force_once
+from ..output_modes import reply_in_mode
 from ..prices import Price, price_of
 from .loop_thread import Handover, LoopThread
 from .openai import pictures_message, response_format, shape, tool_shapes, with_pictures
@@ -100,14 +101,9 @@ class LiteLLM(BoundedReplies, ModelBase):
         price: Price | None = None,
     ) -> None:
         if find_spec("litellm") is None:
-            raise ConfigError(
-                notice(
-                    "model.litellm_missing",
-                    "{model} needs LiteLLM, which is not installed: {how}",
-                    model=model,
-                    how=install_command("litellm"),
-                )
-            )
+            how = install_command("litellm")
+            told = notice("model.litellm_missing", "{model} needs LiteLLM, which is not installed: {how}", model=model, how=how)
+            raise ConfigError(told)
         self.model = self.name = model
         self.settings = dict(settings or {})
         self._timeouts, self._price = timeouts, price
@@ -128,6 +124,9 @@ class LiteLLM(BoundedReplies, ModelBase):
         return dump([self._where["base_url"], {name: held for name, held in headers.items() if not secrets_in({name: held})}])
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        return await reply_in_mode(self._reply_once, request, emit)
+
+    async def _reply_once(self, request: ModelRequest, emit: Emit) -> ModelReply:
         thread = _thread()
         await thread.run(_load())
         _users.add(self)
@@ -297,7 +296,7 @@ class _LiteLLMPieces(Pieces):
     def reply(self, *, ended: bool) -> ModelReply:
         said = super().reply(ended=ended)
         if not said.message.parts and not self._counted:  # LiteLLM gives a stream without a word an ending of its own
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
         return said
 
     def thoughts(self) -> list[Part]:
@@ -350,7 +349,7 @@ def _as_json(chunk: Any) -> dict[str, Any]:
         }
         choices.append({"delta": plain, "finish_reason": choice.finish_reason})
     usage = getattr(chunk, "usage", None)
-    return {"choices": choices, "usage": usage.model_dump() if usage is not None else None}
+    return {"choices": choices, "usage": usage.model_dump() if usage is not None else None, "model": chunk.model}
 
 
 def _thought_signature(held: Any) -> dict[str, Any] | None:

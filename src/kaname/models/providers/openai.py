@@ -146,6 +146,12 @@ class OpenAI(ServedModel):
         self._schemas = False
         return said
 
+    async def reply_in_mode(self, request: ModelRequest, emit: Emit) -> ModelReply:
+        """Ask for a typed answer. A model whose calls are constrained JSON or text has no tool that it must call."""
+        if getattr(request.schema, "mode", "") == "tool" and self.tool_mode in ("constrained", "text"):
+            return await self._reply_once(request, emit)
+        return await super().reply_in_mode(request, emit)
+
     async def _reply_in(self, mode: str, request: ModelRequest, emit: Emit) -> ModelReply:
         if mode == "native":
             return await (self._natively(request, emit) if self.tool_mode == "auto" else super().reply(request, emit))

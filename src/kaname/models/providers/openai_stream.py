@@ -36,7 +36,7 @@ class Pieces:
     """The pieces of a reply. Reasoning that a provider wants back is kept as it came (`Provided`)."""
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
-        self._who, self._price = who, price
+        self.who, self._price = who, price
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._details: list[Any] = []
@@ -45,7 +45,7 @@ class Pieces:
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
-        self._finish = ""
+        self._finish = self._served = ""
         self._usage = _UNKNOWN
         self._seen = self._echoed = self._refused = False
 
@@ -61,6 +61,7 @@ class Pieces:
             usage = as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")  # Groq, Moonshot
         if usage and type(usage) is dict:
             self._usage = self.count(usage)
+        self._served = self._served or as_text(chunk.get("model"))
         for choice in choices:
             self._seen = True
             if choice.get("index"):  # of several answers, the first
@@ -86,13 +87,13 @@ class Pieces:
         if chunk.get("error") or (
             not choices and (chunk.get("object") == "error" or chunk.get("message") or chunk.get("detail"))
         ):
-            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
+            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self.who)
 
     def _end_choice(self, choice: Mapping[str, Any]) -> None:
         if choice.get("error") or choice.get("finish_reason") == "error":
             raise from_event(
                 choice.get("error") or notice("model.server_gave_up", "the server reported an error without a reason"),
-                self._who,
+                self.who,
             )
         self._finish = as_text(choice.get("finish_reason")) or self._finish
 
@@ -160,17 +161,17 @@ class Pieces:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
         if not ended and not self._finish:
             broken = notice("model.cut_off", "the connection ended in the middle of the answer")
-            raise garbled_reply(broken, self._who)
+            raise garbled_reply(broken, self.who)
         if self._finish.lower() in _FILTERED and not self._calls:
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self.who)
             filtered.usage = self._usage
             raise filtered
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
-            raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self._who)
+            raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self.who)
         parts = self.thoughts()
         if self._refused:
             parts.append(Provided("openai", {"type": REFUSAL}))
@@ -187,7 +188,8 @@ class Pieces:
             parts.append(Provided("openai", back))
         stop = _STOPS.get(self._finish.lower())
         stop = "end_turn" if stop == "tool_use" and made and not calls else stop
-        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self._who.model)
+        told = {"served": self._served, "request_id": self.who.request_id}
+        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self.who.model, **told)
 
     def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the data that belongs to the calls of a turn and must be sent back, under its original names."""

@@ -7,15 +7,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...core.codec import dump
 from ...core.errors import ConfigError, RequestRefused
-from ...core.messages import Media, Message, ModelReply, ModelRequest, Part, Provided, Text, ToolCall, ToolResult, ToolSpec
+from ...core.messages import (
+    CLIENT_CALLS,
+    Media,
+    Message,
+    ModelReply,
+    ModelRequest,
+    Part,
+    Provided,
+    Text,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+)
 from ...core.notices import notice
 from ...core.openai_shape import result_text
+from ...core.values import AnswerSchema, OutputMode
 from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
@@ -23,6 +37,7 @@ from ..http.provider import Joiner, ServedModel
 from ..media import as_takeable
 from ..prices import Price
 from ..strict_schema import make_strict
+from .client_calls import item_of, output_item
 from .openai import OPENAI, OpenAI, openai_key
 from .responses_stream import BETWEEN, MINE, Items
 
@@ -32,6 +47,8 @@ _NOT_HERE = ("stop", "seed", "n", "logit_bias", "frequency_penalty", "presence_p
 """Settings of chat completions for which this API has no counterpart."""
 _RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")
+_LONGEST_LIST = 1_000  # characters of the names in a namespace
+_SEARCHES = re.compile(r"(?:ft:)?gpt-(?:5\.(?:[4-9]|\d\d)|[6-9])(?!.*-chat)")  # models with a tool search of their own
 _ENCRYPTED = "reasoning.encrypted_content"
 
 
@@ -79,6 +96,7 @@ class OpenAIResponses(ServedModel):
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
         super().__init__(model, endpoint(url, "/responses"), named, key, settings, timeouts, price, missing)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
+        self.searches_tools = bool(_SEARCHES.match(model))
         self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -90,6 +108,9 @@ class OpenAIResponses(ServedModel):
                 raise
         self._sealed = False
         return await super().reply(request, emit)
+
+    def modes_for(self, schema: AnswerSchema) -> tuple[OutputMode, ...]:
+        return "native", "tool", "prompted"
 
     def batches(self) -> Any:
         """Return the provider's batch API."""
@@ -119,19 +140,39 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", encode))]
-        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *[dump(one).encode() for one in theirs]]
+        as_items = partial(encode, conversation=request.messages)
+        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", as_items))]
+        ours = self._encoded_tools(request.tools) if request.tools else b""
+        tools = [*([ours] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
         return dump(head).encode()[:-1] + b',"input":[' + b",".join(items) + b"]" + listed + b"}"
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if self._tools[0] is not tools:
-            shapes = [
-                {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
-                for t in tools
-            ]
+            shapes = _tool_shapes([t for t in tools if t.name not in CLIENT_CALLS])  # those the provider's own tools call
             self._tools = (tools, dump(shapes).encode()[1:-1])
         return self._tools[1]
+
+
+def _tool_shapes(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """Return the tools, and those that the provider looks up in their namespaces: the model is told these, with the names."""
+    made: list[dict[str, Any]] = []
+    spaces: dict[str, list[dict[str, Any]]] = {}
+    for t in tools:
+        shape = {"type": "function", "name": t.name, "description": t.description, "parameters": t.parameters, "strict": False}
+        if t.namespace:
+            spaces.setdefault(t.namespace, []).append({**shape, "defer_loading": True})
+        else:
+            made.append(shape)
+    for name, held in spaces.items():
+        told = _list_names([one["name"] for one in held])
+        made.append({"type": "namespace", "name": name, "description": told, "tools": held})
+    return [*made, {"type": "tool_search"}] if spaces else made
+
+
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names)
+    return listed if len(listed) <= _LONGEST_LIST else f"{listed[:_LONGEST_LIST]}…, {len(names)} in all"
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,17 +197,24 @@ def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
 
 
-def encode(message: Message) -> bytes:
-    """Return the items of one message, joined (see `Message.encode_as`)."""
-    items = _assistant_items(message) if message.role == "assistant" else _input_items(message)
+def encode(message: Message, conversation: Sequence[Message] = ()) -> bytes:
+    """Return the items of one message, joined (see `Message.encode_as`). `conversation`: has the calls of its results."""
+    items = _assistant_items(message) if message.role == "assistant" else _input_items(message, conversation)
     return b",".join([dump(item).encode() for item in items])
 
 
-def _input_items(message: Message) -> list[dict[str, Any]]:
+def _input_items(message: Message, conversation: Sequence[Message]) -> list[dict[str, Any]]:
     if message.role != "tool":
         return [{"role": message.role, "content": [_content(part) for part in message.parts]}]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
-    return [{"type": "function_call_output", "call_id": one.call_id, "output": _output(one)} for one in results]
+    return [_output_item(one, conversation) for one in results]
+
+
+def _output_item(result: ToolResult, conversation: Sequence[Message]) -> dict[str, Any]:
+    item = item_of(result.call_id, conversation, MINE) if result.name in CLIENT_CALLS else None
+    if item is not None:
+        return output_item(item, result, _output(result))
+    return {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)}
 
 
 def _output(result: ToolResult) -> Any:
@@ -186,10 +234,12 @@ def _assistant_items(message: Message) -> list[dict[str, Any]]:
                 about = data
             case Provided(provider, data) if provider == MINE:
                 items.append(dict(data))
+            case Media() if items and items[-1].get("type") == "image_generation_call":
+                items[-1] |= {"result": part.data or None}
             case Text(text) if text and text != BETWEEN:
                 items.append(_message(text, about))
                 about = {}
-            case ToolCall(id, name, args):
+            case ToolCall(id, name, args) if name not in CLIENT_CALLS or items[-1:] == [] or items[-1].get("type") != name:
                 space = {"namespace": about["namespace"]} if "namespace" in about else {}
                 arguments = args if isinstance(args, str) else dump(args)
                 items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments, **space})

@@ -13,6 +13,7 @@ from ...kernel.ports import Emit
 from ..http.errors import Who, failure, from_event, garbled_reply
 from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..prices import Price
+from .client_calls import call_of, is_for_client
 
 MINE = "openai-responses"  # whose pieces are handed back as they came
 BETWEEN = "\n\n"  # two messages of one reply
@@ -30,7 +31,7 @@ class Items:
     """
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
-        self._who, self._price = who, price
+        self.who, self._price = who, price
         self._items: dict[int, Mapping[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}  # by the place of the item, for one that was never finished
         self._asides: set[int] = set()  # the places of commentary
@@ -62,7 +63,7 @@ class Items:
             await self._end(as_mapping(chunk.get("response")), emit)
             return True
         elif kind == "error" or (not kind and (chunk.get("error") or chunk.get("message") or chunk.get("detail"))):
-            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self._who)
+            raise from_event(chunk.get("error") or chunk.get("detail") or chunk, self.who)
         return False
 
     async def _show(self, text: str, place: int, channel: str, emit: Emit) -> None:
@@ -77,7 +78,7 @@ class Items:
         if response.get("status") == "failed" or response.get("error"):
             raise from_event(
                 response.get("error") or notice("model.server_gave_up", "the server reported an error without a reason"),
-                self._who,
+                self.who,
             )
         for place, item in enumerate(as_mappings(response.get("output"))):
             if place not in self._items and item.get("phase") == _ASIDE and place not in self._texts:
@@ -90,13 +91,13 @@ class Items:
 
     def reply(self, *, ended: bool) -> ModelReply:
         if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self._who)
+            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
         if not self._response:
-            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self._who)
+            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
         why = as_text(as_mapping(self._response.get("incomplete_details")).get("reason"))
         if why == "content_filter":
             withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self._who)
+            filtered = failure(ContentFiltered, withheld, 0, self.who)
             filtered.usage = self._usage()
             raise filtered
         parts = self._parts()
@@ -106,7 +107,8 @@ class Items:
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         if why or self._response.get("status") == "incomplete":
             stop = "max_tokens"
-        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage(), self._who.model)
+        told = {"served": as_text(self._response.get("model")), "request_id": self.who.request_id}
+        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage(), self.who.model, **told)
 
     def _parts(self) -> list[Part]:
         unfinished = {place: {"type": "message", "content": [{"text": "".join(text)}]} for place, text in self._texts.items()}
@@ -114,6 +116,8 @@ class Items:
         parts: list[Part] = []
         for place in sorted(items):
             made = _parts_of(items[place], aside=place in self._asides)
+            if is_for_client(items[place], items.values()):
+                made.append(call_of(items[place]))
             for kind in (Text, Thinking):  # a paragraph of its own, after one of another item
                 before = any(isinstance(part, kind) for part in parts)
                 first = next((number for number, part in enumerate(made) if isinstance(part, kind)), None)
@@ -152,6 +156,7 @@ def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
         return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
     if kind == "image_generation_call" and (picture := as_text(item.get("result"))):
+        del back["result"]  # the picture follows, and goes back from there
         return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
     if kind != "reasoning":
         return [Provided(MINE, back)] if kind else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from ...kernel.ports import Action
 from ...kernel.view import RunView
 
 MOST_LISTED = 30
+_WORD_END, _UNUSUAL, _LONGEST_GROUP = re.compile(r"[_.:/-]|(?<=[a-z])(?=[A-Z])"), re.compile(r"[^A-Za-z0-9_-]"), 50
 _LINE, _MOST = 80, 24_000  # characters of a tool's line, and of all of them
 _NAMES = (("find_tools", "find_more_tools"), ("use_tool", "use_found_tool"))  # the second if the user has the first
 _HEAD = "More tools, which {find} describes. Call it before you say that something cannot be done."
@@ -29,23 +31,31 @@ class ToolSearch:
     Args:
         above: The number of tools above which this happens (default 30). None to send all tools with every request.
         always: Names of tools that the model always sees.
+        native: Leave it to the provider's own tool search, which gets all tools with their namespaces: an MCP server, or the
+            tools whose names begin with the same word. By default that is done for the models that have it (OpenAI, from
+            gpt-5.4 on, through the Responses API). True for a model of another name that has it, False for `find_tools`.
 
     Raises:
         ConfigError: `above` is negative, or `always` is not a list of names.
     """
 
-    def __init__(self, above: int | None = MOST_LISTED, always: Iterable[str] = ()) -> None:
+    def __init__(self, above: int | None = MOST_LISTED, always: Iterable[str] = (), *, native: bool | None = None) -> None:
         names = [always] if isinstance(always, str) else [*always]
         if (above is not None and above < 0) or not all(isinstance(name, str) for name in names):
             told = notice("tool_search.options", "above must be 0 or more, or None, and always a list of names of tools")
             raise ConfigError(told)
-        self.above, self.always = above, frozenset(names)
+        self.above, self.always, self.native = above, frozenset(names), native
 
 
 class Arrangement:
-    """The tools that an agent's model does not see, and the two with which it finds and calls them."""
+    """The tools that an agent's model does not see, and the two with which it finds and calls them.
 
-    def __init__(self, search: ToolSearch, kept: Iterable[str]) -> None:
+    If the provider looks tools up by itself, none are hidden, and `namespaces` has the groups in which it does.
+    """
+
+    def __init__(self, search: ToolSearch, kept: Iterable[str], *, searches: bool = False) -> None:
+        self._native = searches if search.native is None else search.native
+        self.namespaces: dict[str, str] = {}
         self._above, self._kept = search.above, frozenset({*kept, *search.always, TRANSFER, DELEGATE})
         self.hidden: frozenset[str] = frozenset()
         self.added: dict[str, Action] = {}
@@ -63,7 +73,10 @@ class Arrangement:
         many_own = self._above is not None and len([tool for tool in listed if tool.name not in served]) > self._above
         hidden = [tool for tool in free if many_own or tool.name in served]
         if self._above is None or len(listed) <= self._above or not hidden:
-            self.hidden, self.added = frozenset(), {}
+            self.hidden, self.added, self.namespaces = frozenset(), {}, {}
+            return
+        if self._native:
+            self.namespaces = {tool.name: _namespace(tool) for tool in hidden}
             return
         from .actions import FindTools, UseTool
 
@@ -71,6 +84,12 @@ class Arrangement:
         foreign = any(optional(tool, ActionBase, "served_by")[0] for tool in hidden)
         made: tuple[Any, Any] = FindTools(hidden, find, use, served=foreign), UseTool(every, use)
         self.hidden, self.added = frozenset([tool.name for tool in hidden]), {tool.name: tool for tool in made}
+
+
+def _namespace(tool: Action) -> str:
+    """Return the group of a tool: its server, or the first word of its name."""
+    group = optional(tool, ActionBase, "served_by")[0] or _WORD_END.split(tool.name, 1)[0]
+    return f"{_UNUSUAL.sub('_', group)[:_LONGEST_GROUP]}_tools"
 
 
 class SystemWords:

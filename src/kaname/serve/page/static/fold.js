@@ -126,7 +126,9 @@ class Story {
         .map(part => part.text)
         .join(""),
       usage: reply.usage,
-      model: reply.model || state.model,
+      media: parts(reply.message, "media").map(part => ({ ...part, run: fact.run })),
+      model: reply.served || reply.model || state.model,
+      request: reply.request_id,
       seconds: fact.time - from,
       problem: reply.problem,
     });

@@ -117,9 +117,10 @@ function Reply({ item, given }) {
           : html`<div class="said-by"><${Markdown} text=${item.text} /></div>`
         : null
     }
+    ${item.media.map(one => html`<${Medium} one=${one} />`)}
     ${item.problem ? html`<p class="note bad">✕ ${item.problem}</p>` : null}
     ${item.calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${item.calls.length > 1} given=${given} />`)}
-    <p class="note">
+    <p class="note" title=${item.request || null}>
       ${[t("step {number}", { number: item.step }), item.agent, item.model, durationText(item.seconds), usage.output || usage.input ? `${count((usage.input || 0) + (usage.output || 0))} ${t("tokens")}` : "", usage.cost === 0 || usage.cost === undefined ? "" : money(usage.cost)].filter(Boolean).join(" · ")}
     </p>`;
 }
