@@ -49,6 +49,7 @@ class AgentConfig:
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
+    lessons: Literal["", "off", "suggest", "apply"] = ""
     compact: int = 0
     project: bool | str = False
     providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
@@ -94,8 +95,9 @@ class AgentConfig:
         }
 
     def _context(self, wrong: Callable[[str, str], None]) -> tuple[Any, ...]:
-        """Build the context parts: memory, compaction, project files, window."""
+        """Build the context parts: project files, compaction, memory, lessons."""
         from ..memory.compact import Compact
+        from ..memory.lessons.part import Lessons
         from ..memory.memory import Memory
         from ..memory.project import ProjectContext
 
@@ -104,6 +106,7 @@ class AgentConfig:
             "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
             "compact": lambda: Compact(self.compact),
             "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
+            "lessons": lambda: Lessons(self.lessons or "off"),
         }
         parts: list[Any] = []
         for name in [name for name in makers if getattr(self, name)]:

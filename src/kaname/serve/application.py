@@ -45,6 +45,7 @@ from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
+from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
@@ -239,8 +240,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
     chat, responses = Chat(service, streams), Responses(service, streams)
     ag_ui, vercel = AgUi(service, streams), Vercel(service, streams)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
-    evaluations = EvaluationRoutes(service)
-    one = "/api/runs/{run_id:path}"
+    evaluations, one = EvaluationRoutes(service), "/api/runs/{run_id:path}"
     return [
         Route("/", files.first),
         Route("/page/{name:path}", files.file),
@@ -257,6 +257,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/evaluations/cases", evaluations.add, methods=["POST"]),
         Route("/api/evaluations/compare", whole(evaluations.compare)),
         Route("/api/evaluations/{run_id}", whole(evaluations.get)),
+        *LearningRoutes(service).routes(whole),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
