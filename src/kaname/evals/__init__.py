@@ -21,7 +21,6 @@ from .simulated import SimulatedUser
 from .trial import ask_model, try_lesson
 
 __all__ = [
-    "300",
     "Case",
     "CaseAttempt",
     "CaseReport",
@@ -37,8 +36,8 @@ __all__ = [
     "SuccessPattern",
     "add_case",
     "as_solver",
-    "ask_model",
     "as_test",
+    "ask_model",
     "case_from_run",
     "compare",
     "compare_all",
@@ -51,6 +50,5 @@ __all__ = [
     "make_lesson",
     "read_history",
     "read_report",
-    "shop",
     "try_lesson",
 ]

@@ -20,7 +20,7 @@ from ..memory.lessons.propose import LONGEST, Ask
 from .evaluation import Evaluation
 from .results.comparison import Comparison, compare
 from .results.report import EvalReport
-from .results.statistics import holm
+from .results.statistics import ALPHA, holm
 
 _ASK = """\
 You improve an assistant. You read about runs of it that failed for the same cause. Write one short piece of general advice to \
@@ -71,7 +71,7 @@ async def try_lesson(
     without = await evaluation.run(_variant(agent, ()), journal=journal, **options)
     told = await evaluation.run(_variant(agent, (lesson,)), journal=journal, **options)
     wanted = {*helps} or {case.name for case in evaluation.cases if lesson.fits(case.title)}
-    target, guard = [compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)]
+    target, guard = adjust(*[compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)])
     decision = decide(target, guard, everywhere=not lesson.when and not [*helps])
     figures = {"decision": decision, "jobs": [without.job, told.job], "helps": _figures(target), "holds": _figures(guard)}
     made = replace(lesson, trial=figures)
@@ -82,21 +82,25 @@ async def try_lesson(
     return await LessonBook(journal or agent.journal).put(made)
 
 
+def adjust(target: Comparison, guard: Comparison) -> list[Comparison]:
+    """Adjust the p-values of both comparisons, if there are two, so that false alarms stay below 5 % together."""
+    both = [target, guard]
+    return [replace(one, p=p) for one, p in zip(both, holm([one.p for one in both]), strict=True)] if guard.cases else both
+
+
 def decide(target: Comparison, guard: Comparison, *, everywhere: bool = False) -> Decision:
     """Decide from the cases that a lesson should help (`target`) and those that it must not hurt (`guard`).
 
-    It helps if the first get better, and the others not noticeably worse; both tests together keep false alarms below 5 %.
-    `everywhere`: it is about every task, so that there are no others.
+    It helps if the first get better, and the others not noticeably worse. `everywhere`: it is about every task, so that there
+    are no others.
     """
-    target, guard = [replace(one, p=p) for one, p in zip((target, guard), holm([target.p, guard.p]), strict=True)]
-    shown = [one.difference for one in (target, guard) if one.cases and one.verdict == "real"]
+    shown = [one.difference for one in (target, guard) if one.p <= ALPHA]
     if min(shown, default=0.0) < 0:
         return "harms"
-    if target.verdict != "real":
-        return target.verdict
-    if not guard.cases and not everywhere:
-        return "too few"
-    return "too few" if guard.cases and guard.difference < -guard.margin else "helps"
+    if target.p > ALPHA:
+        return "not shown" if target.verdict == "not shown" else "too few"
+    holds = guard.difference >= -guard.margin if guard.cases else everywhere
+    return "helps" if holds else "too few"
 
 
 def _figures(one: Comparison) -> dict[str, Any]:

@@ -43,10 +43,10 @@ def main(given: argparse.Namespace) -> int:
         return USAGE
     evaluation, place = load_file(given.what[0] if given.what else None)
     evaluation = evaluation.only(given.case) if given.case else evaluation
-    return run_to_the_end(lambda ending: _run(given, screen, evaluation, Path(place).resolve().parent))
+    return run_to_the_end(lambda ending: _run(given, screen, evaluation, place.parent))
 
 
-def load_file(name: str | None) -> tuple[Evaluation, str]:
+def load_file(name: str | None) -> tuple[Evaluation, Path]:
     """Return the evaluation of a file, by default `evals.yaml` or `evals.jsonl`, and the path of the file."""
     place = name or next((name for name in _FILES if Path(name).is_file()), "")
     if not place:
@@ -56,7 +56,7 @@ def load_file(name: str | None) -> tuple[Evaluation, str]:
                 f"evals.yaml がありません。ファイルを指定するか、実行から作ってください: {this_command()} eval add last",
             )
         )
-    return load_evaluation(place), place
+    return load_evaluation(place), Path(place).resolve()
 
 
 async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:

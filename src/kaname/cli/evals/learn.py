@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
@@ -24,10 +23,13 @@ from ..terminal.screen import Screen
 from ..terminal.signals import run_to_the_end
 from .command import load_file, subject_for
 
-_CAUSES = {
-    **{"tool error": "ツールのエラー", "wrong arguments": "引数の誤り", "loop": "繰り返し", "limit": "上限", "refused": "拒否"},
-    **{"bad form": "形式の誤り", "user unhappy": "ユーザーの不満", "error": "その他のエラー"},
-}
+_CAUSES = dict(
+    zip(
+        ("tool error", "wrong arguments", "loop", "limit", "refused", "bad form", "user unhappy", "error"),
+        ("ツールのエラー", "引数の誤り", "繰り返し", "上限", "拒否", "形式の誤り", "ユーザーの不満", "その他のエラー"),
+        strict=True,
+    )
+)
 _STATUS = {"suggested": "提案", "approved": "承認済み", "dropped": "取り下げ"}
 _DECISIONS = {"helps": "効果あり", "harms": "悪化", "not shown": "差は示されず", "too few": "ケース不足"}
 
@@ -112,7 +114,7 @@ async def _change(given: argparse.Namespace, journal: Journal, screen: Screen) -
         else:
             evaluation, place = load_file(given.eval)
             lesson = await book.find(lesson_id)
-            subject, agent = subject_for(given, screen, evaluation, Path(place).resolve().parent)
+            subject, agent = subject_for(given, screen, evaluation, place.parent)
             try:
                 options = {"repeat": given.repeat, "judge": given.judge, "helps": given.helps}
                 made = await try_lesson(lesson, subject, evaluation, journal=journal, **options)

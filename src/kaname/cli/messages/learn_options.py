@@ -9,8 +9,8 @@ from .options import A_TOOL, AGENT, INSTRUCTIONS
 LEARNING = (
     Command("learn", "Show what failed and what went well, and manage lessons: try, approve, roll back.",
             "失敗とうまくいった方法を表示し、教訓の試行・承認・取り消しを行います。", (
-        ("action", {"nargs": "?", "default": "", "choices": ["", *"failures patterns lessons try approve rollback".split()],
-                    "metavar": "ACTION"},
+        ("action", {"nargs": "?", "default": "", "metavar": "ACTION",
+                    "choices": ["", "failures", "patterns", "lessons", "try", "approve", "rollback"]},
          "failures: failed runs by cause. patterns: tools that succeed. lessons: all lessons. try, approve, rollback: lessons "
          "by their ids (default: an overview).",
          "failures: 失敗の原因。patterns: うまくいくツールの使い方。lessons: 教訓の一覧。try、approve、rollback: 教訓の ID "

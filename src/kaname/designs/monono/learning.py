@@ -51,8 +51,8 @@ class LearningEngine:
             failed_task_context: The task, or a mapping with `task` (or `task_description`), and if it is known `tool`, and
                 `cause`: one of those that `kaname learn failures` shows, such as "tool error".
         """
-        is_text = isinstance(failed_task_context, str)
-        given: dict[str, Any] = {"task": failed_task_context} if is_text else dict(failed_task_context)
+        given: Mapping[str, Any] = {"task": failed_task_context}
+        given = failed_task_context if isinstance(failed_task_context, Mapping) else given
         task = str(given.get("task") or given.get("task_description") or "")
         failed = PastRun("now", "", "", "", 0.0, task, (), given.get("cause") or "limit", str(given.get("tool") or ""))
         known = [one for one in self.runs if one.note and one.cause and len(group_tasks([task, one.task])) == 1]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from ...core.codec import digest
-from ...core.errors import ConfigError, RunNotFound
+from ...core.errors import ConfigError, RunBusy, RunNotFound
 from ...core.events import Custom, Event, Fact, Opened, Stopped
 from ...core.notices import from_json, notice, to_json
 from ...core.record import field, record, replace
@@ -18,6 +19,7 @@ from ...kernel.ports import Journal
 from ...tools.search.tokenize import terms
 
 LessonStatus = Literal["suggested", "approved", "dropped"]
+_PATIENCE, _PAUSE = 10.0, 0.02  # seconds
 _LESSON, _STRATEGY = "lesson", "Lessons"  # the name of the facts; no agent has the strategy, so nothing resumes these runs
 
 
@@ -25,7 +27,7 @@ _LESSON, _STRATEGY = "lesson", "Lessons"  # the name of the facts; no agent has 
 class Lesson:
     """Short advice for the model, with the reasons for it.
 
-    `id`: the same for the same advice. `user`: whose runs it comes from; only their runs are told it, unless a person has
+    `id`: the same for the same topic. `user`: whose runs it comes from; only their runs are told it, unless a person has
     `shared` it. `when`: the words of each kind of task that it is about; () for every task. `source`: "rules" if kaname wrote
     the text, "user" if these are a user's words, "model" if a model wrote it, "person" if an operator did. `evidence`: ids of
     runs. `trial`: the numbers of its last trial. `why`: the reason for its status.
@@ -59,8 +61,8 @@ class Lesson:
 
     def fits(self, task: str) -> bool:
         """Return True if a task has at least half of the words of a kind of task that the lesson is about."""
-        words, kinds = {*terms(task)}, [kind.split() for kind in self.when]
-        return not kinds or any(len(words & {*kind}) * 2 >= len(kind) for kind in kinds)
+        text = f"{task.casefold()} {' '.join(terms(task))}"
+        return not self.when or any(sum([word in text for word in kind.split()]) * 2 >= len(kind.split()) for kind in self.when)
 
     def to_json(self) -> dict[str, Any]:
         told: dict[str, Any] = {name: getattr(self, name) for name in self.__match_args__}
@@ -74,8 +76,10 @@ class Lesson:
 
 
 def make_lesson(agent: str, user: str, advice: str, **more: Any) -> Lesson:
-    """Return a lesson that is suggested now."""
-    return Lesson(digest([agent, user, str(advice)])[:6], agent, user, advice, time=time.time(), **more)
+    """Return a lesson that is suggested now. Rules give one lesson for each cause and tool, whatever its words."""
+    topic = [more.get("cause", ""), more.get("tool", ""), more.get("source", "rules")]
+    topic = topic if topic[0] and topic[2] == "rules" else [str(advice)]
+    return Lesson(digest([agent, user, *topic])[:6], agent, user, advice, time=time.time(), **more)
 
 
 class LessonBook:
@@ -109,16 +113,28 @@ class LessonBook:
     async def put(self, lesson: Lesson) -> Lesson:
         """Store a lesson, or another state of it."""
         run_id, fact = _book_id(lesson.agent, lesson.user), Custom(_LESSON, lesson.to_json(), shown=False)
-        try:
-            await add_fact(self._journal, run_id, fact)
-        except RunNotFound:
-            now, title = time.time(), f"{LESSONS} {lesson.agent}"
-            opened = Opened(user=lesson.user, recipe={"strategy": _STRATEGY})
-            facts: tuple[Fact, ...] = (opened, Custom(TITLE, title, shown=False), fact, Stopped(Stop("completed")))
-            lease = await self._journal.claim(run_id)
-            events = [Event(run_id, place, now, LESSONS, one) for place, one in enumerate(facts, 1)]
-            await self._journal.append(events, lease.epoch)  # refused if another process has made the run meanwhile
-        return lesson
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                if not await self._journal.runs(run_id=run_id, limit=1):
+                    await self._open(run_id, lesson)
+                await add_fact(self._journal, run_id, fact)
+                return lesson
+            except RunBusy:  # another process writes a lesson
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    async def _open(self, run_id: str, lesson: Lesson) -> None:
+        """Make the run that holds the lessons, unless another process has just made it."""
+        opened, title = Opened(user=lesson.user, recipe={"strategy": _STRATEGY}), f"{LESSONS} {lesson.agent}"
+        facts: tuple[Fact, ...] = (opened, Custom(TITLE, title, shown=False), Stopped(Stop("completed")))
+        lease = await self._journal.claim(run_id)
+        if lease.seq:
+            await self._journal.release(run_id, lease.epoch)
+            return
+        events = [Event(run_id, place, time.time(), LESSONS, one) for place, one in enumerate(facts, 1)]
+        await self._journal.append(events, lease.epoch)
 
     async def approve(self, lesson_id: str, *, share: bool = False, untested: bool = False) -> Lesson:
         """Approve a lesson, so that models are told it. `share`: for all users of the agent.
