@@ -10,7 +10,7 @@ from ...core.record import record
 from ...tools.search.tokenize import query_terms, terms
 from .history import Cause, PastRun
 
-_ALIKE = 0.3  # of the words of two tasks: by trial with English and Japanese tasks
+_ALIKE = 0.25  # of the words of two tasks: by trial with English and Japanese tasks
 _RARE = 0.3  # what a word counts that every question has, or that one task alone has: a name, a number
 _EXAMPLES = 3
 
@@ -77,7 +77,7 @@ def find_patterns(runs: Iterable[PastRun], least: int = 2) -> list[SuccessPatter
 def group_tasks(tasks: Sequence[str]) -> list[list[int]]:
     """Group tasks of a kind by their words, in English and Japanese. Return the places of each group; its first is typical."""
     words = [frozenset(terms(task)) for task in tasks]
-    counts = Counter([word for one in words for word in one])
+    counts = Counter([word for one in {*words} for word in one])
     telling = {word for task in tasks for word in query_terms(task) if counts[word] > 1}
     groups = list[list[int]]()
     for place, own in enumerate(words):
