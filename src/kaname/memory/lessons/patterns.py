@@ -87,6 +87,10 @@ def group_tasks(tasks: Sequence[str]) -> list[list[int]]:
     return groups
 
 
+def is_same_kind(one: str, other: str) -> bool:
+    return len(group_tasks([one, other])) == 1
+
+
 def _likeness(one: frozenset[str], other: frozenset[str], telling: set[str]) -> float:
     shared, every = [sum([1.0 if word in telling else _RARE for word in words]) for words in (one & other, one | other)]
     return shared / every if every else 1.0
