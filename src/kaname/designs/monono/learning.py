@@ -8,7 +8,7 @@ from typing import Any
 from ...core.notices import join_notices, notice
 from ...memory.files import MemoryFiles
 from ...memory.lessons.history import Cause, PastRun, UsedTool
-from ...memory.lessons.patterns import SuccessPattern, find_patterns, group_failures, group_tasks
+from ...memory.lessons.patterns import SuccessPattern, find_patterns, group_failures, is_same_kind
 from ...memory.lessons.propose import suggest
 from ...memory.preferences import preferences_in
 
@@ -42,7 +42,7 @@ class LearningEngine:
         calls = tuple([UsedTool(name) for name in names])
         made = PastRun(str(len(self.runs)), "", "", "", 0.0, task_description, calls, failed, note=user_feedback or "")
         self.runs.append(made)
-        return self._patterns(task_description)
+        return find_patterns(self._like(task_description), 1)
 
     def suggest_improvements(self, failed_task_context: Mapping[str, Any] | str) -> str:
         """Return advice for a task that failed: what users said, and the tools that have done such tasks.
@@ -55,7 +55,7 @@ class LearningEngine:
         given = failed_task_context if isinstance(failed_task_context, Mapping) else given
         task = str(given.get("task") or given.get("task_description") or "")
         failed = PastRun("now", "", "", "", 0.0, task, (), given.get("cause") or "limit", str(given.get("tool") or ""))
-        known = [one for one in self.runs if one.note and one.cause and len(group_tasks([task, one.task])) == 1]
+        known = [one for one in self._like(task) if one.note]
         told = [lesson.advice for group in group_failures(known) for lesson in suggest(group, self.runs)]
         (group,) = group_failures([failed, failed])
         told += [lesson.advice for lesson in suggest(group, self._like(task))]
@@ -82,7 +82,4 @@ class LearningEngine:
 
     def _like(self, task: str) -> list[PastRun]:
         """Return the runs whose tasks are of the kind of a task."""
-        return [one for one in self.runs if len(group_tasks([task, one.task])) == 1]
-
-    def _patterns(self, task: str) -> list[SuccessPattern]:
-        return find_patterns(self._like(task), 1)
+        return [one for one in self.runs if is_same_kind(task, one.task)]

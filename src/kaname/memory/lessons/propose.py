@@ -13,7 +13,7 @@ from ...core.values import shorten
 from ...kernel.ports import Journal
 from .book import Lesson, LessonBook, make_lesson
 from .history import PastRun, read_history
-from .patterns import FailureGroup, group_failures, telling_words
+from .patterns import FailureGroup, group_failures, is_same_kind, telling_words
 
 _LEAST, _EVIDENCE = 2, 20  # failed runs before a lesson is suggested; ids that are kept
 _NAME = re.compile(r"[\w.-]{1,64}")  # of a tool or an argument: anything else is not quoted
@@ -114,13 +114,8 @@ def _arguments(tool: str, runs: Sequence[PastRun]) -> tuple[str, ...]:
 
 def _way(group: FailureGroup, runs: Sequence[PastRun], avoided: str) -> tuple[str, ...]:
     """Return the tools, in their order, that such tasks of the same user were done with most often, without one of them."""
-    failed = {one.run_id for one in group.runs}
-    words = telling_words(
-        [one.task for one in group.runs], [one.task for one in runs if one.run_id not in failed and one.cause]
-    )
-    fitting = Lesson("", "", "", "", when=words).fits
-    good = [one for one in runs if not one.cause and one.user == group.user and one.task and fitting(one.task)]
-    ways = Counter([one.tools for one in good if one.tools and avoided not in one.tools]).most_common(1)
+    good = [one for one in runs if not one.cause and one.user == group.user and one.tools and avoided not in one.tools]
+    ways = Counter([one.tools for one in good if is_same_kind(one.task, group.runs[-1].task)]).most_common(1)
     usable = ways and ways[0][1] >= _LEAST and all(_NAME.fullmatch(name) for name in ways[0][0])
     return ways[0][0] if usable else ()
 
