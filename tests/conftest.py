@@ -98,7 +98,15 @@ _SLOW += tuple(
 )
 _SLOW += ("journals/postgres/test_postgres_crash.py", "journals/postgres/test_postgres_failover.py", "work/test_fleet.py")
 _SLOW += tuple(f"senses/test_{name}" for name in ("hostile", "local", "heard", "tools"))  # processes that load large libraries
-_SLOW += ("journals/postgres/", "work/", "protection/", "evals/test_statistics", "evals/test_evaluation", "serve/test_signin")
+_SLOW += (
+    "journals/postgres/",
+    "work/",
+    "protection/",
+    "evals/test_statistics",
+    "evals/test_evaluation",
+    "evals/test_lessons",
+    "serve/test_signin",
+)
 _SLOW += ("api/test_fastapi.py",)  # an import of two seconds
 _SLOW += tuple(f"page/test_{name}" for name in ("chat", "evaluations", "graphs", "inbox", "media", "run", "safety", "views"))
 

@@ -15,6 +15,7 @@ _HOMES = {
     "agent.many.batches": ("BatchPrices",),
     "agent.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
+    "memory.lessons.part": ("Lessons",),
     "memory.results.part": ("LargeResults",),
     "memory.project": ("ProjectContext",),
     "memory.memory": ("Memory",),
@@ -256,6 +257,7 @@ if TYPE_CHECKING:
     from .kernel.ports import Tool as Tool
     from .kernel.ports import ToolContext as ToolContext
     from .memory.compact import Compact as Compact
+    from .memory.lessons.part import Lessons as Lessons
     from .memory.memory import Memory as Memory
     from .memory.project import ProjectContext as ProjectContext
     from .memory.protection.erasing import erase_user as erase_user

@@ -603,7 +603,7 @@ async def test_steps_run_through_the_execute_that_a_registry_overrides():
     assert executed == [("price", "workflow")]
 
 
-# 3.14 Performance Optimizer: what there is of it, and of the others that are still to come
+# 3.14 Performance Optimizer
 
 
 @pytest.mark.requirement("D14")
@@ -619,20 +619,6 @@ def test_designs_are_loaded_by_the_name_and_heavy_packages_with_the_first_use():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.requirement("D14")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "LearningEngine",
-    ],
-)
-def test_manager_that_is_not_built_yet_says_so(name):
-    import kaname.designs
-
-    with pytest.raises(ImportError, match=f"{name} is not implemented yet.*Available today: "):
-        getattr(kaname.designs, name)
 
 
 # 3.15 Collaboration Manager

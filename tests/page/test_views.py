@@ -36,7 +36,17 @@ def addresses(filled):
         f"#/chat/{run}",
         "#/chat",
     ]
-    return [*named, "#/inbox", f"#/compare/{run}/{other}", "#/workflows", "#/memory", "#/evals", "#/figures", "#/nowhere"]
+    return [
+        *named,
+        "#/inbox",
+        f"#/compare/{run}/{other}",
+        "#/workflows",
+        "#/memory",
+        "#/evals",
+        "#/learn",
+        "#/figures",
+        "#/nowhere",
+    ]
 
 
 @pytest.mark.network

@@ -13,13 +13,19 @@ from typing import Any
 from .. import __version__
 from .messages import say, translate
 from .messages.command import Command
+from .messages.learn_options import LEARNING
 from .messages.options import COMMANDS, EPILOG
 from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("approvals", "audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
-_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command", "worker": "many.worker"}
+_HOMES = {
+    **{name: f"records.{name}" for name in _RECORDS},
+    "eval": "evals.command",
+    "learn": "evals.learn",
+    "worker": "many.worker",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
-    for command in (*COMMANDS, *PROTECTION):
+    for command in (*COMMANDS, *LEARNING, *PROTECTION):
         made = _add_command(commands, command)
         made.set_defaults(command=command.name)
         if command.commands:

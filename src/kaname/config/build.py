@@ -49,6 +49,7 @@ class AgentConfig:
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
     memory: Literal["", "rules", "model", "nothing"] = ""
+    lessons: Literal["", "off", "suggest", "apply"] = ""
     compact: int = 0
     results: Mapping[str, Any] | bool = False
     tool_search: Mapping[str, Any] | None = None
@@ -101,8 +102,9 @@ class AgentConfig:
         }
 
     def _context(self, wrong: Callable[[str, str], None]) -> tuple[Any, ...]:
-        """Build the context parts: memory, compaction, project files, window."""
+        """Build the context parts: project files, compaction, memory, lessons."""
         from ..memory.compact import Compact
+        from ..memory.lessons.part import Lessons
         from ..memory.memory import Memory
         from ..memory.project import ProjectContext
         from ..memory.results.part import LargeResults
@@ -113,6 +115,7 @@ class AgentConfig:
             "compact": lambda: Compact(self.compact),
             "results": lambda: LargeResults(**(self.results if isinstance(self.results, Mapping) else {})),
             "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
+            "lessons": lambda: Lessons(self.lessons or "off"),
         }
         parts: list[Any] = []
         for name in [name for name in makers if getattr(self, name)]:

@@ -142,6 +142,11 @@ _AGENT = mapping_of(
             "what is remembered: by rules (what the user states), by the model (which writes it down), nothing (by tools)",
             enum=["rules", "model", "nothing"],
         ),
+        "lessons": field_of(
+            "string",
+            "what is learned from failures: suggest (a person approves), apply (if a trial shows that it helps), off",
+            enum=["off", "suggest", "apply"],
+        ),
         "compact": field_of("integer", "tokens; a conversation that is longer is summed up"),
         "results": RESULTS,
         "tool_search": TOOL_SEARCH,

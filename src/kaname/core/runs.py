@@ -25,6 +25,8 @@ from .record import mutable
 
 _TITLE = 80
 TITLE = "title"  # the name of the fact that gives a run another
+EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts begin
+LESSONS = "lessons"  # the agent of the runs that hold lessons, and how the name of the fact begins that says which were told
 SHARED = "shared/"  # how the name of a session of several agents or users begins
 UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
 

@@ -60,6 +60,7 @@ _HOMES = {
     "designs.monono.guards": ("Guardrail", "TokenGuard"),
     "designs.monono.collaboration": ("CollaborationManager",),
     "designs.monono.context_manager": ("ContextManager", "as_context_part"),
+    "designs.monono.learning": ("LearningEngine",),
     "designs.monono.multimodal": ("MultiModalProcessor",),
     "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
     "designs.monono.recovery": ("ErrorRecoveryManager",),
@@ -74,9 +75,6 @@ _HOMES = {
     "designs.orchestrator.interfaces": ("IClaudeClient", "IExecutionMonitor", "IStateManager", "ITaskPlanner"),
     "designs.orchestrator.context": ("AgentContext", "ExecutionResult"),
     "designs.orchestrator.parts": ("ExecutionMonitor", "StateManager", "TaskPlanner"),
-}
-_LATER = {  # parts of MONONO that are not built yet, and what there is today
-    "LearningEngine": "Memory(learn=…), kaname.agent.figures",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
@@ -119,6 +117,7 @@ if TYPE_CHECKING:
     from .monono.context_manager import as_context_part as as_context_part
     from .monono.guards import Guardrail as Guardrail
     from .monono.guards import TokenGuard as TokenGuard
+    from .monono.learning import LearningEngine as LearningEngine
     from .monono.multimodal import MultiModalProcessor as MultiModalProcessor
     from .monono.performance import CacheManager as CacheManager
     from .monono.performance import PerformanceOptimizer as PerformanceOptimizer
@@ -157,16 +156,6 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
-    if name in _LATER:
-        from ..core.notices import notice
-
-        told = notice(
-            "designs.later",
-            "{name} is not implemented yet; it is planned for a later version. Available today: {now}",
-            name=name,
-            now=_LATER[name],
-        )
-        raise ImportError(told, name=name)
     if home is None:
         import kaname
 

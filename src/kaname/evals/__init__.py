@@ -4,6 +4,10 @@ evaluation = Evaluation("shop", [Case("How much is tea?", contains="300", calls=
 report = await evaluation.run(agent, repeat=3)
 """
 
+from ..memory.lessons.book import Lesson, LessonBook, make_lesson
+from ..memory.lessons.history import PastRun, read_history
+from ..memory.lessons.patterns import FailureGroup, SuccessPattern, find_patterns, group_failures
+from ..memory.lessons.propose import learn_lessons
 from .case import Case
 from .evaluation import Evaluation
 from .files import load_evaluation
@@ -14,6 +18,7 @@ from .records import find_report, list_reports, read_report
 from .results.comparison import Comparison, compare, compare_all
 from .results.report import CaseAttempt, CaseReport, EvalReport, Finding
 from .simulated import SimulatedUser
+from .trial import ask_model, try_lesson
 
 __all__ = [
     "Case",
@@ -22,16 +27,28 @@ __all__ = [
     "Comparison",
     "EvalReport",
     "Evaluation",
+    "FailureGroup",
     "Finding",
+    "Lesson",
+    "LessonBook",
+    "PastRun",
     "SimulatedUser",
+    "SuccessPattern",
     "add_case",
     "as_solver",
     "as_test",
+    "ask_model",
     "case_from_run",
     "compare",
     "compare_all",
+    "find_patterns",
     "find_report",
+    "group_failures",
+    "learn_lessons",
     "list_reports",
     "load_evaluation",
+    "make_lesson",
+    "read_history",
     "read_report",
+    "try_lesson",
 ]

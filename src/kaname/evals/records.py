@@ -11,14 +11,14 @@ from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
 from ..core.notices import notice
 from ..core.record import replace
-from ..core.runs import TITLE, RunInfo
+from ..core.runs import EVALUATION_PREFIX, TITLE, RunInfo
 from ..core.steps import Stop
-from ..kernel.load import load, read_run
+from ..kernel.load import read_run
 from ..kernel.ports import Journal
 from .results.report import CaseAttempt, EvalReport, make_report
 
 EVALUATION = "evaluation"  # the agent of these runs, and the name of the facts that say which cases there are
-PREFIX = "eval-"  # of their ids
+PREFIX = EVALUATION_PREFIX
 _ATTEMPTS = "attempts"  # the name of the facts with verdicts
 _STRATEGY = "Evaluation"  # no agent has it: these facts are no run to be resumed
 _AT_ONCE, _SECONDS = 25, 0.5  # verdicts are written together; a verdict that a crash loses is made again from the run
@@ -114,10 +114,11 @@ async def read_report(journal: Journal, job: str, *, ratings: bool = True) -> Ev
 async def read_rating(journal: Journal, run_id: str) -> str:
     """Return how a person rated a run: "good", "bad" or ""."""
     try:
-        said = (await load(journal, run_id)).custom.get(RATING)
+        facts = [event.body for event in await read_run(journal, run_id)]  # its own: a session's earlier runs have ratings, too
     except RunNotFound:  # deleted since
         return ""
-    return str(said.get("rating", "")) if isinstance(said, dict) else ""
+    said = [one.data for one in facts if isinstance(one, Custom) and one.name == RATING and isinstance(one.data, dict)]
+    return str(said[-1].get("rating", "")) if said else ""
 
 
 async def list_reports(journal: Journal, *, name: str = "", limit: int = 20) -> list[EvalReport]:

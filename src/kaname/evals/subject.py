@@ -15,7 +15,7 @@ from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..journals.default import choose
-from ..kernel.bases import ActionBase, ModelBase, StopRuleBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
 from .case import Case, without_address
 
@@ -136,6 +136,7 @@ def _version(recipe: Recipe) -> list[Any]:
     model = "" if recipe.model is None else without_address(str(optional(recipe.model, ModelBase, "identity")))
     limits = [[str(optional(one, StopRuleBase, "kind")), str(optional(one, StopRuleBase, "limit"))] for one in recipe.stops]
     parts = [type(one).__qualname__ for one in (*recipe.policies, *recipe.context)]
+    parts += [told for one in recipe.context if (told := str(optional(one, ContextBase, "identity")))]
     settings: Mapping[str, Any] = recipe.settings
     own = [describe(recipe), tools, model, limits, parts, without_address(repr(settings))]
     return [*own, {name: _version(one) for name, one in recipe.team.items() if name != recipe.name}]

@@ -112,13 +112,14 @@ class ContextBase:
     """A part of the context.
 
     Attributes: order: Parts run in this order. One part with a negative order can shorten the history. tools: Tools that the
-    part adds to the agent.
+    part adds to the agent. identity: What tells it apart from other parts of its class; evaluations keep their agents apart.
     """
 
     __slots__ = ()
 
     order: int = 0
     tools: Sequence[Any] = ()
+    identity: str = ""
 
     async def ended(self, scope: Any) -> None:
         """Learn from a run that has ended. It is called in the background."""

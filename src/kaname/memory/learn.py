@@ -10,26 +10,31 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from ..agent.figures import RATING
 from ..agent.opening.opener import Opener
 from ..agent.opening.request import RunRequest
 from ..agent.recipe import recipe_of
 from ..agent.result import Result, result_of
 from ..agent.run import Run
+from ..core.codec import digest
+from ..core.events import Custom
 from ..core.messages import ToolResult, user
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.values import shorten
 from ..kernel.boundary import Failure, attempt
-from ..kernel.load import load
+from ..kernel.load import load, read_run
 from ..kernel.ports import Journal, Model, Policy
 from ..kernel.threads import off_loop
 from ..strategies.output import Output
 from ..tools.registry import ToolRegistry
 from .files import LEARNING, MemoryFiles
+from .preferences import preferences_in
 from .remembered import Later
 from .rules import hear, statements
 from .store import Memories, Remembered
 
 _LOOKED_AT, _ALL = 200, 1_000_000  # runs
+_RATED = 5  # the last runs that are looked at for a rating since
 _SIMILAR = 10  # memories that a new fact may replace
 _LONGEST = 2_000  # characters of one message
 _TRIES, _FAILURES, _A_WHILE = 3, 100, 600.0  # processes that died of it; failures; seconds between them
@@ -75,12 +80,29 @@ class Learning:
         begun, most = await off_loop(store.runs_to_learn), _ALL if everything else _LOOKED_AT
         cards = await self._journal.runs(agent=agent, user=user, limit=most)
         ended = [one for one in cards if one.status not in UNDER_WAY and not one.parent]
+        await self._learn_ratings(store, ended if everything else ended[:_RATED])
         ended = [one for one in ended if everything or one.run_id in begun]
         known = await off_loop(store.find_learned, [mark for one in ended for mark in (one.run_id, _mark(one))])
         new = [one for one in reversed(ended) if not known & {one.run_id, _mark(one)}]  # what came later replaces
         every = await self._journal.runs(user=user, limit=most) if new else []
         places = {one.run_id: place for place, one in enumerate(every)}  # the one that was opened last first
         return sum([await self._take(store, card, partial(_is_later, places, begun, card.run_id)) for card in new])
+
+    async def _learn_ratings(self, store: Memories, cards: Sequence[RunInfo]) -> None:
+        """Learn from what the user wrote about runs when rating them: the profile, and their words as a preference."""
+        for card in cards:
+            found = [event.body for event in await read_run(self._journal, card.run_id)]
+            rated = [one.data for one in found if isinstance(one, Custom) and one.name == RATING and isinstance(one.data, dict)]
+            note = str(rated[-1].get("note", "")).strip()[:_LONGEST] if rated else ""
+            mark = f"{card.run_id}!{digest(note)[:8]}"
+            if not note or await off_loop(store.find_learned, [mark]):
+                continue
+            keep = partial(store.add, said=time.time(), run=card.run_id)
+            for about, value in (wanted := preferences_in(note, lasting=True)).items():
+                await off_loop(partial(keep, value, "profile", about=about))
+            if not wanted:
+                await off_loop(partial(keep, note, "preference"))
+            await off_loop(store.mark_learned, mark)
 
     async def _take(self, store: Memories, card: RunInfo, later: Later) -> bool:
         when = "now" if self._model is None else await self._time_to_ask(card)
@@ -120,6 +142,8 @@ class Learning:
             forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
             for told in () if forgetting else statements(turn[0].text):  # "forget that my PIN is …" is not to be kept
                 await off_loop(partial(keep, told, "said"))
+            for about, value in ({} if forgetting else preferences_in(" ".join(heard.kept))).items():
+                await off_loop(partial(keep, value, "profile", about=about))
             return True
         said = " ".join(heard.kept)
         if not said.strip():

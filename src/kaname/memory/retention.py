@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 from ..core.durations import seconds
 from ..core.errors import AuditError, ConfigError, JournalError, nearest
 from ..core.notices import notice
-from ..core.runs import UNDER_WAY, RunInfo
+from ..core.runs import LESSONS, UNDER_WAY, RunInfo
 from ..core.steps import StopKind
 from ..kernel.ports import Journal
 
@@ -60,7 +60,9 @@ class Keep:
         return cls(times.get("runs"), by_status, own)
 
     def seconds(self, agent: str, status: str) -> float:
-        """Return how long a run of that agent that ended so is kept."""
+        """Return how long a run of that agent that ended so is kept. Lessons are kept as long as nobody deletes them."""
+        if agent == LESSONS:
+            return inf
         for one in (self.by_agent.get(agent), self):
             given = None if one is None else one.by_status.get(status, one.runs)
             if given is not None:

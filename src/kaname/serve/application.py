@@ -46,6 +46,7 @@ from .page.evaluations import EvaluationRoutes
 from .page.facts import FactRoutes
 from .page.figures import FigureRoutes
 from .page.files import Files
+from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
@@ -256,6 +257,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/evaluations/cases", evaluations.add, methods=["POST"]),
         Route("/api/evaluations/compare", whole(evaluations.compare)),
         Route("/api/evaluations/{run_id}", whole(evaluations.get)),
+        *LearningRoutes(service).routes(whole),
         Route("/api/memory", memories.all),
         Route("/api/memory", memories.add, methods=["POST"]),
         Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),

@@ -109,6 +109,14 @@ class AddCase(RequestForm):
     name: Annotated[str, Meta(max_length=200)] = ""
 
 
+class ChangeLesson(RequestForm):
+    """Approve a lesson or roll it back. `share`: for all users. `untested`: even if no trial has shown that it helps."""
+
+    action: Literal["approve", "rollback"]
+    share: bool = False
+    untested: bool = False
+
+
 class Remember(RequestForm):
     """`about`: the subject of the memory. A new memory about the same subject replaces the old one."""
 

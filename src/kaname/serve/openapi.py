@@ -10,6 +10,7 @@ from .. import __version__
 from .forms import (
     AddCase,
     Answers,
+    ChangeLesson,
     Correction,
     Fork,
     Rate,
@@ -22,11 +23,13 @@ from .forms import (
     StopRun,
 )
 
-_FORMS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate, Remember, Correction, AddCase, SignInForm)
+_ABOUT_RUNS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate)
+_FORMS = (*_ABOUT_RUNS, Remember, Correction, AddCase, ChangeLesson, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _HASH = {"name": "hash", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
+_LESSON = {"name": "lesson_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -75,6 +78,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/evaluations/{run_id}", "get", "Get the report of an evaluation", None, [_RUN], (_JSON,)),
     ("/api/evaluations/compare", "get", "Compare two evaluations", None, _query("one", "other"), (_JSON,)),
     ("/api/evaluations/cases", "post", "Add a recorded run to the evaluation cases", AddCase, [], (_JSON,)),
+    ("/api/learning", "get", "Get failures by cause, what succeeded, and lessons", None, _query("agent", "limit"), (_JSON,)),
+    ("/api/learning/lessons/{lesson_id}", "post", "Approve a lesson, or roll it back", ChangeLesson, [_LESSON], (_JSON,)),
     ("/api/memory", "get", "List and search memories", None, _query("agent", "of", "user_id", "q", "past"), (_JSON,)),
     ("/api/memory", "post", "Add a memory", Remember, _query("agent", "of", "user_id"), (_JSON,)),
     ("/api/memory/{number}", "patch", "Correct a memory", Correction, [_NUMBER, *_query("agent", "of", "user_id")], (_JSON,)),

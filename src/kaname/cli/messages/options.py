@@ -209,6 +209,7 @@ COMMANDS = (
         ("--keep", {"metavar": "TIME"},
          'prune: keep ended runs for this time, such as "90d", and delete older ones (default: `keep` in the configuration).',
          'prune: 終了した実行をこの期間残し、古いものを削除します。例: "90d" (既定: 設定ファイルの `keep`)。'),
+        ("--note", {"default": ""}, "rate: say why.", "rate: 評価の理由。"),
         ("--dry-run", FLAG, "prune: show what would be deleted, and delete nothing.",
          "prune: 対象を表示するだけで、削除しません。"),
         ("-y --yes", FLAG, "prune: do not ask for confirmation.", "prune: 確認せずに削除します。"),

@@ -72,7 +72,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
                         "good か bad を指定してください: kaname runs rate RUN good",
                     )
                 )
-            await rate(journal, run.run_id, given.other)
+            await rate(journal, run.run_id, given.other, given.note)
             screen.note(say(f"rated {run.run_id} as {given.other}", f"{run.run_id} の評価: {_rating_word(given.other)}"))
             return DONE
         if given.action == "follow":

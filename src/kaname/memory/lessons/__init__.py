@@ -1,0 +1,1 @@
+"""Learn from recorded runs: what went well, what failed and why, and lessons that are measured before they are used."""

@@ -1,0 +1,167 @@
+"""Read recorded runs: what was asked, which tools were used, and, if a run failed, the one cause that its facts show."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from ...agent.figures import RATING
+from ...core.errors import RunNotFound
+from ...core.events import Custom, Event, ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted
+from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
+from ...core.record import record, replace
+from ...core.runs import EVALUATION_PREFIX, LESSONS, UNDER_WAY, RunInfo
+from ...core.state import call_identity
+from ...core.steps import Stop
+from ...kernel.load import read_run
+from ...kernel.ports import Journal
+from ...tools.search.tokenize import query_terms
+
+Cause = Literal["", "tool error", "wrong arguments", "loop", "limit", "refused", "bad form", "user unhappy", "error"]
+WRITER = "lessons-writer"  # the agent with which a model suggests lessons
+_FORM, _LOOP = ("undecodable", "incomplete"), 3  # equal calls
+_SOON = 600.0  # seconds in which a request that is made again was not fulfilled
+_CORRECTS = re.compile(
+    r"\s*(?:no\b[,.! ]|nope\b|wrong\b|not (?:that|what|like)\b|that(?:['’]s| is| was) (?:not|wrong)|i (?:said|meant|asked)\b)"
+    r"|\s*(?:違|ちが|いや[、,]|間違|そうじゃ|そうでは)|.*(?:では|じゃ)なく",
+    re.I,
+)
+
+
+@record
+class UsedTool:
+    """A call of a run: the tool, the names of its arguments, and "" or the cause of its failure."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    problem: Cause = ""
+
+
+@record
+class PastRun:
+    """A run that has ended, as lessons see it.
+
+    `task`: what the user asked; "" if that was blocked. `cause`: "" if it went well. `tool`: the tool that the cause is about.
+    `note`: what the user said about the result. `told`: the lessons that the model was told.
+    """
+
+    run_id: str
+    agent: str
+    user: str
+    session: str
+    time: float
+    task: str
+    calls: tuple[UsedTool, ...] = ()
+    cause: Cause = ""
+    tool: str = ""
+    note: str = ""
+    told: tuple[str, ...] = ()
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools in the order of their use. Several calls of one in a row count once."""
+        names = [one.name for one in self.calls]
+        return tuple([name for place, name in enumerate(names) if not place or names[place - 1] != name])
+
+
+async def read_history(journal: Journal, *, agent: str = "", user: str | None = None, limit: int = 300) -> list[PastRun]:
+    """Return the last runs that have ended, the oldest first. Cancelled runs, evaluations and child runs are left out."""
+    found = list[PastRun]()
+    for card in await journal.runs(agent=agent, user=user, limit=limit):
+        ended = card.status not in (*UNDER_WAY, "cancelled")
+        if ended and not card.parent and card.agent not in (LESSONS, WRITER) and not card.run_id.startswith(EVALUATION_PREFIX):
+            with suppress(RunNotFound):  # deleted meanwhile
+                found.append(_read(card, await read_run(journal, card.run_id)))
+    return _with_corrections(found[::-1])
+
+
+def _read(card: RunInfo, events: Iterable[Event]) -> PastRun:
+    known: Mapping[str, Any] = {}
+    asked, started, results = dict[str, ToolCall](), set[str](), list[ToolResult]()
+    task, stop, rating, told = "", Stop("completed"), dict[str, Any](), tuple[str, ...]()
+    refused = False
+    for event in events:
+        match event.body:
+            case Opened(recipe=recipe):
+                known = recipe.get("tools") or {}
+            case Received(message) if message.role == "user":
+                task = message.text
+            case ModelReplied(reply):
+                asked |= {call.id: call for call in reply.message.calls}
+                parts = reply.message.parts
+                refused = any(isinstance(part, Provided) and part.data.get("type") == REFUSAL for part in parts)
+            case ToolStarted(call):
+                started.add(call.id)
+                asked.setdefault(call.id, call)
+            case ToolFinished(result) if not result.waiting:
+                results.append(result)
+            case Stopped(ended):
+                stop = ended
+            case Custom(name, data) if name == RATING and isinstance(data, dict):
+                rating = data
+            case Custom(name, data) if name.startswith(f"{LESSONS}:") and isinstance(data, dict):
+                told = tuple((data.get("value") or {}).get("ids", ()))
+    calls = tuple([_use(one, asked.get(one.call_id), one.call_id in started, known) for one in results])
+    cause, tool = _cause(stop, calls, [*asked.values()], refused)
+    if not cause and rating.get("rating") == "bad":
+        cause = "user unhappy"
+    note, task = str(rating.get("note", "")), "" if stop.blocks_input else task
+    return PastRun(card.run_id, card.agent, card.user, card.session, card.created, task, calls, cause, tool, note, told)
+
+
+def _use(result: ToolResult, call: ToolCall | None, started: bool, known: Mapping[str, Any]) -> UsedTool:
+    given = call.args if call is not None and isinstance(call.args, Mapping) else {}
+    problem: Cause = ""
+    if result.is_error and started:
+        problem = "tool error"
+    elif result.is_error:
+        of_form = result.retryable if result.not_run else result.name not in known
+        problem = "wrong arguments" if of_form else "refused"
+    return UsedTool(result.name, tuple(given), problem)
+
+
+def _cause(stop: Stop, calls: Sequence[UsedTool], asked: Sequence[ToolCall], refused: bool) -> tuple[Cause, str]:
+    """Return the cause of a failure and the tool that it is about. The first rule that fits decides."""
+    if stop.kind == "completed":
+        return ("refused", "") if refused else ("", "")
+    if stop.kind == "blocked":
+        return "refused", ""
+    if stop.kind in _FORM:
+        return "bad form", ""
+    failed = Counter([(one.problem, one.name) for one in calls if one.problem])
+    worst = failed.most_common(1)[0][0] if failed else None
+    if stop.kind == "degraded":
+        return worst or ("tool error", "")
+    if worst is not None and failed.total() * 2 >= len(calls):  # a call that fails is repeated because it fails
+        return worst
+    repeated = Counter([call_identity(call) for call in asked]).most_common(1)
+    if stop.kind == "duplicate" or (repeated and repeated[0][1] >= _LOOP):
+        return "loop", str(repeated[0][0][0]) if repeated else ""  # type: ignore[index]
+    return ("error", "") if stop.kind == "failed" else ("limit", "")
+
+
+def _with_corrections(runs: list[PastRun]) -> list[PastRun]:
+    """Mark runs that went well, and whose next message in the same conversation corrects or repeats the request."""
+    last: dict[tuple[str, str, str], int] = {}
+    for place, one in enumerate(runs):
+        chat = (one.agent, one.user, one.session)
+        before = last.get(chat) if one.session else None
+        if before is not None and not runs[before].cause and _corrects(one, runs[before]):
+            runs[before] = replace(runs[before], cause="user unhappy", note=runs[before].note or one.task)
+        last[chat] = place
+    return runs
+
+
+def is_correction(text: str) -> bool:
+    """Return True if a message begins like a correction of what came before."""
+    return _CORRECTS.match(text) is not None
+
+
+def _corrects(now: PastRun, before: PastRun) -> bool:
+    if is_correction(now.task):
+        return True
+    said, words = set(query_terms(now.task)), set(query_terms(before.task))
+    return bool(said) and said == words and now.time - before.time < _SOON

@@ -1,0 +1,140 @@
+"""Suggest lessons from failures and corrections, by rules or by a model, and drop lessons that have stopped helping."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from math import comb
+
+from ...core.notices import join_notices, notice
+from ...core.record import replace
+from ...core.values import shorten
+from ...kernel.ports import Journal
+from .book import Lesson, LessonBook, make_lesson
+from .history import PastRun, read_history
+from .patterns import FailureGroup, group_failures, is_same_kind, telling_words
+
+_LEAST, _EVIDENCE = 2, 20  # failed runs before a lesson is suggested; ids that are kept
+_NAME = re.compile(r"[\w.-]{1,64}")  # of a tool or an argument: anything else is not quoted
+LONGEST = 300  # characters of an advice
+_COMPARED, _TOLD, _ALPHA = 10, 100, 0.01  # runs without a lesson, and with it, before it is judged by them
+
+Ask = Callable[[FailureGroup], Awaitable[str]]
+
+
+async def learn_lessons(
+    journal: Journal, agent: str, user: str | None = None, *, limit: int = 300, ask: Ask | None = None
+) -> list[Lesson]:
+    """Read the last runs of an agent, suggest new lessons, and drop those that do not help any more. Return what has changed.
+
+    Args:
+        journal: The journal with the runs.
+        agent: The name of the agent.
+        user: Read only the runs of this user (default: all; every lesson belongs to one user even so).
+        limit: How many runs to read.
+        ask: Asks a model to suggest lessons as well, see `kaname.evals.ask_model`. They always need a person's approval.
+    """
+    book, runs = LessonBook(journal), await read_history(journal, agent=agent, user=user, limit=limit)
+    known = {one.id: one for one in await book.all(agent)}
+    groups = group_failures(runs)
+    found = [lesson for group in groups for lesson in suggest(group, runs)]
+    if ask is not None:
+        found += [lesson_from(group, group.runs, runs, said, source="model") for group in groups if (said := await ask(group))]
+    new = [await book.put(one) for one in {one.id: one for one in found}.values() if _is_news(one, known.get(one.id))]
+    judged = [(one, why) for one in known.values() if one.status != "dropped" and (why := judge_by_runs(one, runs))]
+    return new + [await book.put(replace(one, status="dropped", why=why)) for one, why in judged]
+
+
+def _is_news(lesson: Lesson, known: Lesson | None) -> bool:
+    """Return True for a lesson that is new, or that has twice the evidence and was not tried or judged before."""
+    untouched = known is not None and known.status == "suggested" and not known.trial
+    return known is None or (untouched and len(lesson.evidence) >= 2 * len(known.evidence))
+
+
+def suggest(group: FailureGroup, runs: Sequence[PastRun]) -> Iterator[Lesson]:
+    """Yield lessons for a group of failures, by rules. `runs`: all runs, to see what succeeded."""
+    if group.cause == "user unhappy":
+        for one in group.runs:
+            if one.note.strip():
+                yield lesson_from(group, [one], runs, shorten(" ".join(one.note.split()), LONGEST), source="user")
+        return
+    tool = group.tool if _NAME.fullmatch(group.tool) else ""
+    advice = _advice(group, tool, runs)
+    if advice and len(group.runs) >= _LEAST:
+        yield lesson_from(group, group.runs, runs, advice)
+
+
+def lesson_from(group: FailureGroup, of: Iterable[PastRun], runs: Sequence[PastRun], advice: str, **more: str) -> Lesson:
+    meant = [*of]
+    others = [one.task for one in runs if one.agent == meant[0].agent and one not in meant]
+    evidence = tuple([one.run_id for one in meant[-_EVIDENCE:]])
+    when = telling_words([one.task for one in meant], others) if others else ()
+    about = {"cause": group.cause, "tool": group.tool, "when": when, "evidence": evidence, **more}
+    return make_lesson(meant[0].agent, group.user, advice, **about)
+
+
+def _advice(group: FailureGroup, tool: str, runs: Sequence[PastRun]) -> str:
+    """Return what to do otherwise. Only names of tools and arguments are quoted: everything else in a run is others' text."""
+    parts = list[str]()
+    match group.cause:
+        case "wrong arguments" if tool:
+            names = _arguments(tool, runs)
+            parts = [
+                notice("lessons.arguments", "Call {tool} with these arguments: {names}.", tool=tool, names=", ".join(names))
+                if names
+                else notice("lessons.parameters", "Check the name and the parameters of {tool} before you call it.", tool=tool)
+            ]
+        case "tool error" if tool:
+            parts = [notice("lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments, or do "
+                            "without it.", tool=tool)]  # fmt: skip
+        case "loop" if tool:
+            parts = [notice("lessons.loop", "Do not call {tool} again with the same arguments: work with the result that you "
+                            "have.", tool=tool)]  # fmt: skip
+        case "refused" if tool:
+            parts = [notice("lessons.refused", "{tool} is not allowed for such tasks: do not call it, and say what you cannot "
+                            "do.", tool=tool)]  # fmt: skip
+        case "limit":
+            parts = [notice("lessons.limit", "Plan the steps first, and answer as soon as you can.")]
+        case "bad form":
+            parts = [notice("lessons.form", "Give the final answer complete and exactly in the requested form, without other "
+                            "text.")]  # fmt: skip
+    avoided = tool if group.cause in ("tool error", "refused") else ""
+    if parts and group.cause in ("tool error", "refused", "limit", "loop") and (way := _way(group, runs, avoided)):
+        parts.append(notice("lessons.way", "This order of tools has worked: {tools}.", tools=" → ".join(way)))
+    return join_notices(" ", parts) if parts else ""
+
+
+def _arguments(tool: str, runs: Sequence[PastRun]) -> tuple[str, ...]:
+    """Return the arguments that calls of a tool have had that fitted it."""
+    seen = Counter([call.arguments for run in runs for call in run.calls if call.name == tool and not call.problem])
+    best = seen.most_common(1)[0][0] if seen else ()
+    return best if all(_NAME.fullmatch(name) for name in best) else ()
+
+
+def _way(group: FailureGroup, runs: Sequence[PastRun], avoided: str) -> tuple[str, ...]:
+    """Return the tools, in their order, that such tasks of the same user were done with most often, without one of them."""
+    good = [one for one in runs if not one.cause and one.user == group.user and one.tools and avoided not in one.tools]
+    ways = Counter([one.tools for one in good if is_same_kind(one.task, group.runs[-1].task)]).most_common(1)
+    usable = ways and ways[0][1] >= _LEAST and all(_NAME.fullmatch(name) for name in ways[0][0])
+    return ways[0][0] if usable else ()
+
+
+def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
+    """Return why a lesson is to be dropped, by the runs that were told it and others like them; "" if it is kept."""
+    told = [not one.cause for one in runs if lesson.id in one.told]
+    others = [
+        not one.cause for one in runs if lesson.id not in one.told and one.agent == lesson.agent and lesson.fits(one.task)
+    ]
+    if len(others) < _COMPARED or not told:
+        return ""
+    before = (sum(others) + 1) / (len(others) + 2)
+    good, count = sum(told), len(told)
+    chance = sum([comb(count, one) * before**one * (1 - before) ** (count - one) for one in range(good + 1)])
+    figures = {"good": good, "count": count, "before": f"{before:.0%}"}
+    if chance <= _ALPHA:
+        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {before} without it", **figures)
+    if count >= _TOLD and good / count <= before:
+        return notice("lessons.useless", "it has stopped helping: {good} of {count} runs with it went well, and {before} "
+                      "without it", **figures)  # fmt: skip
+    return ""
