@@ -19,7 +19,8 @@ from .messages.usage import Help, translate_usage
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
-_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, "eval": "evals.command", "worker": "many.worker"}
+_EVALS = {"eval": "evals.command", "improve": "evals.improve"}
+_HOMES = {**{name: f"records.{name}" for name in _RECORDS}, **_EVALS, "worker": "many.worker"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ report = await evaluation.run(agent, repeat=3)
 from .case import Case
 from .evaluation import Evaluation
 from .files import load_evaluation
+from .improvement.search import Improvement, improve
 from .inspect_solver import as_solver
 from .pytest_form import as_test
 from .recorded import add_case, case_from_run
@@ -23,6 +24,7 @@ __all__ = [
     "EvalReport",
     "Evaluation",
     "Finding",
+    "Improvement",
     "SimulatedUser",
     "add_case",
     "as_solver",
@@ -31,6 +33,7 @@ __all__ = [
     "compare",
     "compare_all",
     "find_report",
+    "improve",
     "list_reports",
     "load_evaluation",
     "read_report",

@@ -41,7 +41,15 @@ def main(given: argparse.Namespace) -> int:
     if len(given.what) > 1:
         screen.note(say("name one file", "ファイルは一つだけ指定してください"), "red")
         return USAGE
-    place = given.what[0] if given.what else next((name for name in _FILES if Path(name).is_file()), "")
+    place = find_evaluation(given.what[0] if given.what else "")
+    evaluation = load_evaluation(place)
+    evaluation = evaluation.only(given.case) if given.case else evaluation
+    return run_to_the_end(lambda ending: _run(given, screen, evaluation, Path(place).resolve().parent))
+
+
+def find_evaluation(named: str | None) -> str:
+    """Return the file that is named, or the usual one in this folder."""
+    place = named or next((name for name in _FILES if Path(name).is_file()), "")
     if not place:
         raise ConfigError(
             say(
@@ -49,13 +57,11 @@ def main(given: argparse.Namespace) -> int:
                 f"evals.yaml がありません。ファイルを指定するか、実行から作ってください: {this_command()} eval add last",
             )
         )
-    evaluation = load_evaluation(place)
-    evaluation = evaluation.only(given.case) if given.case else evaluation
-    return run_to_the_end(lambda ending: _run(given, screen, evaluation, Path(place).resolve().parent))
+    return place
 
 
 async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
-    subject, agent = _subject(given, screen, evaluation, folder)
+    subject, agent = subject_of(given, screen, evaluation, folder)
     repeat = given.repeat or evaluation.repeat
     if not given.quiet:
         screen.note(translate(what_it_can_show(len(evaluation.cases), repeat)))
@@ -79,7 +85,9 @@ async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation
     return _tell(given, screen, report)
 
 
-def _subject(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> tuple[Any, Agent[Any] | None]:
+def subject_of(
+    given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path
+) -> tuple[Any, Agent[Any] | None]:
     """Return the agent, or the function that makes agents; and the agent to close."""
     if not given.agent and evaluation.agent:
         program, colon, name = evaluation.agent.partition(":")
