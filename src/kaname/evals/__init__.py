@@ -4,6 +4,7 @@ evaluation = Evaluation("shop", [Case("How much is tea?", contains="300", calls=
 report = await evaluation.run(agent, repeat=3)
 """
 
+from .adaptive import AdaptiveAgent, Reward, Standing, explain_choice
 from .case import Case
 from .evaluation import Evaluation
 from .files import load_evaluation
@@ -17,6 +18,7 @@ from .results.report import CaseAttempt, CaseReport, EvalReport, Finding
 from .simulated import SimulatedUser
 
 __all__ = [
+    "AdaptiveAgent",
     "Case",
     "CaseAttempt",
     "CaseReport",
@@ -25,13 +27,16 @@ __all__ = [
     "Evaluation",
     "Finding",
     "Improvement",
+    "Reward",
     "SimulatedUser",
+    "Standing",
     "add_case",
     "as_solver",
     "as_test",
     "case_from_run",
     "compare",
     "compare_all",
+    "explain_choice",
     "find_report",
     "improve",
     "list_reports",
