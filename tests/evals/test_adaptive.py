@@ -117,7 +117,7 @@ async def test_a_choice_is_explained_and_a_model_of_the_callers_own_is_no_choice
     last = (await agent.journal.runs(limit=1))[0].run_id
     told = explain_choice((await read_run(agent.journal, last))[0].body.recipe)
     assert told.startswith("kind, ")
-    assert "default 0.0" in told
+    assert "kind 1.0 (9)" in told
     own = await agent.run("go", model=ScriptedModel(["hi"]))
     assert await choice_of(agent, own.run_id) is None
     assert explain_choice({}) == ""
