@@ -23,6 +23,7 @@ _RECORDS = ("approvals", "audit", "budgets", "cache", "encrypt", "journal", "run
 _HOMES = {
     **{name: f"records.{name}" for name in _RECORDS},
     "eval": "evals.command",
+    "improve": "evals.improve",
     "learn": "evals.learn",
     "worker": "many.worker",
 }

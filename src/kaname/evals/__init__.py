@@ -8,9 +8,11 @@ from ..memory.lessons.book import Lesson, LessonBook, make_lesson
 from ..memory.lessons.history import PastRun, read_history
 from ..memory.lessons.patterns import FailureGroup, SuccessPattern, find_patterns, group_failures
 from ..memory.lessons.propose import learn_lessons
+from .adaptive import AdaptiveAgent, Reward, Standing, explain_choice
 from .case import Case
 from .evaluation import Evaluation
 from .files import load_evaluation
+from .improvement.search import Improvement, improve
 from .inspect_solver import as_solver
 from .pytest_form import as_test
 from .recorded import add_case, case_from_run
@@ -21,6 +23,7 @@ from .simulated import SimulatedUser
 from .trial import ask_model, try_lesson
 
 __all__ = [
+    "AdaptiveAgent",
     "Case",
     "CaseAttempt",
     "CaseReport",
@@ -29,10 +32,13 @@ __all__ = [
     "Evaluation",
     "FailureGroup",
     "Finding",
+    "Improvement",
     "Lesson",
     "LessonBook",
     "PastRun",
+    "Reward",
     "SimulatedUser",
+    "Standing",
     "SuccessPattern",
     "add_case",
     "as_solver",
@@ -41,9 +47,11 @@ __all__ = [
     "case_from_run",
     "compare",
     "compare_all",
+    "explain_choice",
     "find_patterns",
     "find_report",
     "group_failures",
+    "improve",
     "learn_lessons",
     "list_reports",
     "load_evaluation",

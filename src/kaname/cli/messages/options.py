@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .command import FLAG, LIST, Command, Option, actions, count
-from .eval_options import EVAL_OPTIONS
+from .eval_options import EVAL_OPTIONS, IMPROVE_OPTIONS
 
 # fmt: off
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
@@ -301,12 +301,11 @@ COMMANDS = (
         *AGENT,
     )),
     Command("eval", "Evaluate an agent on cases, compare two evaluations, or add a case.",
-            "エージェントをケースで評価します。評価の比較やケースの追加もできます。", (
-        *EVAL_OPTIONS,
-        *AGENT,
-        A_TOOL,
-        INSTRUCTIONS,
-    )),
+            "エージェントをケースで評価します。評価の比較やケースの追加もできます。",
+            (*EVAL_OPTIONS, *AGENT, A_TOOL, INSTRUCTIONS)),
+    Command("improve", "Search for better instructions, tool descriptions and examples, and measure them on unseen cases.",
+            "指示、ツールの説明、例の改善案を探し、探索に使っていないケースで効果を測定します。",
+            (*IMPROVE_OPTIONS, MODEL, CONFIG, JOURNAL)),
     Command("models", "List the models, or download the local one.",
             "モデルを一覧表示します。またはローカルモデルをダウンロードします。", (
         actions("list pull"),

@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import shlex
+from collections import Counter
 from contextlib import aclosing, nullcontext
 from datetime import datetime
 
@@ -103,18 +104,21 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         screen.note(say("no runs yet", "まだ記録がありません"))
         return DONE
     wide = columns() >= 70
-    head = f"{pad(say('run', '実行'), 12)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
+    begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
+    ids = {one.run_id: one.run_id[:12] if begin[one.run_id[:12]] == 1 or one.parent else one.run_id for one in runs}
+    column = max([12, *[len(one) for one in ids.values()]])
+    head = f"{pad(say('run', '実行'), column)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
     head += f"{pad(say('tokens', 'トークン'), 8)} {pad(say('cost', '費用'), 8)}  " if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        name = pad(f"└ {one.agent}" if one.parent else one.run_id[:12], 12)
+        name = pad(f"└ {one.agent}" if one.parent else ids[one.run_id], column)
         left = f"{name}  {_time(one.created)}  {pad(status_word(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - width(left) - 1
         screen.say(left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
     if more:
-        command = f"{this_command()} runs --before {runs[-1].run_id[:12]}{place_options(given)}"
+        command = f"{this_command()} runs --before {ids[runs[-1].run_id]}{place_options(given)}"
         screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
     await _print_resume_command(journal, runs, given, screen)
     return DONE

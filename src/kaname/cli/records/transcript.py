@@ -28,6 +28,11 @@ async def print_run(journal: Journal, run: RunInfo, screen: Screen, *, as_json: 
         return
     when = datetime.fromtimestamp(run.created).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     screen.say(f"{run.run_id}  {when}  {run.agent}  {status_word(run.status)}")
+    first = events[0].body
+    if isinstance(first, Opened) and "choice" in first.recipe:
+        from ...evals.adaptive import explain_choice
+
+        screen.say(f"{say('chosen', '選択')}: {translate(explain_choice(first.recipe))}")
     for number, line in await _with_earlier_runs(journal, events):
         screen.say(f"{number:>4}  {line}")
     money = "?" if run.cost is None else f"${run.cost:.4f}"

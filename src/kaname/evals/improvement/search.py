@@ -1,0 +1,293 @@
+"""`improve(…)`: let GEPA propose better texts for an agent on one half of the cases, and decide on the other half.
+
+Every attempt and every proposal is a run in the journal, and the search is deterministic. So the same call after a crash
+repeats nothing: it takes what the journal has and continues where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+from ...agent.agent import Agent
+from ...agent.many.map import MapInput
+from ...core.codec import digest
+from ...core.errors import AgentError, ConfigError
+from ...core.install import install_command
+from ...core.notices import notice
+from ...core.record import record
+from ...kernel.ports import Journal, Model
+from ...models.registry import resolve
+from ..checks.outcome import CaseOutcome
+from ..evaluation import Evaluation
+from ..records import list_reports
+from ..results.comparison import Comparison, compare_all
+from ..results.report import CaseAttempt, EvalReport
+from ..results.statistics import least_cases
+from ..subject import Subject, as_agent
+from .texts import EXAMPLES, PARTS, TOOL, read_texts, with_texts
+
+IMPROVEMENT = "improvement"  # the name of the agent that proposes texts
+_BATCH = 3  # cases that a proposal is made from, and tried on first
+_SHOWN = 1500  # characters of a conversation that the proposing model reads
+_HOW = """An assistant works with this text:
+```
+<curr_param>
+```
+These are tasks, what the assistant did, and what was wrong with it:
+```
+<side_info>
+```
+The text is {what}. Write a better one: short, and true of any task of this kind.
+Write the new text within ``` blocks, and nothing else."""
+_TOOL_HOW = _HOW.format(what="the description of a tool, by which the assistant decides when and how to call it")
+_EXAMPLES_HOW = _HOW.format(
+    what="a list of one to three worked examples for the assistant, each with a task and the right answer"
+)
+
+
+@record
+class Improvement:
+    """The result of a search. `before`, `after`: the texts by name; equal if no better ones were found. `comparison`: both on
+    the held-out cases; None if they are equal. `searched`: the pass rates on the search cases. `attempts`, `proposals`: how
+    many were made, now or before. `cost`: of all of them in US dollars; None if a price is unknown."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    searched: tuple[float, float]
+    comparison: Comparison | None
+    attempts: int
+    proposals: int
+    cost: float | None
+
+    @property
+    def helps(self) -> bool:
+        """True if the new texts are better on cases that the search has not seen, and that is no chance (p ≤ 0.05)."""
+        return self.comparison is not None and self.comparison.verdict == "real" and self.comparison.difference > 0
+
+
+Progress = Callable[[int, int, int, float], Any]
+"""Called with the attempts so far, the limit, the number of texts tried, and the best pass rate on the search cases."""
+
+
+async def improve(
+    agent: Any,
+    evaluation: Evaluation,
+    *,
+    model: Model | str | None = None,
+    parts: Collection[str] = PARTS,
+    calls: int = 0,
+    cost: float | None = None,
+    journal: Journal | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Improvement:
+    """Search for better texts of an agent, and measure the best ones on cases that the search has not seen.
+
+    Args:
+        agent: The agent, or a function that takes a folder and returns the agent.
+        evaluation: The cases. Half of them are used for the search, and half are held out for the decision.
+        model: The model that proposes texts (default: that of the agent).
+        parts: What can change: "instructions", "tools" (their descriptions), "examples" (default: all of them).
+        calls: The most attempts in all, with those for the decision (default: ten for each case).
+        cost: The most US dollars in all, with those for the decision, as far as earlier attempts can tell.
+        journal: The journal (default: that of the agent).
+        progress: A function that is called after each batch of attempts: see `Progress`.
+        options: Those of `Evaluation.run`, such as `at_once=2`.
+
+    Raises:
+        ConfigError: If gepa is not installed, there are too few cases, or the limits allow no search.
+    """
+    seen, unseen = split(evaluation)
+    least = (len(seen.cases) + 2 * _BATCH + 2 * len(unseen.cases)) * evaluation.repeat
+    limit = calls or 10 * len(evaluation.cases) * evaluation.repeat
+    if limit < least:
+        raise ConfigError(
+            notice("improve.calls", "{calls} attempts are too few: this evaluation needs at least {least}", calls=limit,
+                   least=least)
+        )  # fmt: skip
+    subject = Subject.of(agent, journal, evaluation.files)
+    try:
+        proposing = resolve(model) if model else subject.agent.recipe.model
+        search = _Search(agent, subject, seen, proposing, options, progress)
+        search.calls, search.dollars, search.reserved = limit, cost, 2 * len(unseen.cases)
+        before = read_texts(subject.agent, parts)
+        after, rates = await search.run(before)
+        comparison = None if after == before else await _decide(search, unseen, before, after)
+        return Improvement(before, after, rates, comparison, len(search.attempts), search.asked.total(), search.cost)
+    finally:
+        await subject.close()
+
+
+def split(evaluation: Evaluation) -> tuple[Evaluation, Evaluation]:
+    """Return the evaluation in two halves, the same ones each time: for the search, and for the decision.
+
+    Raises `ConfigError` if there are too few cases to show a difference on the second half.
+    """
+    names = sorted([case.name for case in evaluation.cases], key=digest)
+    if len(names) < 2 * least_cases():
+        raise ConfigError(
+            notice("improve.too_few", "an improvement needs at least {least} cases; the evaluation {name!r} has {cases}",
+                   least=2 * least_cases(), name=evaluation.name, cases=len(names))
+        )  # fmt: skip
+    halves = evaluation.only(names[: len(names) // 2]), evaluation.only(names[len(names) // 2 :])
+    for half, which in zip(halves, ("search", "held-out"), strict=True):
+        half.name = f"{evaluation.name}.{which}"  # reports of the whole evaluation stay as they are
+    return halves
+
+
+async def _decide(search: _Search, unseen: Evaluation, before: Mapping[str, str], after: Mapping[str, str]) -> Comparison:
+    """Compare the texts on the held-out cases. Earlier candidates were compared on them too: p is adjusted for all."""
+    baseline = await search.measure(unseen, before, "before")
+    label = f"instead of {baseline.job}"
+    report = await search.measure(unseen, after, label)
+    known = await list_reports(search.journal, name=unseen.name, limit=1000)
+    others = [one for one in known if one.label == label and one.job not in (report.job, baseline.job)]
+    return compare_all(baseline, [report, *others])[0]
+
+
+class _Search:
+    """A search by GEPA: its adapter, its model and its limits in one. GEPA has a thread, everything else the event loop."""
+
+    propose_new_texts = None  # GEPA does it, with its own prompt or with ours
+
+    def __init__(
+        self,
+        agent: Any,
+        subject: Subject,
+        cases: Evaluation,
+        model: Model | None,
+        options: Mapping[str, Any],
+        progress: Progress | None,
+    ) -> None:
+        self._agent, self._subject, self._cases, self._options = agent, subject, cases, options
+        self._progress, self.journal = progress, subject.journal
+        self.calls, self.dollars, self.reserved = 0, cast(float | None, None), 0  # the limits; attempts kept for the decision
+        self._proposer: Agent[str] = Agent(model, name=IMPROVEMENT, journal=self.journal)
+        self._job = f"improve-{digest([cases.name, self._proposer.recipe.model and self._proposer.recipe.model.name])[:12]}"
+        self._loop = asyncio.get_running_loop()
+        self.asked, self._working = Counter[str](), cast(Future[Any] | None, None)
+        self._failure: BaseException | None = None  # GEPA continues after some errors; this search does not
+        self.attempts: dict[tuple[str, str, int], CaseAttempt] = {}
+        self._spent: list[float | None] = []
+        self._tried, self._best = 0, 0.0
+
+    @property
+    def cost(self) -> float | None:
+        each = [*self._spent, *[one.cost for one in self.attempts.values()], *[one.overhead for one in self.attempts.values()]]
+        known = [one for one in each if one is not None]
+        return sum(known) if len(known) == len(each) else None
+
+    async def run(self, texts: Mapping[str, str]) -> tuple[dict[str, str], tuple[float, float]]:
+        """Return the best texts, and the pass rates of the first and the best ones on the search cases."""
+        try:
+            from gepa import api
+        except ImportError as problem:
+            command = install_command("improve")
+            raise ConfigError(
+                notice("improve.no_gepa", "gepa is not installed. Install it with: {command}", command=command)
+            ) from problem
+        how = {name: _TOOL_HOW for name in texts if name.startswith(TOOL)} | {EXAMPLES: _EXAMPLES_HOW}
+        optimize: Any = api.optimize
+        given = {"adapter": self, "reflection_lm": self._propose, "reflection_prompt_template": how, "logger": self}
+        names = [case.name for case in self._cases.cases]
+        work = asyncio.to_thread(
+            optimize, dict(texts), names, stop_callbacks=[self._is_over], track_best_outputs=False, **given
+        )
+        try:
+            found = await work
+        except asyncio.CancelledError as ended:
+            self._failure = ended  # GEPA's thread ends with the next thing that it wants, or with what it waits for
+            if self._working is not None:
+                self._working.cancel()
+            raise
+        if self._failure is not None:
+            raise self._failure
+        scores = found.val_aggregate_scores
+        return dict(found.best_candidate), (scores[0], max(scores))
+
+    async def measure(self, cases: Evaluation, texts: Mapping[str, str], label: str = "") -> EvalReport:
+        """Evaluate the agent with these texts."""
+        make: Any = lambda folder: with_texts(as_agent(self._agent(folder)) or self._subject.agent, texts)  # noqa: E731
+        made = with_texts(self._subject.agent, texts) if self._subject.is_shared else make
+        report = await cases.run(made, label=label, journal=self.journal, **self._options)
+        if report.errors == len(report.attempts):
+            raise AgentError(
+                notice("improve.errors", "every attempt ended in an error, such as: {why}. The same command again continues.",
+                       why=report.attempts[0].error)
+            )  # fmt: skip
+        self.attempts |= {(report.job, one.case, one.number): one for one in report.attempts}
+        if self.dollars is not None and self.cost is None:
+            raise ConfigError(notice("improve.no_price", "the price of a model is unknown, so the cost cannot be limited"))
+        return report
+
+    # What GEPA calls, in its thread
+
+    def evaluate(self, batch: Sequence[str], candidate: Mapping[str, str], capture_traces: bool = False) -> Any:
+        from gepa.core.adapter import EvaluationBatch
+
+        report = self._wait(self.measure(self._cases.only(batch), candidate))
+        by_name = {case.name: case for case in report.cases}
+        scores = [by_name[name].rate for name in batch]
+        if len(batch) == len(self._cases.cases):
+            self._tried, self._best = self._tried + 1, max(self._best, sum(scores) / len(scores))
+        if self._progress is not None:
+            self._loop.call_soon_threadsafe(self._progress, len(self.attempts), self.calls, self._tried, self._best)
+        seen = self._wait(self._feedback([by_name[name].attempts[-1] for name in batch])) if capture_traces else None
+        return EvaluationBatch([by_name[name].attempts[-1].output for name in batch], scores, seen)
+
+    def make_reflective_dataset(self, candidate: Mapping[str, str], made: Any, names: Sequence[str]) -> dict[str, Any]:
+        return dict.fromkeys(names, made.trajectories)
+
+    def log(self, message: str) -> None:
+        """Take what GEPA has to say. The journal has it all."""
+
+    def _is_over(self, state: Any) -> bool:
+        """Return True if one more round could exceed a limit, or nothing is left to improve."""
+        repeat = self._cases.repeat
+        ahead = (2 * _BATCH + len(self._cases.cases) + self.reserved) * repeat
+        if self._failure is not None or self._best >= 1.0 or state.total_num_evals * repeat + ahead > self.calls:
+            return True
+        if self.dollars is None:
+            return False
+        dearest = max([(one.cost or 0) + (one.overhead or 0) for one in self.attempts.values()])
+        return (self.cost or 0) + ahead * dearest + max([one or 0 for one in self._spent], default=0) > self.dollars
+
+    def _propose(self, prompt: Any) -> str:
+        return str(self._wait(self._ask(str(prompt))))
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if self._failure is not None:
+            work.close()
+            raise self._failure
+        self._working = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return self._working.result()
+        except AgentError as problem:
+            self._failure = problem
+            raise
+
+    async def _ask(self, prompt: str) -> str:
+        """Ask for a text. The same question again, in one search, is another run."""
+        self.asked[prompt] += 1
+        (result,) = await self._proposer.map([MapInput(prompt, str(self.asked[prompt]))], job=self._job)
+        if not result.completed:
+            raise AgentError(notice("improve.no_proposal", "the model proposed no text: {why}", why=result.stop.summary))
+        self._spent.append(result.usage.cost)
+        return result.text
+
+    async def _feedback(self, attempts: Sequence[CaseAttempt]) -> list[dict[str, str]]:
+        told = list[dict[str, str]]()
+        by_name = {case.name: case for case in self._cases.cases}
+        for one in attempts:
+            results = [await self._subject.agent.result(run_id) for run_id in one.run_ids]
+            wrong = "right" if one.passed else f"wrong: {one.why}"
+            reference = by_name[one.case].reference
+            told.append({
+                "What happened": CaseOutcome(results).transcript[-_SHOWN:] if results else by_name[one.case].title,
+                "Feedback": f"{wrong}. A good answer: {reference}" if reference else wrong,
+            })  # fmt: skip
+        return told

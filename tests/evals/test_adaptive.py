@@ -1,0 +1,178 @@
+"""Choice by reward: alternatives are chosen by what they have achieved; the journal is the only memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kaname import ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname.agent.figures import rate
+from kaname.core.errors import ModelDenied
+from kaname.core.messages import Usage
+from kaname.evals import AdaptiveAgent, Reward, explain_choice
+from kaname.kernel.load import read_run
+
+
+def fails_unless(word):
+    """A model that completes only with instructions that hold the word."""
+
+    def say(request):
+        if word not in request.messages[0].text:
+            raise ModelDenied("no")
+        return "done"
+
+    return ScriptedModel(say)
+
+
+def adaptive(model, journal=None, **more):
+    given = {"alternatives": {"kind": {"instructions": "Be kind."}}, "seed": 1, "instructions": "Be quick.", **more}
+    return AdaptiveAgent(model, journal=journal or MemoryJournal(), **given)
+
+
+async def choice_of(agent, run_id):
+    return (await read_run(agent.journal, run_id))[0].body.recipe.get("choice")
+
+
+async def run_many(agent, count, text="go"):
+    chosen = []
+    for result in await agent.map([text] * count, at_once=1):
+        chosen.append((await choice_of(agent, result.run_id))["alternative"])
+    return chosen
+
+
+async def test_the_better_alternative_is_chosen_more_and_more_and_exploration_stays_bounded():
+    agent = adaptive(fails_unless("kind"))
+    chosen = await run_many(agent, 60)
+    assert chosen[-20:].count("kind") >= 15
+    standings = {one.alternative: one for one in await agent.standings()}
+    assert (standings["kind"].reward, standings["default"].reward) == (1.0, 0.0)
+    assert standings["kind"].runs + standings["default"].runs == 60
+    explored = [(await choice_of(agent, card.run_id))["explored"] for card in await agent.journal.runs(limit=100)]
+    assert sum(explored) <= 0.2 * 60 + 1
+
+
+async def test_kinds_of_tasks_are_learnt_apart():
+    def say(request):
+        if ("kind" in request.messages[0].text) != (request.messages[-1].text == "please"):
+            raise ModelDenied("no")
+        return "done"
+
+    agent = adaptive(ScriptedModel(say), kind_of=lambda text: "polite" if text == "please" else "rude")
+    polite, rude = [(await run_many(agent, 40, text))[-10:] for text in ("please", "now!")]
+    assert polite.count("kind") >= 7
+    assert rude.count("default") >= 7
+    assert {one.kind for one in await agent.standings()} == {"polite", "rude"}
+
+
+async def test_ratings_cost_and_time_count_by_their_weights():
+    def say(request):
+        return "done"
+
+    cheap = ScriptedModel(say, name="cheap", usage=Usage(10, 5, cost=0.001))
+    dear = ScriptedModel(say, name="dear", usage=Usage(10, 5, cost=0.1))
+    agent = adaptive(dear, alternatives={"cheap": {"model": cheap}}, reward=Reward(outcome=1, cost=2, rating=4))
+    await run_many(agent, 40)
+    standings = {one.alternative: one for one in await agent.standings()}
+    assert standings["cheap"].reward > standings["default"].reward
+    for card in await agent.journal.runs(limit=100):  # people like the dear one better
+        chosen = (await choice_of(agent, card.run_id))["alternative"]
+        await rate(agent.journal, card.run_id, "good" if chosen == "default" else "bad")
+    standings = {one.alternative: one for one in await agent.standings()}
+    assert standings["cheap"].reward < standings["default"].reward
+
+
+async def test_a_resumed_run_and_a_conversation_keep_their_alternative():
+    @tool(effect="idempotent")
+    def pay(yen: int) -> str:
+        """Pay."""
+        return "paid"
+
+    from kaname import Approve
+
+    said = []
+
+    def say(request):
+        said.append(request.messages[0].text)
+        done = any(message.role == "tool" for message in request.messages)
+        return "done" if done else call("pay", yen=3)
+
+    for seed in range(8):
+        journal = MemoryJournal()
+        agent = adaptive(ScriptedModel(say), journal, tools=[pay], policies=[Approve("pay")], seed=seed, explore=1.0)
+        result = await agent.run("pay", session_id="s")
+        first = await choice_of(agent, result.run_id)
+        other = adaptive(ScriptedModel(say), journal, tools=[pay], policies=[Approve("pay")], seed=seed + 100, explore=1.0)
+        said.clear()
+        assert (await other.resume(result.run_id, dict.fromkeys(result.questions, "yes"))).completed
+        assert said == ["Be kind." if first["alternative"] == "kind" else "Be quick."]
+        again = await other.run("pay again", session_id="s")
+        assert (await choice_of(other, again.run_id))["alternative"] == first["alternative"]
+
+
+async def test_a_choice_is_explained_and_a_model_of_the_callers_own_is_no_choice():
+    agent = adaptive(fails_unless("kind"))
+    await run_many(agent, 10)
+    last = (await agent.journal.runs(limit=1))[0].run_id
+    told = explain_choice((await read_run(agent.journal, last))[0].body.recipe)
+    assert told.startswith("kind, ")
+    assert "kind 1.0 (9)" in told
+    own = await agent.run("go", model=ScriptedModel(["hi"]))
+    assert await choice_of(agent, own.run_id) is None
+    assert explain_choice({}) == ""
+
+
+async def test_a_changed_alternative_starts_anew():
+    journal = MemoryJournal()
+    await run_many(adaptive(fails_unless("kind"), journal), 20)
+    changed = adaptive(fails_unless("kind"), journal, alternatives={"kind": {"instructions": "Be kind and brief."}})
+    assert {one.alternative: one.runs for one in await changed.standings()}["kind"] == 0
+
+
+@pytest.mark.parametrize("wrong", [{"a": {"colour": "red"}}, {"a": {"tools": ["none"]}}, {"default": {}}])
+def test_an_alternative_that_cannot_be_used_is_refused_at_once(wrong):
+    with pytest.raises(ConfigError, match="alternative"):
+        adaptive(ScriptedModel(["x"]), alternatives=wrong)
+
+
+async def test_a_replay_uses_the_alternative_of_the_run():
+    agent = adaptive(fails_unless("kind"))
+    await run_many(agent, 12)
+    for card in await agent.journal.runs(status="completed", limit=5):
+        assert (await agent.replay(card.run_id)).same
+
+
+WORKER = """
+import asyncio, sys
+from kaname import ScriptedModel
+from kaname.core.errors import ModelDenied
+from kaname.evals import AdaptiveAgent
+
+def say(request):
+    if "kind" not in request.messages[0].text:
+        raise ModelDenied("no")
+    return "done"
+
+async def main():
+    agent = AdaptiveAgent(ScriptedModel(say), instructions="Be quick.", alternatives={"kind": {"instructions": "Be kind."}},
+                          journal=sys.argv[1])
+    await agent.map(["go"] * 25, at_once=2)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_eight_processes_lose_no_reward(tmp_path):
+    (tmp_path / "worker.py").write_text(WORKER)
+    workers = [subprocess.Popen([sys.executable, tmp_path / "worker.py", tmp_path / "j.db"]) for _ in range(8)]
+    assert [worker.wait(180) for worker in workers] == [0] * 8
+    journal = SqliteJournal(tmp_path / "j.db")
+    agent = adaptive(fails_unless("kind"), journal)
+    standings = {one.alternative: one for one in await agent.standings()}
+    assert sum(one.runs for one in standings.values()) == 200
+    assert sum(one.rewarded for one in standings.values()) == 200
+    completed = len(await journal.runs(status="completed", limit=300))
+    assert standings["kind"].runs == standings["kind"].reward * standings["kind"].rewarded == completed
+    await journal.close()
