@@ -65,7 +65,10 @@ NOTHING = Usage()
 
 @record
 class Text:
+    """A text. `source`: who wrote it, in the message of a user that quotes others, such as the sender of a webhook."""
+
     text: str
+    source: str = ""
 
 
 @record
@@ -201,6 +204,11 @@ class Message:
             text = "".join([part.text for part in self.parts if type(part) is Text])
             object.__setattr__(self, "_text", text)
             return text
+
+    @property
+    def own_text(self) -> str:
+        """Return the text that the author of the message wrote: without parts that quote somebody else."""
+        return "".join([part.text for part in self.parts if type(part) is Text and not part.source])
 
     @property
     def thinking(self) -> str:

@@ -79,10 +79,24 @@ class RunQueue(Protocol):
     async def wait(self, seconds: float) -> None: ...
 
 
+class Marks(Protocol):
+    """Times by name that all processes share, in the same database as the queue. `raise_to` never sets one back.
+
+    `enter` sets only those that do not exist.
+    """
+
+    async def all(self) -> dict[str, float]: ...
+    async def enter(self, values: Mapping[str, float]) -> None: ...
+    async def raise_to(self, values: Mapping[str, float]) -> None: ...
+    async def remove(self, names: Sequence[str]) -> None: ...
+
+
 @runtime_checkable
 class HasQueue(Protocol):
     @property
     def queue(self) -> RunQueue: ...
+    @property
+    def marks(self) -> Marks: ...
 
 
 class Candidate(NamedTuple):

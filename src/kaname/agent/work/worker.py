@@ -25,6 +25,7 @@ from ..opening.request import RunRequest
 from ..run import Run, find_live
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import request_for
+from .scheduler import Scheduler
 from .submit import queue_of
 
 Begin = Callable[[Run[Any]], Awaitable[Run[Any]]]
@@ -45,7 +46,7 @@ async def begin_detached(run: Run[Any]) -> Run[Any]:
 
 
 class Worker:
-    """Executes the runs in the queue of a journal until `stop` is called.
+    """Executes the runs in the queue of a journal, and queues those of schedules, until `stop` is called.
 
     Args:
         agents: The agents whose runs it executes. They must share one journal.
@@ -71,7 +72,7 @@ class Worker:
         if len(journals) != 1:
             raise ConfigError(notice("worker.agents", "a worker needs agents that share one journal: Agent(…, journal=…)"))
         (self._journal,) = journals.values()
-        self._queue = queue_of(self._journal)
+        self._queue, self._scheduler = queue_of(self._journal), Scheduler(self._agents.values())
         for agent in self._agents.values():
             agent.origin = {**agent.origin, SERVED: agent.name}
         self._wanted = Wanted(tuple(self._agents), tuple(queues), per_key)
@@ -94,7 +95,7 @@ class Worker:
 
     async def work(self) -> None:
         """Take runs and execute them until `stop` is called, or this task is cancelled."""
-        tending = asyncio.create_task(self._keep_tending())
+        others = [asyncio.create_task(work()) for work in (self._keep_tending, self._scheduler.keep_checking)]
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
@@ -103,7 +104,8 @@ class Worker:
                 if taken < room or room <= 0:
                     await self._wait(listening=room > 0)
         finally:
-            tending.cancel()
+            for task in others:
+                task.cancel()
             await self._drain()
 
     async def _take(self, room: int) -> int:

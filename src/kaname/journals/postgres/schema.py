@@ -83,7 +83,9 @@ CREATE INDEX queue_delayed ON kaname.queue (at) WHERE state = 'delayed';
 CREATE INDEX queue_taken ON kaname.queue (worker) WHERE state = 'taken';
 CREATE INDEX queue_threads ON kaname.queue (thread, number) WHERE thread <> '';
 """
-MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1))
+# Times by name: up to where schedules were handled.
+_THIRD = 'CREATE TABLE kaname.marks (name text COLLATE "C" PRIMARY KEY, time float8 NOT NULL) WITH (fillfactor = 50);'
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), Migration(_THIRD, 1))
 
 
 class Sql:
