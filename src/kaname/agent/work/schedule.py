@@ -13,7 +13,6 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
-from ..input import Input
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
@@ -28,7 +27,7 @@ class Schedule:
     """A run that is due again and again. `how`: options of `Agent.submit`."""
 
     name: str
-    user_input: Input
+    user_input: Any
     cron: str = ""
     tz: str = "UTC"
     every: float = 0.0
@@ -96,7 +95,7 @@ class Schedule:
 
 
 def make_schedule(
-    name: str, user_input: Input, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
+    name: str, user_input: Any, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
 ) -> Schedule:
     """Return a schedule (see `Agent.schedule`). Raises `ConfigError` if something is wrong with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -13,7 +13,6 @@ from ...core.errors import AgentError, ConfigError
 from ...core.notices import notice
 from ...journals.queue import HasQueue, Marks
 from ..agent import Agent
-from ..opening.request import new_run_id
 from .schedule import Schedule
 from .submit import queue_of
 
@@ -106,36 +105,3 @@ class Scheduler:
     def _note(self, one: Schedule, since: float) -> None:
         self._since[one.mark] = since
         self._next[one.mark] = one.next_tick(since) or float("inf")
-
-
-async def pause(agents: Iterable[Agent[Any]], one: Schedule) -> None:
-    """Pause a schedule in all processes. Its ticks are dropped until `unpause`."""
-    await marks_of(agents).raise_to({one.paused_mark: time.time()})
-
-
-async def unpause(agents: Iterable[Agent[Any]], one: Schedule) -> None:
-    marks = marks_of(agents)
-    await marks.raise_to({one.mark: time.time()})
-    await marks.remove([one.paused_mark])
-
-
-async def run_now(agent: Agent[Any], one: Schedule) -> str:
-    """Queue a run of a schedule now, in addition to its ticks. Return its id."""
-    return await agent.submit(one.user_input, run_id=f"{one.name}@{new_run_id()}", **one.how)
-
-
-async def overview(agents: Iterable[Agent[Any]]) -> list[dict[str, Any]]:
-    """Return what people want to know of the schedules, as JSON: when they are due, and their last runs."""
-    listed = list(agents)
-    found, told = schedules_of(listed), list[dict[str, Any]]()
-    marks = await marks_of(listed).all() if found else {}
-    for name, (agent, one) in found.items():
-        paused = one.paused_mark in marks
-        runs = [(card.run_id, card.status) for card in await agent.journal.runs(starting=f"{name}@", limit=5)]
-        next_tick = None if paused else one.next_tick(time.time())
-        last = [{"run_id": run_id, "status": status} for run_id, status in runs]
-        told.append(
-            {"name": name, "agent": agent.name, "when": one.timing, "missed": one.missed, "paused": paused, "next": next_tick,
-             "runs": last}
-        )  # fmt: skip
-    return told

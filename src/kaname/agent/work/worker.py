@@ -13,12 +13,12 @@ from functools import partial
 from logging import getLogger
 from random import random
 from time import time
-from typing import Any
+from typing import Any, get_args
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
 from ...core.runs import RunInfo
-from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
+from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
 from ..opening.request import RunRequest
@@ -158,9 +158,20 @@ class Worker:
                 for run_id in rescued:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
+                await self._measure()
             except AgentError as problem:
                 log.warning("looking for interrupted runs: %s", problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
+
+    async def _measure(self) -> None:
+        """Tell sinks that take it how many runs are queued, and how many this worker executes."""
+        takers = {id(sink): sink.measure for agent in self._agents.values() for sink in agent.sinks if hasattr(sink, "measure")}
+        if takers:
+            counts = {**dict.fromkeys(get_args(QueueState), 0), **await self._queue.count()}
+            for measure in takers.values():
+                measure("kaname.worker.executing", self.executing)
+                for state, number in counts.items():
+                    measure("kaname.queue.runs", number, state=state)
 
     async def _sweep(self) -> None:
         before, found = 0, list[QueuedRun]()
@@ -220,7 +231,7 @@ class Worker:
             return
         facts = await read_run(self._journal, item.run_id) if cards else []
         died = deaths(facts) if facts else item.attempts - 1
-        if died >= DEATHS:
+        if died >= DEATHS and (item.reason != AGAIN or item.attempts > 1):
             told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
             await self._put_aside(item, told)
             return
