@@ -206,6 +206,11 @@ class Message:
             return text
 
     @property
+    def quotes(self) -> bool:
+        """Return True if a part of the message was written by somebody else than its author."""
+        return any(type(part) is Text and part.source for part in self.parts)
+
+    @property
     def own_text(self) -> str:
         """Return the text that the author of the message wrote: without parts that quote somebody else."""
         return "".join([part.text for part in self.parts if type(part) is Text and not part.source])

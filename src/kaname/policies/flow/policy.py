@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...core.errors import ConfigError
-from ...core.messages import ModelReply, ModelRequest, Text, ToolCall, ToolResult
+from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.labels import FLOW, read_labels
 from ...core.record import replace
@@ -172,7 +172,7 @@ class Flow(Policy):
         known = view.scratch.get(self)
         if known is None or known[0] != count:  # servers may add tools
             above = any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
-            outside = any(type(part) is Text and part.source for message in view.state.said for part in message.parts)
+            outside = any(message.quotes for message in view.state.said)
             idle = above or (self.is_default and not self.labelled.concern([agent.tools for agent in agents], outside))
             known = view.scratch[self] = count, idle
         return bool(known[1])
