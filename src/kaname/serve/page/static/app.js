@@ -13,6 +13,7 @@ const VIEWS = {
   workflows: { title: "Workflows", key: "w", load: () => import("./views/workflows.js") },
   memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
   evals: { title: "Evaluations", key: "e", role: "admin", load: () => import("./views/evals.js") },
+  work: { title: "Queue", key: "q", role: "admin", load: () => import("./views/work.js") },
   figures: { title: "Metrics", key: "f", load: () => import("./views/figures.js") },
 };
 const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
@@ -111,7 +112,7 @@ function SignIn() {
 
 function Help({ close }) {
   const keys = [
-    ["g c · g r · g i · g w · g m · g e · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, metrics"],
+    ["g c · g r · g i · g w · g m · g e · g q · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, queue, metrics"],
     ["j · k", "Next, previous item"],
     ["Enter", "Open"],
     ["/", "Search"],
