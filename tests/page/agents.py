@@ -199,4 +199,5 @@ def reading(request: ModelRequest):
 
 
 mail_agent = Agent(ScriptedModel(reading), [read_mails, forward], name="mail", journal=journal, policies=[Flow("strict")])
+echo_agent.schedule("daily", "hello", cron="0 9 * * 1-5", tz="Asia/Tokyo")
 agents = [travel_agent, echo_agent, shopping, mail_agent]

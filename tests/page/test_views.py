@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from kaname import SqliteJournal
+from kaname.journals.queue import QueuedRun, Wanted
 from tests.serve.npm import packages
 from tests.serve.serving import client, serving
 
@@ -44,6 +48,7 @@ def addresses(filled):
         "#/memory",
         "#/evals",
         "#/learn",
+        "#/work",
         "#/figures",
         "#/nowhere",
     ]
@@ -206,3 +211,31 @@ def test_braces_that_are_meant_are_told_once(go, filled):
         """async () => (await import("/page/words.js")).t('{{"result": …}} of {name}', { name: "pay" })"""
     )
     assert told == '{"result": …} of pay'
+
+
+def test_queue_shows_schedules_and_what_was_set_aside_and_steers_them(tab, go, filled):
+    """A run of an agent that this server does not have: it stays where a worker has set it aside."""
+
+    async def set_aside():
+        journal = SqliteJournal(next(tab.served.folder.rglob("*.db")))
+        await journal.queue.put([QueuedRun("stuck", "nobody")])
+        await journal.queue.take(Wanted(("nobody",)), 1)
+        await journal.queue.set_aside("stuck", "its process died 10 times")
+        await journal.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(asyncio.run, set_aside()).result()
+    page, soon = go("#/work"), {"timeout": 60_000}
+    aside = page.get_by_role("row", name="stuck")
+    expect(aside).to_contain_text("its process died 10 times", **soon)
+    aside.get_by_role("button", name="Retry").click()
+    expect(aside).to_contain_text("queued", **soon)
+    daily = page.get_by_role("region", name="Schedules").get_by_role("row", name="daily")
+    expect(daily).to_contain_text("0 9 * * 1-5 Asia/Tokyo", **soon)
+    daily.get_by_role("button", name="Run now").click()
+    expect(daily).to_contain_text("daily@", **soon)
+    daily.get_by_role("button", name="Pause").click()
+    expect(daily).to_contain_text("paused", **soon)
+    daily.get_by_role("button", name="Resume schedule").click()
+    expect(daily).not_to_contain_text("paused", **soon)
+    expect(page.get_by_role("region", name="Workers").get_by_role("row")).not_to_have_count(1, **soon)

@@ -91,6 +91,15 @@ def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     return [Flow()]
 
 
+def with_flow(recipe: Recipe) -> Recipe:
+    """Return the recipe with the policy that keeps text from outside from acting, also if no tool brings such text."""
+    if any(type(policy).__name__ == "Flow" for policy in recipe.policies):
+        return recipe
+    from ..policies.flow.policy import Flow
+
+    return recipe.with_changes(policies=join_policies((), (*recipe.policies, *_as_defaults(Flow()))))
+
+
 def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None, tuple[Policy, ...]]:
     """Return the agent's first model, and its policies with a ModelFallback for the models after it, if there are any.
 

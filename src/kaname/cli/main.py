@@ -17,6 +17,7 @@ from .messages.learn_options import LEARNING
 from .messages.options import COMMANDS, EPILOG
 from .messages.protection_options import PROTECTION
 from .messages.usage import Help, translate_usage
+from .messages.work_options import WORK
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
 _RECORDS = ("approvals", "audit", "budgets", "cache", "encrypt", "journal", "runs", "sessions", "stats", "user")
@@ -27,6 +28,7 @@ _HOMES = {
     "learn": "evals.learn",
     "worker": "many.worker",
 }
+_HOMES |= dict.fromkeys(("workers", "queue", "schedules"), "many.work")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
-    for command in (*COMMANDS, *LEARNING, *PROTECTION):
+    for command in (*COMMANDS, *WORK, *LEARNING, *PROTECTION):
         made = _add_command(commands, command)
         made.set_defaults(command=command.name)
         if command.commands:

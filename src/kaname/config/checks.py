@@ -63,8 +63,25 @@ def check_all(reading: Reading) -> None:
     _check_keep(value.get("keep"), (), reading)
     if value.get("encryption") is not None and len(mapping(value["encryption"])) != 1:
         reading.wrong(("encryption",), notice("config.encryption", "name either key_file or keyring"))
+    _check_schedules(mapping(value.get("schedules")), mapping(value.get("triggers")), reading)
     if "permissions" in value and not isinstance(value["permissions"], str):
         _check_permissions(mapping(value["permissions"]), reading)
+
+
+def _check_schedules(schedules: Mapping[str, Any], triggers: Mapping[str, Any], reading: Reading) -> None:
+    """Check the names and times of schedules, and the names of webhooks: ids of their runs begin with them."""
+    from ..agent.work.schedule import make_schedule
+
+    for kind, given in (("schedules", schedules), ("triggers", triggers)):
+        for name, held in given.items():
+            block = mapping(held)
+            every = block.get("every") if kind == "schedules" else "1h"
+            try:
+                make_schedule(name, "", block.get("cron", ""), block.get("tz", "UTC"), every, block.get("at"), "one")
+            except ConfigError as problem:
+                reading.wrong((kind, name), str(problem))
+    for name in schedules.keys() & triggers.keys():
+        reading.wrong(("triggers", name), notice("config.trigger_twice", "there is a schedule with the same name"))
 
 
 def _check_permissions(given: Mapping[str, Any], reading: Reading) -> None:

@@ -176,7 +176,7 @@ def _unpack_message(role: Role, *parts: Any) -> Message:
 def _pack(part: Any) -> Any:
     """Return a part in its shortest form: a text as it is, a call and a plain result as lists."""
     kind = type(part)
-    if kind is Text:
+    if kind is Text and not part.source:
         return part.text
     if kind is ToolCall:
         return [part.id, part.name, part.args]
@@ -195,7 +195,9 @@ def _unpack(data: Any) -> Any:
 
 
 def encode_message(message: Message) -> str:
-    return dump([message.role, *[part.text if type(part) is Text else _write_part(part) for part in message.parts]])
+    return dump(
+        [message.role, *[part.text if type(part) is Text and not part.source else _write_part(part) for part in message.parts]]
+    )
 
 
 def _fact(kind: str, data: Any) -> Fact:

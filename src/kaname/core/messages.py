@@ -65,7 +65,10 @@ NOTHING = Usage()
 
 @record
 class Text:
+    """A text. `source`: who wrote it, in the message of a user that quotes others, such as the sender of a webhook."""
+
     text: str
+    source: str = ""
 
 
 @record
@@ -205,6 +208,16 @@ class Message:
             text = "".join([part.text for part in self.parts if type(part) is Text])
             object.__setattr__(self, "_text", text)
             return text
+
+    @property
+    def quotes(self) -> bool:
+        """Return True if a part of the message was written by somebody else than its author."""
+        return any(type(part) is Text and part.source for part in self.parts)
+
+    @property
+    def own_text(self) -> str:
+        """Return the text that the author of the message wrote: without parts that quote somebody else."""
+        return "".join([part.text for part in self.parts if type(part) is Text and not part.source])
 
     @property
     def thinking(self) -> str:

@@ -9,6 +9,7 @@ from ..core.runs import SHARED
 
 QueueState = Literal["waiting", "delayed", "taken", "set_aside"]
 DEFAULT_QUEUE = "default"
+AGAIN = "retried by a person"  # the reason of a run that was set aside and is to be tried once more
 
 
 class QueuedRun(NamedTuple):
@@ -42,6 +43,14 @@ class QueuedRun(NamedTuple):
         return "\x1f".join((self.session, self.agent, self.user))
 
 
+class WorkerInfo(NamedTuple):
+    """A process that executes runs. `seen`: its last heartbeat, in seconds since 1970; 0 if its life is certain."""
+
+    name: str
+    seen: float = 0.0
+    executing: int = 0
+
+
 class Wanted(NamedTuple):
     """What a worker takes: runs of these agents in these queues, and at most `per_key` at a time with the same key.
 
@@ -63,6 +72,7 @@ class RunQueue(Protocol):
     queue, and those of this worker that are not among `executing`. A worker that was taken for dead can change nothing.
     `retry` without a reason does not count as an attempt. `withdraw` removes a run that no worker has taken. `wait` returns
     when there may be something to take, and at the latest after `seconds`. `pace`: seconds between two calls of `rescue`.
+    `again` returns a run that was set aside to the queue, with `AGAIN` as its reason. `entries` and `workers` are for people.
     """
 
     @property
@@ -76,13 +86,30 @@ class RunQueue(Protocol):
     async def withdraw(self, run_id: str) -> bool: ...
     async def find(self, run_id: str) -> QueuedRun | None: ...
     async def count(self) -> Mapping[str, int]: ...
+    async def again(self, run_id: str) -> bool: ...
+    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]: ...
+    async def workers(self) -> list[WorkerInfo]: ...
     async def wait(self, seconds: float) -> None: ...
+
+
+class Marks(Protocol):
+    """Times by name that all processes share, in the same database as the queue. `raise_to` never sets one back.
+
+    `enter` sets only those that do not exist.
+    """
+
+    async def all(self) -> dict[str, float]: ...
+    async def enter(self, values: Mapping[str, float]) -> None: ...
+    async def raise_to(self, values: Mapping[str, float]) -> None: ...
+    async def remove(self, names: Sequence[str]) -> None: ...
 
 
 @runtime_checkable
 class HasQueue(Protocol):
     @property
     def queue(self) -> RunQueue: ...
+    @property
+    def marks(self) -> Marks: ...
 
 
 class Candidate(NamedTuple):

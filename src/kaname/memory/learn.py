@@ -132,15 +132,15 @@ class Learning:
         if not state.let_in:
             return False
         turn = state.turn
-        if turn[0].role != "user" or not turn[0].text.strip():
+        if turn[0].role != "user" or not turn[0].own_text.strip():
             return True
-        heard = hear(turn[0].text)
+        heard = hear(turn[0].own_text)
         before = await self._run_before(card) if heard.means_message_before else ""
         await off_loop(_forget, store, heard.unwanted, before, later)
         keep = partial(store.add, said=card.created, run=card.run_id, later=later)
         if self._model is None:
             forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
-            for told in () if forgetting else statements(turn[0].text):  # "forget that my PIN is …" is not to be kept
+            for told in () if forgetting else statements(turn[0].own_text):  # "forget that my PIN is …" is not to be kept
                 await off_loop(partial(keep, told, "said"))
             for about, value in ({} if forgetting else preferences_in(" ".join(heard.kept))).items():
                 await off_loop(partial(keep, value, "profile", about=about))

@@ -27,7 +27,7 @@ from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
 from ..journals.default import choose
 from ..kernel.ports import Probes
 from ..memory.retention import Keep, keep_pruning
-from ..workflows.configured import configured_workflows
+from ..workflows.configured import configured_parts
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor, audit_of
 from .access.cookies import SignIns
@@ -38,7 +38,7 @@ from .dialects.optional import optional_protocols
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
 from .encoding import Json
-from .guard import RequestGuard, RequestLimits, Who
+from .guard import HOOKS, RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
@@ -56,6 +56,8 @@ from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
 from .stream import Streams
 from .users import Users, users_file, users_named_by
+from .work.hooks import HookRoutes
+from .work.routes import WorkRoutes
 
 if TYPE_CHECKING:
     from ..journals.audit.log import AuditLog
@@ -155,7 +157,7 @@ def app(
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
     inner = Starlette(
-        routes=[*SignInRoutes(access).routes(), *_routes(service, streams, runs), *optional_protocols(service, mcp, a2a)],
+        routes=[*SignInRoutes(access).routes(), *_routes(service, streams, runs), *_more_routes(service, config, mcp, a2a)],
         exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
@@ -194,16 +196,12 @@ def _load_served(
 
 
 def _load_config(config: Config, journal: Journal | str | Path | None) -> list[Served]:
-    """Return the agents and workflows of a configuration. All of them use one journal."""
-    shared = choose(journal or config.agent().journal_path or None)
-    agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
-    workflows = configured_workflows(config, agents, shared)
+    """Return the agents and workflows of a configuration, and say in them where they come from."""
+    parts = configured_parts(config, journal)
     origin = {"folder": str(Path.cwd()), "config": [str(Path(file).resolve()) for file in config.files]}
-    for agent in agents.values():
-        agent.origin = {**origin, "agent": agent.name}
-    for flow in workflows:
-        flow.origin = {**origin, **flow.origin}
-    return [*agents.values(), *workflows]
+    for part in parts:
+        part.origin = {**origin, **(part.origin if isinstance(part, Workflow) else {"agent": part.name})}
+    return list(parts)
 
 
 def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | str | Path | None) -> list[Agent[Any]]:
@@ -305,6 +303,17 @@ def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Han
         Route("/ag-ui/{agent:path}", ag_ui.run, methods=["POST"]),
         Route("/vercel", vercel.run, methods=["POST"]),
         Route("/vercel/{agent:path}", vercel.run, methods=["POST"]),
+    ]
+
+
+def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
+    work, hooks = WorkRoutes(service), HookRoutes(service, {} if config is None else config.value.get("triggers") or {})
+    return [
+        Route("/api/work", work.get),
+        Route("/api/work/{action}/{name:path}", work.steer, methods=["POST"]),
+        Route("/metrics", work.metrics),
+        Route(f"{HOOKS}{{name}}", hooks.receive, methods=["POST"]),
+        *optional_protocols(service, mcp, a2a),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 from weakref import WeakMethod
 
@@ -80,6 +81,13 @@ class OpenTelemetry(SinkBase):
                 one.shutdown()
         self._sending = self._measuring = None
 
+    def measure(self, name: str, value: float, **attributes: str) -> None:
+        """Set a gauge, such as how many runs wait in the queue."""
+        if self._sending is None:
+            self._start_exporting()
+        if self._measuring is not None:
+            self._measuring.gauge(name).set(value, attributes)
+
     def _start_exporting(self) -> None:
         try:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -149,6 +157,7 @@ class _Metrics:
         self.duration = meter.create_histogram("gen_ai.client.operation.duration", "s")
         self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}")
         self.cost = meter.create_counter("kaname.client.cost", "USD")
+        self.gauge = cache(meter.create_gauge)
 
 
 def _context(trace_id: str, span_id: str) -> Any:

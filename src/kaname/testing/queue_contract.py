@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..journals.queue import QueuedRun, RunQueue, Wanted
+from ..journals.queue import AGAIN, QueuedRun, RunQueue, Wanted
 from ..kernel.ports import Journal
 
 _ANY = Wanted(("clerk",))
@@ -56,6 +56,21 @@ class QueueContract(ABC):
             assert not await other.finish("urgent"), "it is the other worker's"
             assert dict(await queue.count()) == {"taken": 3}
             assert await queue.find("a") is None
+
+        self._with(test)
+
+    def test_people_see_what_is_queued_and_retry_what_was_set_aside(self) -> None:
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            await queue.put([_run("a"), _run("b"), _run("c", at=time.time() + 600)])
+            assert await _ids(queue, 1) == ["a"]
+            assert [one.executing for one in await other.workers()] == [1]
+            assert [(await other.entries(state))[0].run_id for state in ("taken", "waiting", "delayed")] == ["a", "b", "c"]
+            assert await queue.set_aside("a", "it is broken")
+            assert [(one.run_id, one.reason) for one in await other.entries("set_aside")] == [("a", "it is broken")]
+            assert not await other.again("b"), "it is not set aside"
+            assert await other.again("a")
+            (taken,) = await other.take(_ANY, 1)
+            assert (taken.run_id, taken.reason, taken.attempts) == ("a", AGAIN, 1)
 
         self._with(test)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..agent.agent import Agent
 from ..config.build import Config
 from ..config.load import mistakes_error
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
+from ..journals.default import choose
 from ..kernel.ports import Journal, Policy
 from .file import name_in
 from .workflow import Workflow
+
+T = TypeVar("T")
 
 
 def with_agents(
@@ -46,6 +49,29 @@ def configured_workflows(
     if wrong:
         raise mistakes_error(wrong)
     return made
+
+
+def configured_parts(config: Config, journal: Journal | str | Path | None = None) -> list[Agent[Any] | Workflow]:
+    """Return the agents and workflows of a configuration, with their schedules. All of them use one journal."""
+    shared = choose(journal or config.agent().journal_path or None)
+    agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
+    parts: dict[str, Agent[Any] | Workflow] = {**agents}
+    parts |= {flow.name: flow for flow in configured_workflows(config, agents, shared)}
+    for name, given in (config.value.get("schedules") or {}).items():
+        how = dict(given)
+        user_input, target = how.pop("input"), find_target(parts, f"schedules.{name}", how.pop("agent", ""))
+        if isinstance(target, Workflow):
+            user_input, target = target.as_input(user_input), target.agent
+        target.schedule(name, user_input, **how)
+    return list(parts.values())
+
+
+def find_target(parts: Mapping[str, T], where: str, name: str) -> T:
+    """Return the agent or workflow that a schedule or a webhook names, by default the first. Raises `ConfigError`."""
+    if name and name not in parts:
+        told = notice("config.no_target", "{where}: there is no agent or workflow {name!r}", where=where, name=name)
+        raise ConfigError(told + nearest(name, parts))
+    return parts[name or next(iter(parts))]
 
 
 def workflow_file(config: Config, name: str) -> Path | None:

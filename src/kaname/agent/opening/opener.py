@@ -28,7 +28,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, other_model
+from ..recipe import check_strategy, describe, other_model, with_flow
 from .answers import check_answers
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
@@ -265,7 +265,8 @@ class Opener:
             await self.journal.release(run_id, lease.epoch)
             raise RunExists(run_id)
         state.seq = 0
-        scope = self._scope(run_id, lease.epoch, state, channel)
+        given = [fact.message for fact in facts if isinstance(fact, Received)]
+        scope = self._scope(run_id, lease.epoch, state, channel, given)
         await self._record(scope, facts)
         scope.interrupted = dict(state.started)
         return scope
@@ -282,9 +283,10 @@ class Opener:
                 await self.journal.release(scope.run_id, scope.epoch)
             raise
 
-    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel) -> Scope:
+    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, given: Sequence[Message] = ()) -> Scope:
         state.agent = state.agent or self.recipe.name
-        scope = Scope(run_id, self.recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        recipe = with_flow(self.recipe) if any(message.quotes for message in (*state.said, *given)) else self.recipe
+        scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
 

@@ -1,21 +1,25 @@
-"""The verbs `submit`, `submit_answers` and `say` of an agent. What they do is imported with the first call."""
+"""The verbs `submit`, `submit_answers`, `schedule` and `say` of an agent. What they do is imported with the first call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...kernel.ports import Journal, Recipe
 from ..input import Input
 from ..opening.opener import Opener
 
+if TYPE_CHECKING:
+    from .schedule import Missed, Schedule
+
 
 class Submits:
-    """The verbs `submit`, `submit_answers` and `say` of an agent."""
+    """The verbs `submit`, `submit_answers`, `schedule` and `say` of an agent."""
 
     name: str
     journal: Journal
     recipe: Recipe
+    schedules: Mapping[str, Schedule] = {}
     _opener: Callable[[Recipe], Opener]
 
     async def submit(
@@ -89,3 +93,45 @@ class Submits:
         from ..talk.say import say
 
         return await say(journal, recipe, run_id, message, **how)
+
+    def schedule(
+        self,
+        name: str,
+        user_input: Input,
+        *,
+        cron: str = "",
+        tz: str = "UTC",
+        every: float | str | None = None,
+        at: Any = None,
+        missed: Missed = "one",
+        session_id: str = "",
+        user_id: str = "",
+        priority: int = 0,
+        key: str = "",
+        queue: str = "default",
+    ) -> None:
+        """Queue a run at certain times, as long as a worker or a server with this agent works.
+
+        Several workers can have the same schedule: the run of each time is executed once.
+
+            agent.schedule("report", "Write the daily report", cron="0 9 * * 1-5", tz="Asia/Tokyo")
+
+        Args:
+            name: The name of the schedule. Ids of its runs begin with it.
+            user_input: The input, as for `run`.
+            cron: A cron expression with five fields: minute, hour, day, month, day of the week.
+            tz: The time zone of `cron` and `at` (default: UTC).
+            every: An interval such as "15m", counted from 1970-01-01 00:00 UTC, so that all machines agree.
+            at: One time: a `datetime`, a text such as "2026-12-01T09:00", or seconds since 1970.
+            missed: What to do after a time at which no worker was alive: "skip" it, run "one" for all missed times (default),
+                or run "all" of them, up to 100.
+            session_id, user_id, priority, key, queue: As for `submit`.
+
+        Raises:
+            ConfigError: If a value is wrong.
+        """
+        from .schedule import make_schedule
+
+        how = {"session_id": session_id, "user_id": user_id, "priority": priority, "key": key, "queue": queue}
+        made = make_schedule(name, user_input, cron, tz, every, at, missed, **how)
+        self.schedules = {**self.schedules, name: made}

@@ -13,18 +13,19 @@ from functools import partial
 from logging import getLogger
 from random import random
 from time import time
-from typing import Any
+from typing import Any, get_args
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
 from ...core.runs import RunInfo
-from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
+from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
 from ..opening.request import RunRequest
 from ..run import Run, find_live
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import request_for
+from .scheduler import Scheduler
 from .submit import queue_of
 
 Begin = Callable[[Run[Any]], Awaitable[Run[Any]]]
@@ -45,7 +46,7 @@ async def begin_detached(run: Run[Any]) -> Run[Any]:
 
 
 class Worker:
-    """Executes the runs in the queue of a journal until `stop` is called.
+    """Executes the runs in the queue of a journal, and queues those of schedules, until `stop` is called.
 
     Args:
         agents: The agents whose runs it executes. They must share one journal.
@@ -71,7 +72,7 @@ class Worker:
         if len(journals) != 1:
             raise ConfigError(notice("worker.agents", "a worker needs agents that share one journal: Agent(…, journal=…)"))
         (self._journal,) = journals.values()
-        self._queue = queue_of(self._journal)
+        self._queue, self._scheduler = queue_of(self._journal), Scheduler(self._agents.values())
         for agent in self._agents.values():
             agent.origin = {**agent.origin, SERVED: agent.name}
         self._wanted = Wanted(tuple(self._agents), tuple(queues), per_key)
@@ -94,7 +95,7 @@ class Worker:
 
     async def work(self) -> None:
         """Take runs and execute them until `stop` is called, or this task is cancelled."""
-        tending = asyncio.create_task(self._keep_tending())
+        others = [asyncio.create_task(work()) for work in (self._keep_tending, self._scheduler.keep_checking)]
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
@@ -103,7 +104,8 @@ class Worker:
                 if taken < room or room <= 0:
                     await self._wait(listening=room > 0)
         finally:
-            tending.cancel()
+            for task in others:
+                task.cancel()
             await self._drain()
 
     async def _take(self, room: int) -> int:
@@ -156,9 +158,20 @@ class Worker:
                 for run_id in rescued:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
+                await self._measure()
             except AgentError as problem:
                 log.warning("looking for interrupted runs: %s", problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
+
+    async def _measure(self) -> None:
+        """Tell sinks that take it how many runs are queued, and how many this worker executes."""
+        takers = {id(sink): sink.measure for agent in self._agents.values() for sink in agent.sinks if hasattr(sink, "measure")}
+        if takers:
+            counts = {**dict.fromkeys(get_args(QueueState), 0), **await self._queue.count()}
+            for measure in takers.values():
+                measure("kaname.worker.executing", self.executing)
+                for state, number in counts.items():
+                    measure("kaname.queue.runs", number, state=state)
 
     async def _sweep(self) -> None:
         before, found = 0, list[QueuedRun]()
@@ -218,7 +231,7 @@ class Worker:
             return
         facts = await read_run(self._journal, item.run_id) if cards else []
         died = deaths(facts) if facts else item.attempts - 1
-        if died >= DEATHS:
+        if died >= DEATHS and (item.reason != AGAIN or item.attempts > 1):
             told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
             await self._put_aside(item, told)
             return

@@ -23,7 +23,7 @@ from ...journals.default import choose
 from ...journals.places import shown_place
 from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
-from ...workflows.configured import configured_workflows
+from ...workflows.configured import configured_parts
 from ..agent import agent_from, config_for, journal_place
 from ..main import DONE
 from ..messages import say
@@ -34,7 +34,7 @@ def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if given.embedded:
         given.journal = _start_server(screen)
-    agents = _agents(given, screen)
+    agents = agents_from(given, screen)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.getLogger("kaname").handlers = [handler]
@@ -60,7 +60,7 @@ async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Scr
     screen.note(say("stopped; its runs were released", "停止しました。実行は解放されています"))
 
 
-def _agents(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
+def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
     """Return the agents of a program, of the configuration with its workflows, or of the options. All share one journal."""
     config = config_for(given) if not given.agent and not given.model else None
     served: Iterable[Any]
@@ -68,9 +68,7 @@ def _agents(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
         made = object_from(given.agent, Path.cwd())
         served = made if isinstance(made, list | tuple) else [made]
     elif config is not None:
-        shared = choose(given.journal or config.agent().journal_path or None)
-        agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
-        served = [*agents.values(), *configured_workflows(config, agents, shared)]
+        served = configured_parts(config, given.journal)
     else:
         served = [agent_from(given, screen)]
     found = [agent_behind(one) for one in served]

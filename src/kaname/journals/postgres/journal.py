@@ -23,6 +23,7 @@ from .address import parse_address
 from .arrivals import EVERYTHING
 from .connections import Connection
 from .ledger import PostgresLedger
+from .marks import PostgresMarks
 from .office import Office
 from .owner import alive, describe_owner
 from .people.grants import PostgresGrants
@@ -86,6 +87,7 @@ class PostgresJournal:
         self.inbox, self.grants = PostgresInbox(self._office), PostgresGrants(self._office)
         queue = ProcrastinateQueue if self._address.queue == "procrastinate" else PostgresQueue
         self.queue: RunQueue = queue(self._office)
+        self.marks = PostgresMarks(self._office)
 
     def _office(self) -> Office:
         """Return what this process has of the journal."""

@@ -94,7 +94,9 @@ CREATE TABLE kaname.grants (
     conditions text NOT NULL, until float8 NOT NULL, by text NOT NULL, at float8 NOT NULL, revoked float8 NOT NULL);
 CREATE INDEX grants_by_user ON kaname.grants (agent, "user", tool);
 """
-MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), Migration(_PEOPLE, 1))
+# Times by name: up to where schedules were handled.
+_MARKS = 'CREATE TABLE kaname.marks (name text COLLATE "C" PRIMARY KEY, time float8 NOT NULL) WITH (fillfactor = 50);'
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), Migration(_PEOPLE, 1), Migration(_MARKS, 1))
 
 
 class Sql:

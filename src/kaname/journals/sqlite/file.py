@@ -142,6 +142,11 @@ class JournalFile:
         """Return True if that process still executes runs of this file."""
         return is_alive(self._owners / owner)
 
+    def living(self) -> list[str]:
+        """Return the names of the processes that write to this file."""
+        known = sorted(self._owners.iterdir()) if self._owners.exists() else []
+        return [path.name for path in known if is_alive(path)]
+
     def release_owner(self) -> None:
         if self.owner is not None and self.owner.process == os.getpid():
             self.owner.close()

@@ -23,6 +23,7 @@ from . import lists, reading, removal
 from .errors import explain
 from .file import JournalFile, copy, probe
 from .ledger import SqliteLedger
+from .marks import SqliteMarks
 from .media import media_of
 from .protection.copies import note_copy
 from .queue import SqliteQueue
@@ -70,6 +71,7 @@ class SqliteJournal:
         look = partial(data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
+        self.marks = SqliteMarks(self._writer, self._reader)
         self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
 
     @cached_property

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..news import News
-from ..queue import Candidate, QueuedRun, Wanted, choose_runs
+from ..queue import AGAIN, Candidate, QueuedRun, Wanted, WorkerInfo, choose_runs
 from .file import JournalFile
 from .thread import SqliteThread
 
@@ -138,6 +138,26 @@ class SqliteQueue:
     async def count(self) -> Mapping[str, int]:
         query = "SELECT state, count(*) FROM queue GROUP BY state"
         return dict(await self._look(lambda connection: connection.execute(query).fetchall()))
+
+    async def again(self, run_id: str) -> bool:
+        if await self.find(run_id) is None:
+            return False
+        statement = "UPDATE queue SET state = 'waiting', attempts = 0, reason = ? WHERE run = ? AND state = 'set_aside'"
+        changed = await self._writer.submit(lambda connection: connection.execute(statement, (AGAIN, run_id)).rowcount)
+        self._news.tell()
+        return bool(changed)
+
+    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
+        query = f"{_SELECT} WHERE state = ? ORDER BY number LIMIT ?"
+        return [
+            QueuedRun(*row) for row in await self._look(lambda connection: connection.execute(query, (state, limit)).fetchall())
+        ]
+
+    async def workers(self) -> list[WorkerInfo]:
+        query = "SELECT worker, count(*) FROM queue WHERE state = 'taken' GROUP BY worker"
+        busy = dict(await self._look(lambda connection: connection.execute(query).fetchall()))
+        living = await asyncio.to_thread(self._place.living)
+        return [WorkerInfo(name, executing=busy.get(name, 0)) for name in living]
 
     async def wait(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -172,7 +172,8 @@ class Flow(Policy):
         known = view.scratch.get(self)
         if known is None or known[0] != count:  # servers may add tools
             above = any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
-            idle = above or (self.is_default and not self.labelled.concern([agent.tools for agent in agents]))
+            outside = any(message.quotes for message in view.state.said)
+            idle = above or (self.is_default and not self.labelled.concern([agent.tools for agent in agents], outside))
             known = view.scratch[self] = count, idle
         return bool(known[1])
 
@@ -253,7 +254,7 @@ class Flow(Policy):
     def _all_words(self, view: RunView) -> Iterable[str]:
         if self._inherited is not None:
             return self._inherited
-        said = [] if view.state.parent is not None else [message.text for message in view.state.said]
+        said = [] if view.state.parent is not None else [message.own_text for message in view.state.said]
         asked = [answer for key, answer in view.state.answers.items() if isinstance(answer, str) and key.startswith("task:")]
         return [*self._words, *said, *asked]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.messages import Message, Provided, ToolCall, ToolResult
+from ...core.messages import Message, Provided, Text, ToolCall, ToolResult
 from ...core.people.labels import ToolLabels, read_labels
 from ...core.values import plain_text
 from ...kernel.bases import ActionBase, optional
@@ -42,10 +42,13 @@ class Labelled:
     def is_trusted(self, name: str, tool: Action | None) -> bool:
         return self.of(name, tool).result == "trusted"
 
-    def concern(self, agents: Iterable[Mapping[str, Action]]) -> bool:
-        """Return True if some tool of these agents is declared to return other people's text, and some tool acts."""
+    def concern(self, agents: Iterable[Mapping[str, Action]], outside: bool = False) -> bool:
+        """Return True if some tool of these agents is declared to return other people's text, and some tool acts.
+
+        `outside`: the run has read such a text already, in its input.
+        """
         tools = [one for tools in agents for one in tools.items()]
-        reads = any(self.of(name, tool).reads_others for name, tool in tools)
+        reads = outside or any(self.of(name, tool).reads_others for name, tool in tools)
         return reads and any(self.role(name, tool) == "acts" for name, tool in tools)
 
 
@@ -56,6 +59,8 @@ def source_of_taint(message: Message) -> str:
             return part.provider
         if type(part).__name__ == "Media" and message.role == "user":
             return getattr(part, "name", "") or "file"
+        if type(part) is Text and part.source:
+            return part.source
     return ""
 
 
@@ -90,6 +95,8 @@ class ReadSoFar:
         """Return the tool whose untrusted result holds a text, the latest first."""
         if self._texts is None:
             told = [(one.name, one.error or plain_text(one.output)) for one in reversed(self._results.values())]
+            parts = [part for message in self._view.state.said for part in message.parts if type(part) is Text]
+            told += [(part.source, part.text) for part in parts if part.source]
             self._texts = [(name, fold_text(text).casefold()) for name, text in told]
         sought = " ".join(fold_text(text).casefold().split())
         return next((name for name, read in self._texts if stands_in(sought, " ".join(read.split()))), "")

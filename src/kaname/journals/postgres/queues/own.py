@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ...queue import Candidate, QueuedRun, Wanted, choose_runs
+from ...queue import AGAIN, Candidate, QueuedRun, Wanted, WorkerInfo, choose_runs
 from ..connections import Connection
 from ..office import Office
 from ..owner import alive
@@ -63,6 +63,14 @@ UPDATE kaname.queue AS q SET worker = NULL, state = 'waiting' WHERE state = 'tak
 AND NOT CASE WHEN worker = $1 THEN run = ANY($2::text[]) ELSE {alive} END RETURNING run
 """
 _WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURNING 1"
+_AGAIN = """
+UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run = $1 AND state = 'set_aside' RETURNING 1
+"""
+_WORKERS = """
+SELECT w.owner, extract(epoch FROM w.until)::float8 - $1::float8,
+    (SELECT count(*) FROM kaname.queue AS q WHERE q.worker = w.owner AND q.state = 'taken')
+FROM kaname.owners AS w WHERE {alive} ORDER BY 1
+"""
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 
 
@@ -154,6 +162,24 @@ class PostgresQueue:
         office = self._office()
         query = office.sql("SELECT state, count(*) FROM kaname.queue GROUP BY state")
         return dict(await office.read(lambda connection: connection.fetch(query)))
+
+    async def again(self, run_id: str) -> bool:
+        office = self._office()
+        found = await office.read(lambda connection: connection.fetchval(office.sql(_AGAIN), run_id, AGAIN))
+        if found:
+            await office.tell_of_work()
+        return bool(found)
+
+    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
+        office = self._office()
+        query = office.sql(f"SELECT {_COLUMNS} FROM kaname.queue WHERE state = $1 ORDER BY number LIMIT $2")
+        return [QueuedRun(*row) for row in await office.read(lambda connection: connection.fetch(query, state, limit))]
+
+    async def workers(self) -> list[WorkerInfo]:
+        office = self._office()
+        query = office.sql(_WORKERS.format(alive=alive("w.owner", office.address.ttl)))
+        rows: list[Any] = await office.read(lambda connection: connection.fetch(query, office.address.ttl))
+        return [WorkerInfo(*row) for row in rows]
 
     async def wait(self, seconds: float) -> None:
         office = self._office()

@@ -13,7 +13,7 @@ from typing import Any
 from ....core.errors import ConfigError
 from ....core.install import install_command
 from ....core.notices import notice
-from ...queue import QueuedRun, QueueState, Wanted
+from ...queue import AGAIN, QueuedRun, QueueState, Wanted, WorkerInfo
 from ..connections import Connection
 from ..office import Office
 
@@ -57,6 +57,11 @@ WHERE task_name = '{_TASK}' AND status = 'doing' AND starts_with(queue_name, $1)
 _STATE = """
 CASE WHEN status = 'todo' AND scheduled_at > now() THEN 'delayed' WHEN status = 'todo' THEN 'waiting'
     WHEN status = 'doing' THEN 'taken' ELSE 'set_aside' END
+"""
+_WORKERS = """
+SELECT id::text, extract(epoch FROM last_heartbeat)::float8, (SELECT count(*) FROM procrastinate_jobs AS j
+    WHERE j.worker_id = w.id AND j.status = 'doing' AND starts_with(j.queue_name, $1))
+FROM procrastinate_workers AS w WHERE last_heartbeat > now() - $2::float8 * interval '1 second' ORDER BY id
 """
 _JOB = f"args::text, queue_name, priority, attempts, coalesce(worker_id::text, ''), {_STATE}"
 
@@ -181,6 +186,26 @@ class ProcrastinateQueue:
     async def count(self) -> Mapping[str, int]:
         query = f"SELECT {_STATE}, count(*) FROM procrastinate_jobs WHERE starts_with(queue_name, $1) GROUP BY 1"
         return dict(await self._do(lambda connection: connection.fetch(query, self._prefix())))
+
+    async def again(self, run_id: str) -> bool:
+        statement = "UPDATE procrastinate_jobs SET status = 'todo', attempts = 0, args = args || jsonb_build_object('reason', "
+        statement += f"$2::text) WHERE queueing_lock = $1 AND task_name = '{_TASK}' AND status = 'failed' RETURNING id"
+        found = await self._do(lambda connection: connection.fetchval(statement, self._prefix() + run_id, AGAIN))
+        if found is not None:
+            await self._office().tell_of_work()
+        return found is not None
+
+    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
+        query = f"SELECT {_JOB} FROM procrastinate_jobs WHERE starts_with(queue_name, $1) AND {_STATE} = $2 "
+        query += "ORDER BY id LIMIT $3"
+        rows = await self._do(lambda connection: connection.fetch(query, self._prefix(), state, limit))
+        return [_item(row) for row in rows]
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the workers of the database: Procrastinate does not say which journal they serve."""
+        ttl = self._office().address.ttl
+        rows = await self._do(lambda connection: connection.fetch(_WORKERS, self._prefix(), ttl))
+        return [WorkerInfo(*row) for row in rows]
 
     async def wait(self, seconds: float) -> None:
         office = self._office()

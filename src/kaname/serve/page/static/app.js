@@ -14,6 +14,7 @@ const VIEWS = {
   memory: { title: "Memory", key: "m", load: () => import("./views/memory.js") },
   evals: { title: "Evaluations", key: "e", role: "admin", load: () => import("./views/evals.js") },
   learn: { title: "Learning", key: "l", role: "admin", load: () => import("./views/learn.js") },
+  work: { title: "Queue", key: "q", role: "admin", load: () => import("./views/work.js") },
   figures: { title: "Metrics", key: "f", load: () => import("./views/figures.js") },
 };
 const DEEPER = { runs: () => import("./views/run.js"), compare: () => import("./views/compare.js") };
@@ -112,7 +113,7 @@ function SignIn() {
 
 function Help({ close }) {
   const keys = [
-    ["g c · g r · g i · g w · g m · g e · g l · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, learning, metrics"],
+    ["g c · g r · g i · g w · g m · g e · g l · g q · g f", "Go to chat, runs, inbox, workflows, memory, evaluations, learning, queue, metrics"],
     ["j · k", "Next, previous item"],
     ["Enter", "Open"],
     ["/", "Search"],

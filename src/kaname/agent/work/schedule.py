@@ -1,0 +1,155 @@
+"""Schedules: the times at which a run is due, by a cron expression, an interval, or one time. Each of these times is a tick."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+from itertools import takewhile
+from typing import Any, Literal
+
+from ...core.durations import seconds
+from ...core.errors import ConfigError
+from ...core.notices import notice
+from ...core.record import field, record
+
+Missed = Literal["skip", "one", "all"]
+MISSED = ("skip", "one", "all")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_LATE = 60.0  # seconds; a tick that is older counts as missed
+_MOST = 100  # missed ticks of a schedule that are made up for
+_DAYS = (1, 32, 400)  # how far to look back for them, until there are enough
+
+
+@record
+class Schedule:
+    """A run that is due again and again. `how`: options of `Agent.submit`."""
+
+    name: str
+    user_input: Any
+    cron: str = ""
+    tz: str = "UTC"
+    every: float = 0.0
+    at: float = 0.0
+    missed: Missed = "one"
+    how: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def timing(self) -> str:
+        """Return when it is due, as a text that all processes with the same definition share."""
+        at = datetime.fromtimestamp(self.at, UTC).isoformat()
+        return f"{self.cron} {self.tz}" if self.cron else f"every {self.every:g}s" if self.every else f"at {at}"
+
+    @property
+    def mark(self) -> str:
+        """Return the name of the mark up to which its ticks were handled."""
+        return f"{self.name}: {self.timing}"
+
+    @property
+    def paused_mark(self) -> str:
+        return f"{self.name}: paused"
+
+    def run_id(self, tick: float) -> str:
+        """Return the id of the run of a tick: the same in every process, so that the tick is executed once."""
+        return f"{self.name}@{datetime.fromtimestamp(tick, UTC):%Y%m%dT%H%M%SZ}"
+
+    def ticks_after(self, moment: float) -> Iterator[float]:
+        """Yield the ticks after a moment, in seconds since 1970.
+
+        By a change of the clocks (daylight saving time) a tick is neither lost nor doubled: a time that does not exist becomes
+        the moment of the change, and one that exists twice is due the first time. `*` counts time that has really passed.
+        """
+        if self.cron:
+            from cronsim import CronSim
+
+            last = moment
+            for found in CronSim(self.cron, datetime.fromtimestamp(moment, _zone(self.tz))):
+                if (tick := found.timestamp()) > last:
+                    yield tick
+                    last = tick
+        elif self.every:
+            number = int(moment // self.every)
+            while True:
+                number += 1
+                yield number * self.every
+        elif self.at > moment:
+            yield self.at
+
+    def next_tick(self, moment: float) -> float | None:
+        return next(self.ticks_after(moment), None)
+
+    def due(self, since: float, now: float) -> list[float]:
+        """Return the ticks after `since` that are due now, except for missed ones that are not to be made up for."""
+        found: list[float] = []
+        for days in _DAYS:
+            start = max(since, now - days * 86_400)
+            found = list(takewhile(lambda tick: tick <= now, self.ticks_after(start)))
+            if len(found) >= _MOST or start == since:
+                break
+        late = [tick for tick in found if tick <= now - _LATE][-_MOST:]
+        current = [tick for tick in found if tick > now - _LATE]
+        if self.missed == "all":
+            return [*late, *current]
+        return current or late[-1:] if self.missed == "one" else current
+
+
+def make_schedule(
+    name: str, user_input: Any, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
+) -> Schedule:
+    """Return a schedule (see `Agent.schedule`). Raises `ConfigError` if something is wrong with it."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        told = notice("schedule.name", "the name of a schedule has letters, digits, - and _ only, not {name!r}", name=name)
+        raise ConfigError(told)
+    if sum([bool(cron), every is not None, at is not None]) != 1:
+        raise ConfigError(notice("schedule.when", "schedule {name}: set exactly one of cron, every and at", name=name))
+    if missed not in MISSED:
+        told = notice(
+            "schedule.missed", "schedule {name}: missed must be skip, one or all, not {given!r}", name=name, given=missed
+        )
+        raise ConfigError(told)
+    zone, interval = _zone(tz), 0.0 if every is None else seconds(every)
+    if every is not None and (interval < 1 or interval % 1):
+        told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
+        raise ConfigError(told)
+    made = Schedule(name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
+    if cron:
+        _check_cron(made)
+    return made
+
+
+def _check_cron(made: Schedule) -> None:
+    from cronsim import CronSimError
+
+    try:
+        found = len(made.cron.split()) == 5 and made.next_tick(time.time())
+    except CronSimError:
+        found = None
+    if not found:
+        told = notice(
+            "schedule.cron", 'schedule {name}: {cron!r} is not a cron expression with five fields, such as "0 9 * * 1-5"',
+            name=made.name, cron=made.cron,
+        )  # fmt: skip
+        raise ConfigError(told)
+
+
+def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as problem:
+        told = notice("schedule.zone", '{name!r} is not a known time zone; write one such as "Asia/Tokyo"', name=name)
+        raise ConfigError(told) from problem
+
+
+def _moment(given: Any, zone: tzinfo) -> float:
+    """Return a time in seconds since 1970. Without an offset it is in the time zone of the schedule."""
+    try:
+        found = datetime.fromisoformat(given) if isinstance(given, str) else given
+        if isinstance(found, datetime):
+            return (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+        return float(found)
+    except (ValueError, TypeError) as problem:
+        told = notice("schedule.at", '{given!r} is not a time; write one such as "2026-12-01T09:00"', given=given)
+        raise ConfigError(told) from problem

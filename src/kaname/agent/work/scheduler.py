@@ -1,0 +1,107 @@
+"""Queue a run for every tick of the schedules. Any number of processes do it at the same time, without a leader."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from logging import getLogger
+from random import random
+from typing import Any
+
+from ...core.errors import AgentError, ConfigError
+from ...core.notices import notice
+from ...journals.queue import HasQueue, Marks
+from ..agent import Agent
+from .schedule import Schedule
+from .submit import queue_of
+
+_LONGEST, _PAUSE = 1.0, 5.0  # seconds between two looks at the clock, and after an error
+_AHEAD = 3600.0  # seconds
+log = getLogger("kaname.schedule")
+Found = Mapping[str, tuple[Agent[Any], Schedule]]
+
+
+def schedules_of(agents: Iterable[Agent[Any]]) -> Found:
+    """Return the schedules of these agents by name. Raises `ConfigError` if two have the same name."""
+    found: dict[str, tuple[Agent[Any], Schedule]] = {}
+    for agent in agents:
+        for name, one in agent.schedules.items():
+            if name in found and found[name][0] is not agent:
+                raise ConfigError(notice("schedule.twice", "two agents have a schedule named {name!r}", name=name))
+            found[name] = agent, one
+    return found
+
+
+def marks_of(agents: Iterable[Agent[Any]]) -> Marks:
+    """Return the marks of the journal that the agents share."""
+    journal = next(iter(agents)).journal
+    queue_of(journal)
+    assert isinstance(journal, HasQueue)
+    return journal.marks
+
+
+class Scheduler:
+    """Queues the runs of schedules. A tick is a run id, so it does no harm if several processes queue the same one.
+
+    The mark of a schedule says up to where its ticks are queued. It is raised after a run was queued: if the process dies in
+    between, another process queues the same run, which is in the queue or in the journal already.
+
+    Args:
+        agents: The agents with their schedules.
+        clock: Returns the time in seconds since 1970.
+    """
+
+    def __init__(self, agents: Iterable[Agent[Any]], clock: Callable[[], float] = time.time) -> None:
+        self._agents, self._clock = list(agents), clock
+        self._since: dict[str, float] = {}  # by mark: up to where this process knows that ticks were handled
+        self._next: dict[str, float] = {}
+        schedules_of(self._agents)
+
+    async def keep_checking(self) -> None:
+        """Queue the runs that are due until the task is cancelled."""
+        while True:
+            try:
+                await self.check()
+                pause = min(_LONGEST, max(0.0, min(self._next.values(), default=_LONGEST) - self._clock()))
+            except AgentError as problem:
+                log.warning("schedules cannot be checked now: %s", problem)
+                pause = _PAUSE
+            await asyncio.sleep(pause + random() / 10)  # so that several processes do not look at once
+
+    async def check(self) -> None:
+        """Queue the runs of all ticks that are due now."""
+        found, now = schedules_of(self._agents), self._clock()
+        if new := [one for _, one in found.values() if one.mark not in self._since]:
+            await self._begin(new, now)
+        due = [(agent, one) for agent, one in found.values() if self._next[one.mark] <= now]
+        marks = await marks_of(self._agents).all() if due else {}
+        for agent, one in due:
+            since = max(self._since[one.mark], self._known(one, marks, 0.0))
+            if since < now:
+                ticks = [] if one.paused_mark in marks else one.due(since, now)
+                for tick in ticks:
+                    await agent.submit(one.user_input, run_id=one.run_id(tick), **one.how)
+                    log.info("schedule %s: queued run %s", one.name, one.run_id(tick))
+                await marks_of(self._agents).raise_to({one.mark: now})
+            self._note(one, max(since, now))
+
+    async def _begin(self, new: list[Schedule], now: float) -> None:
+        """Enter schedules that this process has not seen before. They count from now, or from where others have come."""
+        marks = marks_of(self._agents)
+        await marks.enter({one.mark: now for one in new})
+        known = await marks.all()
+        for one in new:
+            others = [name for name in known if name.partition(": ")[0] == one.name and name not in (one.mark, one.paused_mark)]
+            if others:  # it was due at other times before
+                await marks.remove(others)
+            self._note(one, self._known(one, known, now))
+
+    def _known(self, one: Schedule, marks: Mapping[str, float], default: float) -> float:
+        """Return the mark of a schedule. One that lies in the future comes from a process whose clock is wrong."""
+        mark = marks.get(one.mark, default)
+        return mark if mark < self._clock() + _AHEAD else default
+
+    def _note(self, one: Schedule, since: float) -> None:
+        self._since[one.mark] = since
+        self._next[one.mark] = one.next_tick(since) or float("inf")

@@ -1,0 +1,132 @@
+"""Webhooks: `POST /hooks/NAME` queues a run. Requests are signed as Standard Webhooks says (standardwebhooks.com).
+
+The signature covers the id of the delivery, the time and the body. The id is a part of the run's id, so that a delivery that
+is repeated is one run. What the sender wrote is marked as text from outside (`Text.source`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...agent.agent import Agent
+from ...agent.work.submit import queue_of
+from ...core.errors import ConfigError
+from ...core.messages import Message, Text
+from ...core.notices import notice
+from ...core.values import plain_text
+from ...workflows.configured import find_target
+from ..encoding import Json
+from ..problems import HttpRefused
+from ..service import Service
+
+_WINDOW = 300.0  # seconds that a signed time may differ from the clock
+_LARGEST = 256_000  # bytes of a body
+_SHORTEST = 16  # bytes of a secret
+_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_PLACE = re.compile(r"\{(body(?:\.[^{}.\s]+)*)\}")
+
+
+class Hook:
+    """A webhook of the configuration. Its secrets, separated by spaces, are in an environment variable."""
+
+    def __init__(self, name: str, given: Mapping[str, Any], agents: Mapping[str, Agent[Any]]) -> None:
+        how = dict(given)
+        self.name, self.template, variable = name, how.pop("input", ""), how.pop("secret_env")
+        self.agent = find_target(agents, f"triggers.{name}", how.pop("agent", ""))
+        self.how = how
+        self._secrets = [_secret(one) for one in os.environ.get(variable, "").split()]
+        if not self._secrets or min(map(len, self._secrets)) < _SHORTEST:
+            told = notice(
+                "hook.secret",
+                "triggers.{name}: set the environment variable {variable} to a secret of at least {shortest} bytes",
+                name=name,
+                variable=variable,
+                shortest=_SHORTEST,
+            )
+            raise ConfigError(told)
+
+    def check(self, headers: Mapping[str, str], body: bytes, now: float) -> str:
+        """Return the id of the delivery. Raises `HttpRefused` if the signature is wrong or its time is not now."""
+        delivery, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+        signed = f"{delivery}.{stamp}.".encode() + body
+        given = [one[3:].encode() for one in headers.get("webhook-signature", "").split() if one.startswith("v1,")]
+        wanted = [b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets]
+        if not any(hmac.compare_digest(one, right) for one in given[:10] for right in wanted):
+            raise HttpRefused(401, notice("hook.signature", "the signature of this webhook is missing or wrong"))
+        if not stamp.isdecimal() or abs(now - int(stamp)) > _WINDOW:
+            told = notice("hook.time", "the time of this webhook differs from the server's clock by more than five minutes")
+            raise HttpRefused(401, told)
+        if not _ID.fullmatch(delivery):
+            raise HttpRefused(400, notice("hook.id", "the webhook-id must have up to 100 letters, digits, dots, - and _"))
+        return f"{self.name}@{delivery}"
+
+    def fill(self, body: Any) -> Message:
+        """Return the input: the template, with what the sender wrote in it, or after it."""
+        parts, end, source = list[Text](), 0, f"webhook {self.name}"
+        template = self.template if _PLACE.search(self.template) else f"{self.template}\n\n{{body}}".strip()
+        for found in _PLACE.finditer(template):
+            parts += [Text(template[end : found.start()]), Text(plain_text(_value(body, found[1])), source)]
+            end = found.end()
+        return Message("user", tuple([part for part in (*parts, Text(template[end:])) if part.text]))
+
+
+class HookRoutes:
+    """The addresses `/hooks/NAME`."""
+
+    def __init__(self, service: Service, given: Mapping[str, Any]) -> None:
+        self._service = service
+        self._hooks = {name: Hook(name, one, service.agents) for name, one in given.items()}
+        if given:
+            queue_of(service.journal)
+
+    async def receive(self, request: Request) -> Response:
+        hook = self._hooks.get(request.path_params["name"])
+        if hook is None:
+            raise HttpRefused(404, notice("hook.unknown", "there is no such webhook"))
+        raw = await _read(request)
+        run_id = hook.check(request.headers, raw, time.time())
+        try:
+            body = json.loads(raw)
+        except (ValueError, RecursionError):
+            raise HttpRefused(400, notice("hook.json", "the body of this webhook is not JSON")) from None
+        workflow = self._service.workflows.get(hook.agent.name)
+        source = f"webhook {hook.name}"
+        given = hook.fill(body) if workflow is None else Message("user", (Text(workflow.as_input(body), source),))
+        await hook.agent.submit(given, run_id=run_id, **hook.how)
+        return Json({"run_id": run_id}, 202)
+
+
+async def _read(request: Request) -> bytes:
+    """Read the body, and stop when it becomes too large."""
+    pieces, size = list[bytes](), 0
+    async for piece in request.stream():
+        pieces.append(piece)
+        size += len(piece)
+        if size > _LARGEST:
+            raise HttpRefused(413, notice("serve.body", "the request is larger than {most} bytes", most=_LARGEST))
+    return b"".join(pieces)
+
+
+def _secret(text: str) -> bytes:
+    """Return the bytes of a secret: base64 after `whsec_`, as many senders show it, or the text itself."""
+    return b64decode(text.removeprefix("whsec_")) if text.startswith("whsec_") else text.encode()
+
+
+def _value(body: Any, path: str) -> Any:
+    """Return the value at a path such as `body.issue.labels.0`; None if there is none."""
+    for name in path.split(".")[1:]:
+        if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
+            body = body[int(name)]
+        else:
+            body = body.get(name) if isinstance(body, dict) else None
+    return body

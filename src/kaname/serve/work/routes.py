@@ -1,0 +1,103 @@
+"""Workers, queue and schedules over HTTP, for administrators, and metrics in the format of Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
+from ...core.events import Event, Stopped
+from ...journals.queue import HasQueue
+from ...kernel.bases import SinkBase
+from ..encoding import Json
+from ..forms import caller_of
+from ..service import Service
+
+_TYPES = {
+    "kaname_runs_total": ("counter", "Runs that this process has ended, by agent and stop."),
+    "kaname_tokens_total": ("counter", "Tokens of these runs."),
+    "kaname_cost_dollars_total": ("counter", "Known cost of these runs."),
+    "kaname_queue_runs": ("gauge", "Runs in the queue, by state."),
+    "kaname_workers": ("gauge", "Processes that execute runs of the journal."),
+    "kaname_schedule_paused": ("gauge", "1 if the schedule is paused."),
+    "kaname_schedule_next_timestamp_seconds": ("gauge", "When the schedule is due next."),
+}
+
+
+class RunCounts(SinkBase):
+    """Counts the runs that this process ends."""
+
+    reads_deltas = False
+
+    def __init__(self) -> None:
+        self.values: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event.body, Stopped):
+            agent, spent = ("agent", event.agent), event.body.usage
+            self.values["kaname_runs_total", (agent, ("stop", event.body.stop.kind))] += 1
+            self.values["kaname_tokens_total", (agent, ("type", "input"))] += spent.input
+            self.values["kaname_tokens_total", (agent, ("type", "output"))] += spent.output
+            self.values["kaname_cost_dollars_total", (agent,)] += spent.cost or 0.0  # type: ignore[assignment]
+
+
+class WorkRoutes:
+    """The addresses `/api/work…` and `/metrics`."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._counts = service, RunCounts()
+        for agent in service.agents.values():
+            agent.sinks = (*agent.sinks, self._counts)
+
+    async def get(self, request: Request) -> Response:
+        caller_of(request, "admin")
+        return Json(await self._overview())
+
+    async def _overview(self) -> dict[str, Any]:
+        journal, agents = self._service.journal, list(self._service.agents.values())
+        if not isinstance(journal, HasQueue):
+            return {"workers": [], "queue": {"counts": {}, "runs": []}, "schedules": []}
+        told = {"workers": await list_workers(journal), "queue": await list_queue(journal)}
+        return {**told, "schedules": await list_schedules(agents)}
+
+    async def steer(self, request: Request) -> Response:
+        """Pause, resume or run a schedule, or retry a run that was set aside."""
+        caller, (action, name) = caller_of(request, "admin"), [request.path_params[one] for one in ("action", "name")]
+        if action not in ("pause", "resume", "run", "retry"):
+            raise HTTPException(404)
+        await self._service.auditor.record("change", caller, f"{action} {name}")
+        if action == "retry":
+            await retry_run(self._service.journal, name)
+            return Json({})
+        return Json({"run_id": await steer_schedule(list(self._service.agents.values()), action, name)})
+
+    async def metrics(self, request: Request) -> Response:
+        caller_of(request, "admin")
+        now = await self._overview()
+        found: dict[str, list[str]] = {name: [] for name in _TYPES}
+        for (name, labels), value in sorted(self._counts.values.items()):
+            found[name].append(_line(name, dict(labels), value))
+        for state, number in now["queue"]["counts"].items():
+            found["kaname_queue_runs"].append(_line("kaname_queue_runs", {"state": state}, number))
+        found["kaname_workers"].append(_line("kaname_workers", {}, len(now["workers"])))
+        for one in now["schedules"]:
+            values = {"kaname_schedule_paused": int(one["paused"]), "kaname_schedule_next_timestamp_seconds": one["next"]}
+            for name, value in values.items():
+                found[name] += [] if value is None else [_line(name, {"schedule": one["name"]}, value)]
+        heads = {name: f"# HELP {name} {about}\n# TYPE {name} {kind}\n" for name, (kind, about) in _TYPES.items()}
+        text = "".join([heads[name] + "".join(lines) for name, lines in found.items()])
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    shown = ",".join([f'{key}="{_escape(text)}"' for key, text in labels.items()])
+    return f"{name}{{{shown}}} {value}\n" if shown else f"{name} {value}\n"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

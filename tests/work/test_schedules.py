@@ -1,0 +1,225 @@
+"""Schedules: each tick is executed once, whatever the clocks, the processes and the times without any process do."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kaname import Agent, ConfigError, ScriptedModel, Worker
+from kaname.agent.work.overview import list_schedules, steer_schedule
+from kaname.agent.work.schedule import make_schedule
+from kaname.agent.work.scheduler import Scheduler
+from kaname.core.events import Stopped
+from kaname.journals.default import choose
+from tests import warm
+from tests.work.test_fleet import completed
+
+ROOT = Path(__file__).parents[2]
+
+
+def at(text):
+    return datetime.fromisoformat(text).timestamp()
+
+
+def make(cron="", tz="UTC", every=None, once=None, missed="one"):
+    return make_schedule("s", "Go", cron, tz, every, once, missed)
+
+
+def ticks(schedule, since, count):
+    found = schedule.ticks_after(at(since))
+    return [f"{datetime.fromtimestamp(next(found), UTC):%dT%H:%M}" for _ in range(count)]
+
+
+def test_cron_in_a_time_zone_keeps_the_local_time():
+    weekdays = make("0 9 * * 1-5", "Asia/Tokyo")
+    assert ticks(weekdays, "2026-11-20T00:00:01+00:00", 2) == ["23T00:00", "24T00:00"], "Friday is over; Monday, Tuesday"
+
+
+def test_time_that_the_clocks_skip_or_repeat_is_due_once():
+    night = make("30 2 * * *", "Europe/Berlin")
+    assert ticks(night, "2026-03-28T12:00+00:00", 2) == ["29T01:00", "30T00:30"], (
+        "02:30 does not exist: the moment of the change"
+    )
+    assert ticks(night, "2026-10-24T12:00+00:00", 2) == ["25T00:30", "26T01:30"], "the first 02:30 of two"
+    assert ticks(night, "2026-10-25T01:00+00:00", 1) == ["26T01:30"], "seen from between them: it is over"
+    quarter = make("*/30 * * * *", "Europe/Berlin")
+    assert ticks(quarter, "2026-10-25T00:00+00:00", 4) == ["25T00:30", "25T01:00", "25T01:30", "25T02:00"]
+
+
+def test_interval_is_the_same_on_all_machines_and_one_time_is_one_time():
+    assert ticks(make(every="6h"), "2026-01-01T05:00+00:00", 2) == ["01T06:00", "01T12:00"]
+    once = make(once="2026-12-01T09:00", tz="Asia/Tokyo")
+    assert list(once.ticks_after(at("2026-11-01T00:00+00:00"))) == [at("2026-12-01T00:00+00:00")]
+    assert once.next_tick(at("2026-12-01T00:00+00:00")) is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"cron": "every day"}, {"cron": "0 0 9 * * 1"}, {"cron": "0 0 31 2 *"}, {"cron": "0 9 * * *", "tz": "Mars/Olympus"}, {},
+        {"cron": "0 9 * * *", "every": "1h"}, {"every": "0.5s"}, {"once": "tomorrow"}, {"every": "1h", "missed": "some"},
+    ],
+)  # fmt: skip
+def test_wrong_schedule_is_refused(given):
+    with pytest.raises(ConfigError):
+        make(**given)
+    with pytest.raises(ConfigError):
+        make_schedule("a b", "Go", "", "UTC", "1h", None, "one")
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("skip", []), ("one", ["08:00"]), ("all", ["06:00", "07:00", "08:00"])])
+def test_missed_ticks_are_skipped_or_made_up_for(missed, expected):
+    hourly = make("0 * * * *", missed=missed)
+    found = hourly.due(at("2026-01-01T05:30+00:00"), at("2026-01-01T08:30+00:00"))
+    assert [f"{datetime.fromtimestamp(tick, UTC):%H:%M}" for tick in found] == expected
+    late = hourly.due(at("2026-01-01T05:30+00:00"), at("2026-01-01T06:00:30+00:00"))
+    assert len(late) == 1, "half a minute late is not missed"
+
+
+def test_all_missed_ticks_are_at_most_a_hundred_and_quickly_found():
+    begun = time.process_time()
+    found = make("* * * * *", missed="all").due(at("2020-01-01T00:00+00:00"), at("2026-01-01T00:00:30+00:00"))
+    assert len(found) == 101
+    assert time.process_time() - begun < 5
+    yearly = make("0 0 1 1 *", missed="one").due(at("2024-12-31T00:00+00:00"), at("2025-12-31T00:00+00:00"))
+    assert yearly == [at("2025-01-01T00:00+00:00")], "a year ago"
+
+
+def make_agent(journal, **schedule):
+    agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=journal)
+    agent.schedule("hourly", "Go", **{"cron": "0 * * * *", **schedule})
+    return agent
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    return str(tmp_path / "j.db") if request.param == "sqlite" else request.getfixturevalue("url")
+
+
+async def test_ticks_while_nobody_was_alive_are_made_up_for_by_the_next_process(place):
+    agent = make_agent(place, missed="all")
+    await Scheduler([agent], lambda: at("2026-01-01T05:30+00:00")).check()
+    assert dict(await agent.journal.queue.count()) == {}, "a schedule counts from when it is first seen"
+    later = Scheduler([agent], lambda: at("2026-01-01T08:30+00:00"))
+    await later.check()
+    await later.check()
+    assert dict(await agent.journal.queue.count()) == {"waiting": 3}
+    assert (await agent.journal.queue.find("hourly@20260101T070000Z")).state == "waiting"
+    await agent.journal.close()
+
+
+async def test_paused_schedule_drops_its_ticks_in_every_process_until_it_is_resumed(place):
+    agent = make_agent(place, every="1s", cron="", missed="all")
+    clock = [time.time() - 100]
+    scheduler = Scheduler([agent], lambda: clock[0])
+    await scheduler.check()
+    await steer_schedule([agent], "pause", "hourly")
+    clock[0] += 50
+    await scheduler.check()
+    (told,) = await list_schedules([agent])
+    assert told["paused"]
+    assert told["next"] is None
+    assert dict(await agent.journal.queue.count()) == {}
+    run_id = await steer_schedule([agent], "run", "hourly")
+    assert run_id.startswith("hourly@")
+    assert (await agent.journal.queue.find(run_id)).state == "waiting", "also while it is paused"
+    await steer_schedule([agent], "resume", "hourly")
+    clock[0] = time.time() + 2
+    await scheduler.check()
+    assert 2 <= (await agent.journal.queue.count())["waiting"] <= 5, "only the ticks after it was resumed"
+    assert not (await list_schedules([agent]))[0]["paused"]
+    await agent.journal.close()
+
+
+async def test_schedule_with_another_time_begins_anew_and_one_that_was_removed_stops(tmp_path):
+    journal = choose(tmp_path / "j.db")
+    await Scheduler([make_agent(journal, missed="all")], lambda: at("2026-01-01T05:30+00:00")).check()
+    changed = make_agent(journal, cron="30 * * * *", missed="all")
+    clock = [at("2026-01-05T00:00+00:00")]
+    scheduler = Scheduler([changed], lambda: clock[0])
+    await scheduler.check()
+    assert dict(await journal.queue.count()) == {}, "nothing is made up for"
+    assert len(await journal.marks.all()) == 1, "the old one is forgotten"
+    changed.schedules = {}
+    clock[0] += 86_400
+    await scheduler.check()
+    assert dict(await journal.queue.count()) == {}
+    await journal.close()
+
+
+async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_path):
+    agent = make_agent(tmp_path / "j.db")
+    clock = [at("2026-01-01T05:30+00:00")]
+    scheduler = Scheduler([agent], lambda: clock[0])
+    await scheduler.check()
+    await Scheduler([agent], lambda: at("2030-01-01T00:00:01+00:00")).check()
+    clock[0] = at("2026-01-01T06:00:01+00:00")
+    await scheduler.check()
+    assert await agent.journal.queue.find("hourly@20260101T060000Z") is not None
+    await agent.journal.close()
+
+
+async def test_worker_executes_the_runs_of_a_schedule(tmp_path):
+    agent = make_agent(tmp_path / "j.db", every="1s", cron="")
+    worker = Worker([agent])
+    working = asyncio.create_task(worker.work())
+    await completed(agent.journal, 2)
+    worker.stop()
+    await working
+    (told,) = await list_schedules([agent])
+    assert {run["status"] for run in told["runs"]} == {"completed"}
+    assert told["when"] == "every 1s"
+    await agent.journal.close()
+
+
+def test_two_agents_cannot_have_the_same_schedule(tmp_path):
+    journal = choose(tmp_path / "j.db")
+    one, other = make_agent(journal), Agent(ScriptedModel([]), name="other", journal=journal)
+    other.schedule("hourly", "Go", every="1h")
+    with pytest.raises(ConfigError, match="hourly"):
+        Worker([one, other])
+
+
+NIGHTS = {
+    "sqlite": ("2026-03-28T22:00+00:00", "2026-03-29T06:00+00:00", "nightly@20260329T010000Z"),
+    "postgres": ("2026-10-24T22:00+00:00", "2026-10-25T06:00+00:00", "nightly@20261025T003000Z"),
+}
+
+
+async def test_night_with_a_change_of_clocks_and_three_processes_executes_each_tick_once(place, request, tmp_path):
+    """Two more processes die: one before it queues a run, and one before it says that it has."""
+    begin, end, nightly = NIGHTS[request.node.callspec.params["place"]]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "NIGHT_CALLS": str(tmp_path / "calls")}
+
+    def start(step, dies=""):
+        command = [sys.executable, "-m", "tests.work.night", place, str(at(begin)), str(at(end)), str(step)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+        return warm.Popen(command, env={**environment, "NIGHT_DIES": dies}, **pipes)
+
+    started = [start(420), start(601), start(1111), start(300, "before"), start(500, "after")]
+    assert [await asyncio.to_thread(one.stdout.readline) for one in started] == ["up\n"] * 5
+    for one in started:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in started[:3]:
+        assert await asyncio.to_thread(one.stdout.readline) == "over\n"
+    half = {f"half@{datetime.fromtimestamp(at(begin) + 1800 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 17)}
+    quarter = {f"quarter@{datetime.fromtimestamp(at(begin) + 900 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 33)}
+    journal = choose(place)
+    await completed(journal, 49, 120)
+    for one in started:
+        await asyncio.to_thread(one.communicate, "end\n")
+    assert [one.returncode for one in started] == [0, 0, 0, 9, 9]
+    cards = await journal.runs(limit=200)
+    assert {card.run_id for card in cards} == {nightly, *half, *quarter}
+    assert len(cards) == 49
+    for card in cards:
+        assert len([event async for event in journal.read(card.run_id) if isinstance(event.body, Stopped)]) == 1
+    assert (tmp_path / "calls").read_text().count("called") == 49
+    assert dict(await journal.queue.count()) == {}
+    await journal.close()
