@@ -79,6 +79,7 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
+        self._trouble = ""  # why no runs can be taken
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
         self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
 
@@ -112,12 +113,22 @@ class Worker:
             try:
                 taken = await self._queue.take(self._wanted, room)
             except AgentError as problem:
-                log.warning("no runs can be taken: %s", problem)
+                self._report(problem)
                 return 0
+            self._report(None)
             for item in taken:
                 self._tasks[item.run_id] = task = asyncio.create_task(self._execute(item))
                 task.add_done_callback(partial(self._forget, item.run_id))
         return len(taken)
+
+    def _report(self, problem: AgentError | None) -> None:
+        """Log what keeps the worker from taking runs, once, and the end of it."""
+        told = "" if problem is None else str(problem)
+        if told and told != self._trouble:
+            log.warning("no runs can be taken: %s", told)
+        elif self._trouble and not told:
+            log.info("runs can be taken again")
+        self._trouble = told
 
     async def _wait(self, *, listening: bool) -> None:
         """Wait until there may be something to do: a run was queued, one has ended, or the worker stops."""
@@ -157,7 +168,7 @@ class Worker:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
             except AgentError as problem:
-                log.warning("looking for interrupted runs: %s", problem)
+                self._report(problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
 
     async def _sweep(self) -> None:

@@ -218,7 +218,7 @@ class Writer:
         tried = [False]
         with Border() as border:
             await self._ready()
-            await self._connections.patiently(partial(self._try, groups, settlements, tried))
+            await self._connections.patiently(partial(self._try, groups, settlements, tried), writes=True)
         if border.failure is None:
             return
         problem = border.failure.error
