@@ -55,7 +55,9 @@ def explain(problem: BaseException, where: str, *, writes: bool = False) -> Jour
     if is_temporary(problem):
         return _unreachable(where, problem, writes)
     if code == "42704":  # options that are not ours are settings of the server
-        return _cannot_use(where, notice("journal.pg_option", "the URL has an option that does not exist: {problem}", problem=problem))
+        return _cannot_use(
+            where, notice("journal.pg_option", "the URL has an option that does not exist: {problem}", problem=problem)
+        )
     what = f"{type(problem).__name__}: {problem}"
     return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=where, what=what))
 

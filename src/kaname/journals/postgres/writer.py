@@ -17,10 +17,12 @@ from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSup
 from ...core.runs import RunInfo
 from ...kernel.boundary import Border
 from ...kernel.ports import Turn
+from ..media import MARK, Medium, detach_media
 from ..refusals import busy_text, gap_text, superseded_text
-from ..rows import CARD
+from ..rows import CARD, fact_sum
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
+from .media import store
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
 from .settlements import Settlement, settle
@@ -114,10 +116,11 @@ class Hold:
 class Append:
     """Facts of one run on their way to the database. `base_seq`: the fact of the base from which a new run continues."""
 
-    __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "outcome", "prior", "rows", "values")
+    __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "media", "outcome", "prior", "rows", "values")
 
     def __init__(self, hold: Hold, prior: int, rows: list[Any], values: Any, goes_on: bool, ends: bool, base_seq: int) -> None:
-        self.hold, self.prior, self.rows, self.values = hold, prior, rows, values
+        self.hold, self.prior, self.values = hold, prior, values
+        self.rows, self.media = _without_media(rows)
         self.goes_on, self.ends, self.base_seq = goes_on, ends, base_seq
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
@@ -211,7 +214,7 @@ class Writer:
         size = 0
         while self._appends and len(taken) < _MOST and size < _BYTES:
             taken.append(self._appends.popleft())
-            size += sum([len(row[5]) for row in taken[-1].rows])
+            size += sum([len(row[5]) for row in taken[-1].rows]) + sum([len(one.content) for one in taken[-1].media])
         return taken
 
     async def _write(self, groups: list[Group], settlements: list[Settlement]) -> None:
@@ -238,18 +241,27 @@ class Writer:
     async def _try(self, groups: list[Group], settlements: list[Settlement], tried: list[bool]) -> None:
         again, tried[0] = tried[0], True
         turns = [group for group in groups if group.opens and group.hold.turn is not None]
+        media = any(append.media for group in groups for append in group.appends)
 
         async def work(connection: Connection) -> None:
-            if not turns and not settlements:
+            if not turns and not settlements and not media:
                 return await self._append(connection, groups, again)
             async with connection.transaction():
                 for one in settlements:
                     await settle(connection, self._sql, one, again)
                 refused = await self._refused_turns(connection, turns) if turns else set()
                 await self._append(connection, [group for group in groups if group.run not in refused], again)
+                if media:
+                    await self._store_media(connection, groups)
             return None
 
         await self._connections.writer.do(work)
+
+    async def _store_media(self, connection: Connection, groups: Sequence[Group]) -> None:
+        written = [group for group in groups if group.outcome is None]
+        found = [(group.run, one) for group in written for append in group.appends for one in append.media]
+        if found:
+            await store(connection, self._sql, found)
 
     async def _append(self, connection: Connection, groups: Sequence[Group], again: bool) -> None:
         if not groups:
@@ -302,6 +314,17 @@ class Writer:
                 group.outcome = SessionBusy(busy)
                 refused.add(group.run)
         return refused
+
+
+def _without_media(rows: list[Any]) -> tuple[list[Any], list[Medium]]:
+    """Return the rows with hashes in the places of media, and the media."""
+    media: list[Medium] = []
+    for place, (run, seq, time, agent, kind, body, _) in enumerate(rows):
+        if MARK in body:
+            text, found = detach_media(body)
+            rows[place] = (run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text))
+            media += found
+    return rows, media
 
 
 def _group_rows(appends: Sequence[Append]) -> list[Group]:

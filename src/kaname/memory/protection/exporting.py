@@ -21,7 +21,9 @@ from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.state import what_was_said
+from ...journals.default import choose
 from ...journals.sqlite.journal import SqliteJournal
+from ...kernel.ports import HasLedger, Journal
 from ..files import MemoryFiles, as_data
 from .places import DataPlaces
 from .recording import record_export
@@ -100,9 +102,12 @@ class _Archive:
     async def write(self, target: Path) -> Exported:
         self._archive.writestr("README.txt", _README)
         runs = facts = 0
-        place = self._places.journal
-        if place is not None and place.exists():
+        place, journal = self._places.journal, None
+        if self._places.server:
+            journal = choose(self._places.server)
+        elif place is not None and place.exists():
             journal = SqliteJournal(place)
+        if journal is not None:
             try:
                 runs, facts = await self._write_runs(journal)
                 await self._write_accounts(journal)
@@ -111,7 +116,7 @@ class _Archive:
         memories = await asyncio.to_thread(self._write_memories)
         return Exported(target, runs, facts, memories, self._media)
 
-    async def _write_runs(self, journal: SqliteJournal) -> tuple[int, int]:
+    async def _write_runs(self, journal: Journal) -> tuple[int, int]:
         cards, lines = [], 0
         parts: list[str] = []
         async for card in _runs(journal, self._user):
@@ -145,8 +150,9 @@ class _Archive:
             part["data"] = name
         return json.dumps(data, ensure_ascii=False)
 
-    async def _write_accounts(self, journal: SqliteJournal) -> None:
+    async def _write_accounts(self, journal: Journal) -> None:
         found = []
+        assert isinstance(journal, HasLedger)
         for balance in await journal.ledger.balances(f"user\x1f{self._user}\x1f"):
             _, _, unit, period, window = balance.name.split("\x1f")
             found.append(json.dumps({"unit": unit, "period": period, "window": window, "spent": balance.spent}))
@@ -175,7 +181,7 @@ class _Archive:
             self._archive.writestr(name, text.encode("utf-8", "backslashreplace"))
 
 
-async def _runs(journal: SqliteJournal, user: str) -> AsyncIterator[RunInfo]:
+async def _runs(journal: Journal, user: str) -> AsyncIterator[RunInfo]:
     before = 0
     while page := await journal.runs(user=user, before=before, limit=_PAGE):
         for card in page:
