@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from kaname import Agent, Media, PostgresJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname.core.codec import dump
 from kaname.core.events import Received, ToolFinished
 from kaname.core.messages import ModelReply, assistant
 from kaname.journals.transfer import copy_journal

@@ -11,7 +11,7 @@ from typing import Any
 from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
-from ...core.events import Answered, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
+from ...core.events import Answered, Custom, Fact, HandedOff, Opened, Received, Resumed, Stopped, ToolFinished
 from ...core.messages import Media, Message, Text, ToolResult, is_withheld, user
 from ...core.notices import notice
 from ...core.openai_shape import result_text
@@ -31,7 +31,7 @@ from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model
 from .answers import check_answers
-from .request import RunRequest
+from .request import QUEUED, RunRequest
 from .turns import Recent, take_turns, until_over
 
 _LONG = 1_000  # characters
@@ -220,7 +220,8 @@ class Opener:
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
-        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        marks = [Custom(QUEUED, shown=False)] if request.queued else []
+        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()], *marks])
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):

@@ -188,7 +188,8 @@ class Worker:
             return False
         async with self._opening:
             with suppress(RunNotFound):  # deleted meanwhile
-                if is_served(await read_run(self._journal, card.run_id, 1)):
+                first = await read_run(self._journal, card.run_id, 1)
+                if is_served(first) or is_served(await read_run(self._journal, card.run_id)):
                     return True
         self._left[card.run_id] = card.seq
         return False
