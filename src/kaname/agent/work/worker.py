@@ -29,6 +29,7 @@ from .submit import queue_of
 
 Begin = Callable[[Run[Any]], Awaitable[Run[Any]]]
 _WAIT = 1.0  # seconds, then the worker looks by itself: for delayed runs, and where notifications do not arrive
+_AT_ONCE = 32  # runs that are taken at once
 _OPENING = 16  # runs that are opened at the same time
 _PAGE = 500  # runs that are read at once
 _TRIAL = 60.0  # seconds for which a suspect runs alone
@@ -99,7 +100,7 @@ class Worker:
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
-                room = self._concurrency - len(self._tasks)
+                room = min(self._concurrency - len(self._tasks), _AT_ONCE)
                 taken = await self._take(room) if room > 0 else 0
                 if taken < room or room <= 0:
                     await self._wait(listening=room > 0)
