@@ -11,6 +11,7 @@ from kaname.core.codec import dump
 from kaname.core.errors import JournalError
 from kaname.core.events import Received
 from kaname.core.messages import ModelReply, assistant
+from kaname.journals import media as shared
 from kaname.journals.sqlite import SqliteJournal
 from kaname.journals.sqlite import media as stored
 from kaname.kernel.bases import ModelBase
@@ -144,7 +145,7 @@ async def test_backup_takes_the_media_along(tmp_path):
 
 
 async def test_medium_over_the_limit_is_refused_and_nothing_is_stored(tmp_path, monkeypatch):
-    monkeypatch.setattr(stored, "LARGEST", 1000)
+    monkeypatch.setattr(shared, "LARGEST", 1000)
     journal = SqliteJournal(tmp_path / "j.db")
     with pytest.raises(JournalError, match="cannot be stored; the limit is 1,000"):
         await agent(journal).run(["look", photo(8)])

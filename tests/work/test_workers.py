@@ -188,6 +188,31 @@ async def test_question_is_answered_through_the_queue(open_journal):
     await journal.close()
 
 
+async def test_answer_whose_process_dies_before_it_queues_the_run_is_not_lost(open_journal, monkeypatch):
+    """The run was started by a script, so that no worker would resume it without the answer."""
+    journal = open_journal()
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "done"]), [pay], name="clerk", journal=journal, policies=[Approve("pay")])
+    result = await agent.run("pay")
+
+    async def die(items):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(journal.queue, "put", die)
+        with pytest.raises(KeyboardInterrupt):
+            await agent.submit_answers(result.run_id, dict.fromkeys(result.questions, "yes"))
+    assert dict(await journal.queue.count()) == {}
+    async with Working(agent):
+        assert (await ended(agent, result.run_id)).output == "done"
+    await journal.close()
+
+
 async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_journal, monkeypatch):
     monkeypatch.setattr(module, "DEATHS", 3)
     journal = open_journal()

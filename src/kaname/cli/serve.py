@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError
 from ..core.install import install_command, this_command
+from ..journals.default import check_server
 from ..tools.loading import object_from
 from .agent import agent_from, config_for, journal_place
 from .main import DONE, USAGE
@@ -60,6 +62,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
     _configure_logs(given.log_level)
     taken, workers = inherited_socket(), given.workers or max(1, settings.get("workers", 1))
     if taken is None:
+        asyncio.run(check_server(made.service.journal))
         taken = bind("127.0.0.1" if host == "localhost" else host, port)
         _print_address(screen, taken.getsockname(), made.open)
         if workers > 1:

@@ -73,6 +73,19 @@ def refuse_to_encrypt(place: str) -> None:
         )
 
 
+async def check_server(journal: object) -> None:
+    """Raise the error that keeps kaname from writing to a journal in a database, before a program relies on it."""
+    place = str(getattr(journal, "path", ""))
+    if is_server(place):
+        from .postgres import PostgresJournal
+
+        trial = PostgresJournal(place)
+        try:
+            await trial.probe()
+        finally:
+            await trial.close()
+
+
 def _postgres(url: str) -> PostgresJournal:
     from importlib.util import find_spec
 

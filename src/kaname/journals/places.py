@@ -19,4 +19,4 @@ def is_file(place: str) -> bool:
 
 def shown_place(place: str) -> str:
     """Return the place of a journal without a password."""
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/?#@]*):[^@/]*@", r"\1@", place))
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", re.sub(r"(://[^:/?#@]*):[^/?#]*@", r"\1@", place))

@@ -11,7 +11,7 @@ from typing import Any
 from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
-from ...core.events import Answered, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
+from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
 from ...core.messages import Message, ToolResult, is_withheld, user
 from ...core.notices import notice
 from ...core.record import replace
@@ -30,7 +30,7 @@ from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model, with_flow
 from .answers import check_answers
-from .request import RunRequest
+from .request import QUEUED, RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
 
@@ -193,7 +193,8 @@ class Opener:
         scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
-        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()]])
+        marks = [Custom(QUEUED, shown=False)] if request.queued else []
+        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()], *marks])
         scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ...core.messages import Message
 from ...core.record import field, record
 
+QUEUED = "queued"  # the name of a fact: a worker has to continue the run
 Turns = Literal["wait", "refuse", "ahead"]
 
 
@@ -28,6 +29,7 @@ class RunRequest:
         parent: The run and the tool call that open it.
         answers: Answers to its questions, by their keys.
         by: Who gave the answers.
+        queued: Record with the answers that a worker has to continue the run.
         unfinished: Leave it as it is if it has ended, however it ended. A worker asks so, because the run may have ended since.
         takeover: Take it from a process that seems to execute it.
         after: Show the facts after this number first.
@@ -46,6 +48,7 @@ class RunRequest:
     parent: tuple[str, str] | None = None
     answers: Mapping[str, Any] = field(factory=dict)
     by: str = ""
+    queued: bool = False
     unfinished: bool = False
     takeover: bool = False
     after: int | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.events import Event, Opened, Resumed, ToolStarted, Warned
+from ...core.events import Custom, Event, Opened, Resumed, ToolStarted, Warned
+from ..opening.request import QUEUED
 
 DEATHS = 10  # crashes without progress of the run in between, after which it is set aside
 SUSPECT = 2  # crashes after which a run may be their cause: it is resumed alone, so that other runs are not blamed
@@ -34,7 +35,9 @@ def deaths(facts: Sequence[Event]) -> int:
 
 
 def is_served(facts: Sequence[Event]) -> bool:
-    """Return True if a server or a worker has started the run. Runs of scripts are left to the scripts."""
+    """Return True if a server or a worker has started the run, or its answers were queued. Other runs are left to scripts."""
     first: Any = facts[0].body
     origin = first.recipe.get("origin") if isinstance(first, Opened) else None
-    return isinstance(origin, dict) and SERVED in origin
+    if isinstance(origin, dict) and SERVED in origin:
+        return True
+    return any(isinstance(fact.body, Custom) and fact.body.name == QUEUED for fact in facts)

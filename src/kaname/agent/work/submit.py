@@ -57,11 +57,12 @@ async def submit_answers(opener: Opener, run_id: str, answers: Mapping[str, Any]
     until = time.monotonic() + _PARKING
     while True:
         try:
-            await opener.record_answers(RunRequest(run_id, how="resume", answers=given, by=by))
+            await opener.record_answers(RunRequest(run_id, how="resume", answers=given, by=by, queued=True))
             break
         except RunBusy:  # its process has asked, and is about to release it
             if time.monotonic() > until:
                 raise
         await asyncio.sleep(_PAUSE)
     item = QueuedRun(run_id, opener.recipe.name, queue=queue, priority=priority)
+    # Whatever happens before the next line: the answers say that the run is queued, and workers find it (`Worker._sweep`).
     await waiting.put([item])  # if it is still in the queue, its worker finds it interrupted, and tries it again

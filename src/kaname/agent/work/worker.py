@@ -30,6 +30,7 @@ from .submit import queue_of
 
 Begin = Callable[[Run[Any]], Awaitable[Run[Any]]]
 _WAIT = 1.0  # seconds, then the worker looks by itself: for delayed runs, and where notifications do not arrive
+_AT_ONCE = 32  # runs that are taken at once
 _OPENING = 16  # runs that are opened at the same time
 _PAGE = 500  # runs that are read at once
 _TRIAL = 60.0  # seconds for which a suspect runs alone
@@ -80,6 +81,7 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
+        self._trouble = ""  # why no runs can be taken
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
         self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
 
@@ -99,7 +101,7 @@ class Worker:
         try:
             while not self._stopping.is_set():
                 self._changed.clear()
-                room = self._concurrency - len(self._tasks)
+                room = min(self._concurrency - len(self._tasks), _AT_ONCE)
                 taken = await self._take(room) if room > 0 else 0
                 if taken < room or room <= 0:
                     await self._wait(listening=room > 0)
@@ -114,12 +116,22 @@ class Worker:
             try:
                 taken = await self._queue.take(self._wanted, room)
             except AgentError as problem:
-                log.warning("no runs can be taken: %s", problem)
+                self._report(problem)
                 return 0
+            self._report(None)
             for item in taken:
                 self._tasks[item.run_id] = task = asyncio.create_task(self._execute(item))
                 task.add_done_callback(partial(self._forget, item.run_id))
         return len(taken)
+
+    def _report(self, problem: AgentError | None) -> None:
+        """Log what keeps the worker from taking runs, once, and the end of it."""
+        told = "" if problem is None else str(problem)
+        if told and told != self._trouble:
+            log.warning("no runs can be taken: %s", told)
+        elif self._trouble and not told:
+            log.info("runs can be taken again")
+        self._trouble = told
 
     async def _wait(self, *, listening: bool) -> None:
         """Wait until there may be something to do: a run was queued, one has ended, or the worker stops."""
@@ -160,7 +172,7 @@ class Worker:
                 await self._sweep()
                 await self._measure()
             except AgentError as problem:
-                log.warning("looking for interrupted runs: %s", problem)
+                self._report(problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
 
     async def _measure(self) -> None:
@@ -190,7 +202,8 @@ class Worker:
             return False
         async with self._opening:
             with suppress(RunNotFound):  # deleted meanwhile
-                if is_served(await read_run(self._journal, card.run_id, 1)):
+                first = await read_run(self._journal, card.run_id, 1)
+                if is_served(first) or is_served(await read_run(self._journal, card.run_id)):
                     return True
         self._left[card.run_id] = card.seq
         return False

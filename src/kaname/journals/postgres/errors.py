@@ -25,8 +25,8 @@ def is_temporary(problem: BaseException) -> bool:
     return code_of(problem).startswith(_AWAY)
 
 
-def explain(problem: BaseException, where: str) -> JournalError:
-    """Return kaname's error for an error of PostgreSQL, with the remedy."""
+def explain(problem: BaseException, where: str, *, writes: bool = False) -> JournalError:
+    """Return kaname's error for an error of PostgreSQL, with the remedy. `writes`: facts were to be written."""
     code = code_of(problem)
     if code in ("28P01", "28000"):
         return _cannot_use(where, notice("journal.pg_login", "the server rejected the user or the password"))
@@ -53,16 +53,22 @@ def explain(problem: BaseException, where: str) -> JournalError:
             )
         )
     if is_temporary(problem):
-        return _unreachable(where, problem)
+        return _unreachable(where, problem, writes)
+    if code == "42704":  # options that are not ours are settings of the server
+        return _cannot_use(
+            where, notice("journal.pg_option", "the URL has an option that does not exist: {problem}", problem=problem)
+        )
     what = f"{type(problem).__name__}: {problem}"
     return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=where, what=what))
 
 
-def _unreachable(where: str, problem: BaseException) -> JournalUnreachable:
+def _unreachable(where: str, problem: BaseException, writes: bool) -> JournalUnreachable:
     if code_of(problem) == TOO_MANY:
         why = notice("journal.pg_too_many", "it has no free connections; raise max_connections, or use a pooler")
     else:
         why = notice("journal.pg_says", "{problem}", problem=str(problem) or type(problem).__name__)
+    if not writes:
+        return JournalUnreachable(notice("journal.away", "the journal {where} cannot be reached: {why}", where=where, why=why))
     return JournalUnreachable(
         notice(
             "journal.unreachable",

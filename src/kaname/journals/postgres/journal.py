@@ -15,6 +15,7 @@ from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
+from ..media import MARK, detach_media
 from ..queue import RunQueue
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import fact_row, row_sum
@@ -22,14 +23,15 @@ from . import lists, reading, removal
 from .address import parse_address
 from .arrivals import EVERYTHING
 from .connections import Connection
-from .ledger import PostgresLedger
-from .marks import PostgresMarks
 from .office import Office
 from .owner import alive, describe_owner
 from .people.grants import PostgresGrants
 from .people.inbox import PostgresInbox
 from .queues.own import PostgresQueue
 from .queues.procrastinate import ProcrastinateQueue
+from .stores import media
+from .stores.ledger import PostgresLedger
+from .stores.marks import PostgresMarks
 from .writer import Append, Hold, card_values
 
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -268,11 +270,16 @@ class PostgresJournal:
 
     async def keep_snapshot(self, run_id: str, seq: int, fold: int, state: str) -> None:
         """Store one snapshot per session: the last run's snapshot covers all runs before it."""
-        office, total = self._office(), row_sum(run_id, fold, seq, state)
+        office = self._office()
+        text, found = detach_media(state) if MARK in state else (state, [])
+        total = row_sum(run_id, fold, seq, text)
 
         async def work(connection: Connection) -> None:
-            await connection.execute(office.sql(_OLD_SNAPSHOTS), run_id)
-            await connection.execute(office.sql(_KEEP_SNAPSHOT), run_id, fold, seq, state, total)
+            async with connection.transaction():
+                await connection.execute(office.sql(_OLD_SNAPSHOTS), run_id)
+                kept = await connection.execute(office.sql(_KEEP_SNAPSHOT), run_id, fold, seq, text, total)
+                if found and kept.endswith(" 1"):
+                    await media.store(connection, office.sql, [(run_id, one) for one in found])
 
         await office.read(work)
 

@@ -56,7 +56,7 @@ class Heartbeat:
         self.failure: JournalError | None = None
         self._beating: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
-        self._listens = False  # as the entry says
+        self._listens = self._is_entered = False  # as the entry says
 
     async def begin(self) -> None:
         """Enter this process, and keep renewing the entry."""
@@ -75,7 +75,7 @@ class Heartbeat:
             return version, oldest, others
 
         version, oldest, others = await self._connections.patiently(lambda: self._connections.keeper.do(work))
-        self._arrivals.others_listen, self._listens = others, listens
+        self._arrivals.others_listen, self._listens, self._is_entered = others, listens, True
         try:
             check_version(version, oldest, self._connections.address.shown)
         except JournalTooNew as problem:
@@ -103,6 +103,7 @@ class Heartbeat:
         """Remove the entry: runs of this process that are still open are free at once."""
         if self._beating is not None:
             self._beating.cancel()
+        if self._is_entered:
             with suppress(JournalError, TimeoutError):  # else it runs out by itself
                 async with asyncio.timeout(_LEAVING):
                     await self._connections.patiently(

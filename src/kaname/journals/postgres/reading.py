@@ -11,10 +11,13 @@ from ...core.events import Event
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY
 from ...kernel.ports import Change, Lineage
+from ..media import STORED
 from ..rows import fact_sum, row_sum
 from .connections import Connection
 from .schema import BARRIER, Sql
+from .stores.media import Held, attach, read
 
+_NOTHING: Held = {}
 _FACT = "f.run, f.seq, f.time, f.agent, f.type, f.body, f.sum"
 _BYTES = 500_000  # of a page: a slow reader holds no more in memory
 _PAGE = f"""
@@ -59,24 +62,26 @@ def damage_error(where: str, what: str) -> JournalCorrupt:
     )
 
 
-def _event(row: Any, where: str) -> Event:
+def _event(row: Any, where: str, held: Held) -> Event:
     run, seq, time, agent, kind, body, total = row[:7]
     if fact_sum(run, seq, time, agent, kind, body) != total:
         told = notice(
             "journal.fact_checksum", "fact {number} of run {run_id} does not match its checksum", number=seq, run_id=run
         )
         raise damage_error(where, told)
-    return Event(run, seq, time, agent, decode_body(kind, body))
+    return Event(run, seq, time, agent, decode_body(kind, attach(held, run, body) if STORED in body else body))
 
 
-def _without_gaps(rows: Iterable[Any], run_id: str, after: int, upto: int | None, where: str) -> list[Event]:
-    """Return the facts of one run. None may be missing between `after` and `upto`."""
+def _without_gaps(
+    rows: Iterable[Any], run_id: str, after: int, upto: int | None, where: str, held: Held = _NOTHING
+) -> list[Event]:
+    """Return the facts of one run, with their media. None may be missing between `after` and `upto`."""
     events = []
     for row in rows:
         after += 1
         if row[1] != after:
             break
-        events.append(_event(row, where))
+        events.append(_event(row, where, held))
     else:
         if upto is None or after == upto:
             return events
@@ -100,9 +105,20 @@ async def page(
     found = [row for row in rows if row[1] is not None]
     if not found and seq > after:
         _without_gaps([], run_id, after, seq, where)
-    events = _without_gaps(found, run_id, after, None, where)
+    found, held = await _some_media(connection, sql, found)
+    events = _without_gaps(found, run_id, after, None, where, held)
     last = not events or events[-1].seq >= seq
     return events, last, last and status not in UNDER_WAY
+
+
+async def _some_media(connection: Connection, sql: Sql, rows: list[Any]) -> tuple[list[Any], Held]:
+    """Return the first rows of a page with their media, so many that a slow reader does not hold too much in memory."""
+    held: dict[tuple[str, str], bytes] = {}
+    for count, row in enumerate(rows, 1):
+        held |= await read(connection, sql, [(row[0], row[5])])
+        if sum([len(content) for content in held.values()]) > _BYTES:
+            return rows[:count], held
+    return rows, held
 
 
 async def lineage(connection: Connection, sql: Sql, run_id: str, upto: int | None, fold: int, where: str) -> Lineage:
@@ -122,19 +138,21 @@ async def lineage(connection: Connection, sql: Sql, run_id: str, upto: int | Non
         afters = [start, *[0] * (len(rows) - 1)]
         given = [[row[0] for row in rows], afters, [row[1] for row in rows]]
         facts = await connection.fetch(sql(_FACTS), *given)
+        held = await read(connection, sql, [(oldest[0], snapshot), *[(row[0], row[5]) for row in facts]])
     events: list[Event] = []
     at = 0
     for run, after, last in zip(*given, strict=True):
         mine = facts[at : at + max(0, last - after)]
         at += len(mine)
-        events += _without_gaps(mine, run, after, max(after, last), where)
-    return Lineage(snapshot, events)
+        events += _without_gaps(mine, run, after, max(after, last), where, held)
+    return Lineage(attach(held, oldest[0], snapshot), events)
 
 
 async def changes(connection: Connection, sql: Sql, after: int, most: int, where: str) -> list[Change]:
     """Return the facts appended after that place, in order, a page at a time. All facts of one place are in one page."""
     rows = await connection.fetch(sql(_CHANGES), after, most)
-    return [Change(row[7], _event(row, where)) for row in rows]
+    held = await read(connection, sql, [(row[0], row[5]) for row in rows])
+    return [Change(row[7], _event(row, where, held)) for row in rows]
 
 
 async def verify(connection: Connection, sql: Sql, where: str) -> list[str]:

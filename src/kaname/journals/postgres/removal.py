@@ -12,13 +12,14 @@ from .connections import Connection
 from .lists import Arguments, executes
 from .office import Office
 from .owner import describe_owner
+from .stores import media
 
 _DEPENDENT = "SELECT base, run FROM kaname.runs WHERE base <> '' AND base = ANY($1::text[])"
 _INSIDE = "SELECT parent, run FROM kaname.runs WHERE parent <> '' AND parent = ANY($1::text[])"
 _AT_ONCE = 200  # runs of one statement
 
 
-async def _look(connection: Connection, office: Office, runs: Sequence[str], *, lock: bool) -> dict[str, Any]:
+async def look(connection: Connection, office: Office, runs: Sequence[str], *, lock: bool) -> dict[str, Any]:
     """Return the owner, the number of facts and the status of each run, and whether a process executes it."""
     given = Arguments()
     condition = executes(office, given)
@@ -43,7 +44,7 @@ async def family(connection: Connection, office: Office, run_id: str, cascade: b
     """
     doomed, new = [run_id], [run_id]
     while new:
-        rows = await _look(connection, office, new, lock=True)
+        rows = await look(connection, office, new, lock=True)
         dependants = await _relatives(connection, office, _DEPENDENT, new)
         children = await _relatives(connection, office, _INSIDE, new)
         for one in new:
@@ -70,7 +71,7 @@ async def removable(
     for card in cards:
         doomed, new, fits = [card.run_id], [card.run_id], True
         while new and fits:
-            rows = await _look(connection, office, new, lock=lock)
+            rows = await look(connection, office, new, lock=lock)
             dependants = await _relatives(connection, office, _DEPENDENT, new)
             children = await _relatives(connection, office, _INSIDE, new)
             for one in new:
@@ -91,5 +92,6 @@ async def remove(connection: Connection, office: Office, runs: Sequence[str]) ->
     """Delete all rows of these runs."""
     for first in range(0, len(runs), _AT_ONCE):
         some = list(runs[first : first + _AT_ONCE])
+        await media.remove(connection, office.sql, some)
         for table in ("facts", "snapshots", "stops", "inbox", "runs"):
             await connection.execute(office.sql(f"DELETE FROM kaname.{table} WHERE run = ANY($1::text[])"), some)

@@ -96,7 +96,17 @@ CREATE INDEX grants_by_user ON kaname.grants (agent, "user", tool);
 """
 # Times by name: up to where schedules were handled.
 _MARKS = 'CREATE TABLE kaname.marks (name text COLLATE "C" PRIMARY KEY, time float8 NOT NULL) WITH (fillfactor = 50);'
-MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), Migration(_PEOPLE, 1), Migration(_MARKS, 1))
+# Contents of media by their hash, and the runs that use them. An older version cannot read facts that hold a hash.
+_MEDIA = """
+CREATE TABLE kaname.media (hash text COLLATE "C" PRIMARY KEY, content bytea NOT NULL);
+ALTER TABLE kaname.media ALTER content SET STORAGE EXTERNAL;
+CREATE TABLE kaname.uses (
+    run text COLLATE "C" NOT NULL, hash text COLLATE "C" NOT NULL, mime text NOT NULL, name text NOT NULL, size int8 NOT NULL,
+    PRIMARY KEY (run, hash));
+CREATE INDEX uses_by_hash ON kaname.uses (hash);
+"""
+_LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5))
+MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), *_LATER)
 
 
 class Sql:
@@ -123,7 +133,7 @@ async def prepare_database(connection: Connection, sql: Sql, where: str) -> None
             found, oldest = await _versions(connection, sql)
             if found < known:
                 await _migrate(connection, sql, found)
-                oldest = MIGRATIONS[-1].oldest
+                found, oldest = await _versions(connection, sql)
     check_version(found, oldest, where)
     if await connection.fetchval(sql(_IS_BEHIND)):
         await connection.execute(sql("UPDATE kaname.journal SET shift = (SELECT max(place) + 1 FROM kaname.facts)"))
@@ -170,4 +180,4 @@ async def _migrate(connection: Connection, sql: Sql, found: int) -> None:
     for migration in MIGRATIONS[found:]:
         await connection.execute(sql(migration.script))
     set_version = "UPDATE kaname.journal SET version = $1, oldest = greatest(oldest, $2)"
-    await connection.execute(sql(set_version), len(MIGRATIONS), MIGRATIONS[-1].oldest)
+    await connection.execute(sql(set_version), len(MIGRATIONS), max([one.oldest for one in MIGRATIONS[found:]]))

@@ -17,13 +17,15 @@ from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSup
 from ...core.runs import RunInfo
 from ...kernel.boundary import Border
 from ...kernel.ports import Turn
+from ..media import MARK, Medium, detach_media
 from ..refusals import busy_text, gap_text, superseded_text
-from ..rows import CARD, messages_in
+from ..rows import CARD, fact_sum, messages_in
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
 from .settlements import Settlement, settle
+from .stores.media import store
 from .thread import PostgresThread, deliver
 
 _MOST = 500  # appends in one statement; there is a place for each of them
@@ -115,10 +117,11 @@ class Hold:
 class Append:
     """Facts of one run on their way to the database. `base_seq`: the fact of the base from which a new run continues."""
 
-    __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "outcome", "prior", "rows", "values")
+    __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "media", "outcome", "prior", "rows", "values")
 
     def __init__(self, hold: Hold, prior: int, rows: list[Any], values: Any, goes_on: bool, ends: bool, base_seq: int) -> None:
-        self.hold, self.prior, self.rows, self.values = hold, prior, rows, values
+        self.hold, self.prior, self.values = hold, prior, values
+        self.rows, self.media = _without_media(rows)
         self.goes_on, self.ends, self.base_seq = goes_on, ends, base_seq
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
@@ -215,14 +218,14 @@ class Writer:
         size = 0
         while self._appends and len(taken) < _MOST and size < _BYTES:
             taken.append(self._appends.popleft())
-            size += sum([len(row[5]) for row in taken[-1].rows])
+            size += sum([len(row[5]) for row in taken[-1].rows]) + sum([len(one.content) for one in taken[-1].media])
         return taken
 
     async def _write(self, groups: list[Group], settlements: list[Settlement]) -> None:
         tried = [False]
         with Border() as border:
             await self._ready()
-            await self._connections.patiently(partial(self._try, groups, settlements, tried))
+            await self._connections.patiently(partial(self._try, groups, settlements, tried), writes=True)
         if border.failure is None:
             return
         problem = border.failure.error
@@ -243,9 +246,10 @@ class Writer:
         again, tried[0] = tried[0], True
         turns = [group for group in groups if group.opens and group.hold.turn is not None]
         said = {group.run: found for group in groups if (found := group.messages())}
+        media = any(append.media for group in groups for append in group.appends)
 
         async def work(connection: Connection) -> None:
-            if not turns and not settlements and not said:
+            if not turns and not settlements and not said and not media:
                 return await self._append(connection, groups, again)
             async with connection.transaction():
                 for one in settlements:
@@ -255,9 +259,17 @@ class Writer:
                 taken = [one for group in groups if group.outcome is None for one in said.get(group.run, ())]
                 if taken:
                     await connection.execute(self._sql(_REMOVE_MESSAGES), taken)
+                if media:
+                    await self._store_media(connection, groups)
             return None
 
         await self._connections.writer.do(work)
+
+    async def _store_media(self, connection: Connection, groups: Sequence[Group]) -> None:
+        written = [group for group in groups if group.outcome is None]
+        found = [(group.run, one) for group in written for append in group.appends for one in append.media]
+        if found:
+            await store(connection, self._sql, found)
 
     async def _append(self, connection: Connection, groups: Sequence[Group], again: bool) -> None:
         if not groups:
@@ -310,6 +322,17 @@ class Writer:
                 group.outcome = SessionBusy(busy)
                 refused.add(group.run)
         return refused
+
+
+def _without_media(rows: list[Any]) -> tuple[list[Any], list[Medium]]:
+    """Return the rows with hashes in the places of media, and the media."""
+    media: list[Medium] = []
+    for place, (run, seq, time, agent, kind, body, _) in enumerate(rows):
+        if MARK in body:
+            text, found = detach_media(body)
+            rows[place] = (run, seq, time, agent, kind, text, fact_sum(run, seq, time, agent, kind, text))
+            media += found
+    return rows, media
 
 
 def _group_rows(appends: Sequence[Append]) -> list[Group]:

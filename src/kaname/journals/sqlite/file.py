@@ -16,9 +16,10 @@ from ...core.errors import JournalError
 from ...core.notices import notice
 from ...core.project import write_ahead
 from ...core.runs import SHARED
+from ..media import MARK
 from ..refusals import removed_text
 from .errors import damage_error
-from .media import MARK, media_of
+from .media import media_of
 from .owners import Owner, is_alive
 from .schema import APPLICATION, migrate
 

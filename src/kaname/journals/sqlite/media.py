@@ -1,41 +1,30 @@
 """Pictures, sounds and files of runs: stored once by their SHA-256, in a SQLite file next to the journal.
 
-A fact or a snapshot holds only the hash. `detach` takes the content out of the text that is written, `attach` puts it back
-where the text is read. A run can read only what it has stored itself: a hash that stands in its facts proves nothing.
+A run can read only what it has stored itself: a hash that stands in its facts proves nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import sqlite3
 import threading
 import time
 from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ...core.encryption.database import SET_KEY, open_database
 from ...core.encryption.keys import MasterKey, files_of, key_for
 from ...core.encryption.user_keys import ErasedKey, UserKey, UserKeys, user_keys
-from ...core.errors import JournalError
-from ...core.notices import notice
 from ...core.project import write_ahead
+from ..media import Medium, StoredMedium, attach_media, detach_media
 
 if TYPE_CHECKING:
     from typing import Any
 
-MARK, STORED = '"type":"media"', '"stored":"'  # a text without them needs no look
-LARGEST = 64_000_000  # bytes of one medium
-_TEXT = r'(?:[^"\\]|\\.)*'
-_WRITTEN = re.compile(rf'("type":"media","mime":"({_TEXT})",)"data":"([A-Za-z0-9+/=]{{1024,}})"(?=(?:,"name":"({_TEXT})")?)')
-_HELD = re.compile(r'"stored":"([0-9a-f]{64})"')
 _OURS = 0x6B6E6D64  # the application_id of these files
 _ORPHANED = 86_400.0  # seconds after which a medium whose run never came into the journal is removed
 _SCHEMA = (
@@ -44,15 +33,6 @@ _SCHEMA = (
     "size INTEGER NOT NULL, time REAL NOT NULL, PRIMARY KEY (run, hash)) WITHOUT ROWID",
     "CREATE INDEX uses_by_id ON uses (id)",
 )
-
-
-class StoredMedium(NamedTuple):
-    """A medium of a run: its SHA-256, media type, name and size in bytes."""
-
-    hash: str
-    mime: str
-    name: str
-    size: int
 
 
 class MediaFile:
@@ -72,35 +52,12 @@ class MediaFile:
 
         `key`: the key of the user, if the journal is encrypted.
         """
-        found: list[tuple[str, bytes, str, str]] = []
-
-        def take(match: re.Match[str]) -> str:
-            head, mime, data, name = match.groups()
-            try:
-                content = b64decode(data, validate=True)
-            except NotBase64:
-                return match[0]
-            if b64encode(content).decode() != data:  # another spelling, which could not be given back
-                return match[0]
-            if len(content) > LARGEST:
-                raise JournalError(
-                    notice(
-                        "journal.medium_too_large",
-                        "a medium of {size:,} bytes cannot be stored; the limit is {limit:,}",
-                        size=len(content),
-                        limit=LARGEST,
-                    )
-                )
-            hash = sha256(content).hexdigest()
-            found.append((hash, content, _unquote(mime), _unquote(name or "")))
-            return f'{head}"stored":"{hash}"'
-
-        changed = _WRITTEN.sub(take, text)
+        changed, found = detach_media(text)
         if found:
             self._store(run, found, key)
         return changed
 
-    def _store(self, run: str, found: Sequence[tuple[str, bytes, str, str]], key: UserKey | None) -> None:
+    def _store(self, run: str, found: Sequence[Medium], key: UserKey | None) -> None:
         with self._lock:
             db = self._open(create=True)
             assert db is not None
@@ -121,11 +78,7 @@ class MediaFile:
     def attach(self, run: str, text: str) -> str:
         """Return the text with the media of the run in the places of their hashes. A medium that is gone becomes empty."""
 
-        def give(match: re.Match[str]) -> str:
-            content = self.read(run, match[1])
-            return f'"data":"{"" if content is None else b64encode(content).decode()}"'
-
-        return _HELD.sub(give, text)
+        return attach_media(text, lambda hash: self.read(run, hash))
 
     def read(self, run: str, hash: str) -> bytes | None:
         """Return the content of a medium that the run has stored; None if it is not there, or its user was erased."""
@@ -229,10 +182,6 @@ def _create(db: sqlite3.Connection) -> None:
             db.execute(f"PRAGMA application_id = {_OURS}")
     finally:
         db.execute("COMMIT")
-
-
-def _unquote(text: str) -> str:
-    return str(json.loads(f'"{text}"'))
 
 
 def _seal(key: UserKey, content: bytes, place: str) -> bytes:

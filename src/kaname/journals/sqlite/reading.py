@@ -14,10 +14,11 @@ from ...core.events import Event, Fact, Opened
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
+from ..media import STORED
 from ..refusals import gap_text, superseded_text
 from ..rows import CARD, fact_sum, row_sum
 from .errors import damage_error
-from .media import STORED, media_of
+from .media import media_of
 
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"

@@ -16,8 +16,9 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record, replace
+from ...journals.erasing import Erased, Footprint
 from ...journals.sqlite.journal import SqliteJournal
-from ...journals.sqlite.protection.erasure import Erased, Footprint, erase_user_from, find_user, vacuum
+from ...journals.sqlite.protection.erasure import erase_user_from, find_user, vacuum
 from ..files import MemoryFiles
 from ..store import Memories
 from .places import DataPlaces
@@ -51,7 +52,8 @@ class Erasure:
 
 async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
     """Erase what is stored about a user: runs with titles and snapshots, memories, caches, account names, trace lines, and the
-    copies that `journal.backup` made. With encryption, the user's key is destroyed: other copies cannot be read any more.
+    copies that `journal.backup` made. With encryption, the user's key is destroyed: other copies cannot be read any more. A
+    journal in a database keeps deleted rows until its server vacuums, and the backups of that server are not changed.
 
     Other people's runs stay. A run of the user that they continue from becomes a placeholder.
 
@@ -69,7 +71,9 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
     if not user:
         raise ConfigError(notice("rights.no_user", "name the user: runs without a user belong to nobody"))
     places = places or DataPlaces.below()
-    if places.journal is None or not await asyncio.to_thread(places.journal.exists):
+    if places.server:
+        done = await _erase_from_server(user, places)
+    elif places.journal is None or not await asyncio.to_thread(places.journal.exists):
         done = await asyncio.to_thread(_erase_files, user, places, Footprint())
     else:
         journal = SqliteJournal(places.journal)
@@ -82,6 +86,19 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
         done = replace(done, journal=gone, pending=(*done.pending, *gone.pending))
     await asyncio.to_thread(record_erasure, user, places.audit)
     return done
+
+
+async def _erase_from_server(user: str, places: DataPlaces) -> Erasure:
+    from ...journals.postgres import erasure
+    from ...journals.postgres.journal import PostgresJournal
+
+    server = PostgresJournal(places.server)
+    try:
+        found = await erasure.find_user(server, user)
+        done = await asyncio.to_thread(_erase_files, user, places, found)
+        return replace(done, journal=await erasure.erase_user_from(server, user))
+    finally:
+        await server.close()
 
 
 def _erase_files(user: str, places: DataPlaces, found: Footprint) -> Erasure:

@@ -21,7 +21,11 @@ from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.state import what_was_said
+from ...journals.default import choose
 from ...journals.sqlite.journal import SqliteJournal
+from ...kernel.approvals.port import HasGrants
+from ...kernel.inbox.port import waiting_letters
+from ...kernel.ports import HasLedger, Journal
 from ..files import MemoryFiles, as_data
 from .places import DataPlaces
 from .recording import record_export
@@ -102,9 +106,12 @@ class _Archive:
     async def write(self, target: Path) -> Exported:
         self._archive.writestr("README.txt", _README)
         runs = facts = 0
-        place = self._places.journal
-        if place is not None and place.exists():
+        place, journal = self._places.journal, None
+        if self._places.server:
+            journal = choose(self._places.server)
+        elif place is not None and place.exists():
             journal = SqliteJournal(place)
+        if journal is not None:
             try:
                 runs, facts = await self._write_runs(journal)
                 await self._write_accounts(journal)
@@ -114,7 +121,7 @@ class _Archive:
         memories = await asyncio.to_thread(self._write_memories)
         return Exported(target, runs, facts, memories, self._media)
 
-    async def _write_runs(self, journal: SqliteJournal) -> tuple[int, int]:
+    async def _write_runs(self, journal: Journal) -> tuple[int, int]:
         cards, lines = [], 0
         parts: list[str] = []
         waiting: dict[str, str] = {}
@@ -122,7 +129,7 @@ class _Archive:
             events = [self._own(event) async for event in journal.read(card.run_id)]
             parts += [self._without_media(encode(event)) for event in events]
             lines += len(events)
-            for said in await journal.inbox.letters(card.run_id):
+            for said in await waiting_letters(journal, card.run_id):
                 waiting[said.id] = self._without_media(encode(self._own(Event(card.run_id, 0, said.at, card.agent, said))))
             cards.append(json.dumps(card_json(card), ensure_ascii=False))
             if not card.parent:
@@ -152,16 +159,18 @@ class _Archive:
             part["data"] = name
         return json.dumps(data, ensure_ascii=False)
 
-    async def _write_accounts(self, journal: SqliteJournal) -> None:
+    async def _write_accounts(self, journal: Journal) -> None:
         found = []
+        assert isinstance(journal, HasLedger)
         for balance in await journal.ledger.balances(f"user\x1f{self._user}\x1f"):
             _, _, unit, period, window = balance.name.split("\x1f")
             found.append(json.dumps({"unit": unit, "period": period, "window": window, "spent": balance.spent}))
         self._write_lines("budgets.jsonl", found)
 
-    async def _write_approvals(self, journal: SqliteJournal) -> None:
+    async def _write_approvals(self, journal: Journal) -> None:
         """Write the approvals that hold for later runs of the user, or that the user gave."""
-        found = [one for one in await journal.grants.all() if self._user in (one.user, one.by)]
+        given = await journal.grants.all() if isinstance(journal, HasGrants) else []
+        found = [one for one in given if self._user in (one.user, one.by)]
         own = [one._replace(user=self._whose(one.user), by=self._whose(one.by)) for one in found]
         self._write_lines("approvals.jsonl", [json.dumps(one._asdict(), ensure_ascii=False) for one in own])
 
@@ -191,7 +200,7 @@ class _Archive:
             self._archive.writestr(name, text.encode("utf-8", "backslashreplace"))
 
 
-async def _runs(journal: SqliteJournal, user: str) -> AsyncIterator[RunInfo]:
+async def _runs(journal: Journal, user: str) -> AsyncIterator[RunInfo]:
     before = 0
     while page := await journal.runs(user=user, before=before, limit=_PAGE):
         for card in page:

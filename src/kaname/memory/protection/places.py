@@ -16,6 +16,7 @@ class DataPlaces:
 
     Args:
         journal: The file of the journal; None if it is not a file.
+        server: The URL of the journal, if it is in a database.
         memory: The folder of the memories.
         caches: Files of caches.
         indexes: Files of documents for the tool `search`. They are encrypted, but hold nothing of users.
@@ -29,6 +30,7 @@ class DataPlaces:
     indexes: tuple[Path, ...] = ()
     traces: tuple[Path, ...] = ()
     audit: Path | None = None
+    server: str = ""
 
     @classmethod
     def below(cls, folder: str | Path | None = None, journal: str | Path | None = None) -> DataPlaces:

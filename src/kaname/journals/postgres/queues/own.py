@@ -30,19 +30,26 @@ WHERE queue.state = 'set_aside' AND queue.seq <> EXCLUDED.seq RETURNING run
 _DUE = """
 UPDATE kaname.queue SET state = 'waiting' WHERE state = 'delayed' AND at <= extract(epoch FROM clock_timestamp())
 """
+_WAITING = """
+    SELECT number, run, key, priority FROM kaname.queue AS m
+    WHERE m.queue = k.queue AND m.key = k.key AND m.state = 'waiting' AND m.agent = ANY($2::text[])
+        AND (m.thread = '' OR NOT EXISTS (SELECT 1 FROM kaname.queue AS o WHERE o.thread = m.thread AND o.thread <> ''
+            AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
+    ORDER BY priority DESC, number"""
+# $3: how many runs, and from how many keys: what comes first of all is among the keys whose first run does. $4: keys that are
+# executed, and $5 how many runs of each; $6: the limit of a key.
 _CANDIDATES = f"""
 WITH RECURSIVE keys AS (
     SELECT q AS queue, (SELECT min(key) FROM kaname.queue WHERE queue = q AND state = 'waiting') AS key, 1 AS n
     FROM unnest($1::text[]) AS q
     UNION ALL SELECT k.queue,
         (SELECT min(key) FROM kaname.queue WHERE queue = k.queue AND state = 'waiting' AND key > k.key), n + 1
-    FROM keys AS k WHERE k.key IS NOT NULL AND n < {_KEYS})
-SELECT w.number, w.run, w.key, w.priority FROM keys AS k JOIN LATERAL (
-    SELECT number, run, key, priority FROM kaname.queue AS m
-    WHERE m.queue = k.queue AND m.key = k.key AND m.state = 'waiting' AND m.agent = ANY($2::text[])
-        AND (m.thread = '' OR NOT EXISTS (SELECT 1 FROM kaname.queue AS o WHERE o.thread = m.thread AND o.thread <> ''
-            AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
-    ORDER BY priority DESC, number LIMIT $3) AS w ON k.key IS NOT NULL
+    FROM keys AS k WHERE k.key IS NOT NULL AND n < {_KEYS}),
+first AS (
+    SELECT k.queue, k.key FROM keys AS k LEFT JOIN unnest($4::text[], $5::int8[]) AS b(key, runs) ON b.key = k.key
+    JOIN LATERAL ({_WAITING} LIMIT 1) AS w ON k.key IS NOT NULL AND ($6 = 0 OR b.runs IS NULL OR b.runs < $6)
+    ORDER BY w.priority DESC, coalesce(b.runs, 0), w.number LIMIT $3)
+SELECT w.* FROM first AS k JOIN LATERAL ({_WAITING} LIMIT $3) AS w ON true
 """
 _BUSY = "SELECT key, count(*) FROM kaname.queue WHERE state = 'taken' AND key <> '' GROUP BY key"
 _TAKE = f"""
@@ -103,8 +110,9 @@ class PostgresQueue:
                 if wanted.per_key:  # one worker after the other: else two could take the last place of a key
                     await connection.execute(_LOCK, f"{office.sql.schema} queue")
                     busy = dict(await connection.fetch(office.sql(_BUSY)))
-                most = count * 2 + 8  # other workers may be taking the first ones
-                found = await connection.fetch(office.sql(_CANDIDATES), list(wanted.queues), list(wanted.agents), most)
+                most = count if wanted.per_key else count * 2 + 8  # other workers may be taking the first ones
+                values = (list(wanted.queues), list(wanted.agents), most, list(busy), list(busy.values()), wanted.per_key)
+                found = await connection.fetch(office.sql(_CANDIDATES), *values)
                 chosen = choose_runs([Candidate(*row) for row in found], busy, wanted.per_key, count)
                 if not wanted.per_key and len(found) > len(chosen):
                     chosen = choose_runs([Candidate(*row) for row in found], busy, 0, most)

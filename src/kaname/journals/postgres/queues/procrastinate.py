@@ -17,7 +17,7 @@ from ...queue import AGAIN, QueuedRun, QueueState, Wanted, WorkerInfo
 from ..connections import Connection
 from ..office import Office
 
-_TASK = "kaname:run"
+TASK = "kaname:run"
 _THERE = """
 SELECT (SELECT 1 FROM pg_proc WHERE proname = 'procrastinate_fetch_job_v2' LIMIT 1),
     (SELECT 1 FROM pg_class WHERE relname = 'procrastinate_jobs' LIMIT 1)
@@ -37,7 +37,7 @@ _AGAIN = """
 UPDATE procrastinate_jobs SET status = 'todo', attempts = 0, args = args || jsonb_build_object('seq', $3::int8, 'reason', '')
 WHERE queueing_lock = $1 AND task_name = $2 AND status = 'failed' AND (args->>'seq')::int8 <> $3::int8 RETURNING id
 """
-_MINE = f"WHERE queueing_lock = $1 AND worker_id = $2 AND status = 'doing' AND task_name = '{_TASK}'"
+_MINE = f"WHERE queueing_lock = $1 AND worker_id = $2 AND status = 'doing' AND task_name = '{TASK}'"
 _RETRY = f"""
 UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL, attempts = attempts + ($4 <> '')::int,
     args = args || jsonb_build_object('reason', $4::text), lock = CASE WHEN $3::float8 > 0 THEN $1 ELSE args->>'thread' END,
@@ -50,7 +50,7 @@ UPDATE procrastinate_jobs SET status = 'failed', worker_id = NULL,
 """
 _RESCUE = f"""
 UPDATE procrastinate_jobs AS j SET status = 'todo', worker_id = NULL, attempts = attempts + 1, scheduled_at = NULL
-WHERE task_name = '{_TASK}' AND status = 'doing' AND starts_with(queue_name, $1) AND CASE WHEN worker_id = $2
+WHERE task_name = '{TASK}' AND status = 'doing' AND starts_with(queue_name, $1) AND CASE WHEN worker_id = $2
     THEN args->>'run_id' <> ALL($3::text[]) ELSE NOT EXISTS (SELECT 1 FROM procrastinate_workers AS w WHERE w.id = j.worker_id
         AND w.last_heartbeat > now() - $4::float8 * interval '1 second') END RETURNING args->>'run_id'
 """
@@ -106,10 +106,10 @@ class ProcrastinateQueue:
         import asyncpg
 
         lock, thread = self._prefix() + one.run_id, self._prefix() + (one.thread or one.run_id)
-        if await connection.fetchval(_AGAIN, lock, _TASK, one.seq) is not None:
+        if await connection.fetchval(_AGAIN, lock, TASK, one.seq) is not None:
             return True
         args = json.dumps({**one._asdict(), "thread": thread})
-        values = (self._name(one.queue, one.agent), _TASK, one.priority, thread, lock, args, one.at)
+        values = (self._name(one.queue, one.agent), TASK, one.priority, thread, lock, args, one.at)
         try:
             return bool(await connection.fetchval(_PUT, *values))
         except asyncpg.UniqueViolationError:  # another process has queued it in this moment
@@ -174,12 +174,12 @@ class ProcrastinateQueue:
         return found
 
     async def withdraw(self, run_id: str) -> bool:
-        query = f"DELETE FROM procrastinate_jobs WHERE queueing_lock = $1 AND task_name = '{_TASK}' "
+        query = f"DELETE FROM procrastinate_jobs WHERE queueing_lock = $1 AND task_name = '{TASK}' "
         query += "AND status IN ('todo', 'failed') RETURNING id"
         return await self._do(lambda connection: connection.fetchval(query, self._prefix() + run_id)) is not None
 
     async def find(self, run_id: str) -> QueuedRun | None:
-        query = f"SELECT {_JOB} FROM procrastinate_jobs WHERE queueing_lock = $1 AND task_name = '{_TASK}'"
+        query = f"SELECT {_JOB} FROM procrastinate_jobs WHERE queueing_lock = $1 AND task_name = '{TASK}'"
         row = await self._do(lambda connection: connection.fetchrow(query, self._prefix() + run_id))
         return None if row is None else _item(row)
 
@@ -189,7 +189,7 @@ class ProcrastinateQueue:
 
     async def again(self, run_id: str) -> bool:
         statement = "UPDATE procrastinate_jobs SET status = 'todo', attempts = 0, args = args || jsonb_build_object('reason', "
-        statement += f"$2::text) WHERE queueing_lock = $1 AND task_name = '{_TASK}' AND status = 'failed' RETURNING id"
+        statement += f"$2::text) WHERE queueing_lock = $1 AND task_name = '{TASK}' AND status = 'failed' RETURNING id"
         found = await self._do(lambda connection: connection.fetchval(statement, self._prefix() + run_id, AGAIN))
         if found is not None:
             await self._office().tell_of_work()

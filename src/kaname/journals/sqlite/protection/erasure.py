@@ -10,21 +10,18 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from ....core.codec import decode_body, dump, encode_body
 from ....core.encryption.database import open_database
 from ....core.encryption.keys import key_for
 from ....core.encryption.user_keys import UserKeys
 from ....core.errors import AgentError, RunBusy
-from ....core.events import Answered, Compacted, Interjected, Opened
-from ....core.people.answers import NO, YES
-from ....core.record import replace
 from ....core.runs import SHARED
+from ...erasing import SAID, Erased, Footprint, accounts_of, answers_by, blank_fact, without_answer, without_summary
 from ...refusals import busy_text
 from .. import removal
 from ..errors import explain
@@ -35,7 +32,7 @@ from ..removal import Holder
 from ..schema import APPLICATION, MIGRATIONS
 from .copies import copies_of, forget_copy
 from .rewriting import Changed, plain_body, rewrite_card, rewrite_facts, stored_body
-from .sealing import ERASED_TEXT, erased_fact
+from .sealing import ERASED_TEXT
 from .waiting import erase_waiting
 
 if TYPE_CHECKING:
@@ -45,35 +42,6 @@ _MINE = "SELECT run, epoch, owner FROM runs WHERE user = ?"
 _FROM_IT = "SELECT run FROM runs WHERE base = ? AND base <> ''"
 _INSIDE = "SELECT run FROM runs WHERE parent = ? AND parent <> ''"
 _PATIENCE, _TRIES, _PAUSE = 5.0, 20, 0.1  # seconds, times, seconds
-_SHORTEST = 3  # characters of an answer that is looked for in the other facts of a run
-
-
-class Erased(NamedTuple):
-    """What was erased from a journal.
-
-    `runs`: deleted runs. `kept`: runs that stay as placeholders, because runs of other people continue from them. `answers`:
-    facts in other people's runs that named the user. `accounts`: accounts of budgets. `copies`: files that `backup` made.
-    `pending`: files in which deleted text can still be read, because another process uses them, each with the reason.
-    """
-
-    runs: int = 0
-    kept: int = 0
-    answers: int = 0
-    accounts: int = 0
-    copies: tuple[str, ...] = ()
-    pending: tuple[tuple[str, str], ...] = ()
-
-
-class Footprint(NamedTuple):
-    """What a journal holds of a user.
-
-    `runs`: the ids of the runs, with those inside them. `sessions`: the names of their own sessions. `texts`: what the user
-    answered in other people's runs.
-    """
-
-    runs: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
 
 
 async def find_user(journal: SqliteJournal, user: str) -> Footprint:
@@ -157,7 +125,7 @@ def _erase(connection: sqlite3.Connection, user: str, holder: Holder, keys: User
     accounts = _erase_accounts(connection, user, doomed)
     alias = f"erased-{secrets.token_hex(6)}"
     for run in needed:
-        rewrite_facts(connection, run, partial(_blank, alias))
+        rewrite_facts(connection, run, partial(blank_fact, alias))
         rewrite_card(connection, run, user=alias, title=ERASED_TEXT)
     connection.executemany("DELETE FROM snapshots WHERE run = ?", [(one,) for one in (*needed, *later)])
     for run in later:  # a summary of the conversation may tell what the user said
@@ -165,6 +133,8 @@ def _erase(connection: sqlite3.Connection, user: str, holder: Holder, keys: User
     removal.remove(connection, [one for one in doomed if one not in needed])
     remove_letters(connection, tuple(needed))
     erase_waiting(connection, user, alias, keys)
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'queue'").fetchone() is not None:
+        connection.execute("DELETE FROM queue WHERE user = ?", (user,))
     answers = _erase_answers(connection, user, alias, keys)
     return Erased(len(doomed) - len(needed), len(needed), answers, accounts)
 
@@ -186,44 +156,22 @@ def _dependants(connection: sqlite3.Connection, doomed: Sequence[str]) -> tuple[
     return needed, later
 
 
-def _blank(alias: str, seq: int, kind: str, body: str) -> Changed:
-    """Replace a fact by one that says nothing; the first one still says where the run belongs, but not whose it is."""
-    if kind != Opened.__name__:
-        return encode_body(erased_fact(kind))
-    opened = decode_body(kind, body)
-    assert isinstance(opened, Opened)
-    session = opened.session if opened.session.startswith(SHARED) else ""
-    return encode_body(replace(opened, user=alias, session=session, trace=""))
-
-
 def _without_summary(keys: UserKeys | None, run: str, seq: int, kind: str, body: str) -> Changed:
-    if kind != Compacted.__name__ or (plain := plain_body(keys, run, seq, kind, body)) is None:
-        return None
-    fact = decode_body(kind, plain)
-    assert isinstance(fact, Compacted)
-    return kind, stored_body(keys, run, seq, kind, encode_body(replace(fact, summary=ERASED_TEXT))[1], body)
+    plain = plain_body(keys, run, seq, kind, body)
+    changed = None if plain is None else without_summary(kind, plain)
+    return None if changed is None else (kind, stored_body(keys, run, seq, kind, changed, body))
 
 
 def _answers_of(connection: sqlite3.Connection, user: str, keys: UserKeys | None) -> dict[str, set[str]]:
     """Return the runs in which the user answered questions or said something, each with the texts."""
     found: dict[str, set[str]] = {}
     query = "SELECT run, seq, type, body FROM facts WHERE type IN (?, ?)"
-    for run, seq, kind, body in connection.execute(query, (Answered.__name__, Interjected.__name__)).fetchall():
+    for run, seq, kind, body in connection.execute(query, SAID).fetchall():
         plain = plain_body(keys, run, seq, kind, body)
-        fact = None if plain is None else decode_body(kind, plain)
-        if isinstance(fact, Answered | Interjected) and fact.by == user:
-            found.setdefault(run, set()).update(_texts(fact.answer if isinstance(fact, Answered) else fact.message.text))
+        texts = None if plain is None else answers_by(user, kind, plain)
+        if texts is not None:
+            found.setdefault(run, set()).update(texts)
     return found
-
-
-def _texts(answer: Any) -> Iterator[str]:
-    """Return the texts of an answer; not a plain yes or no."""
-    if isinstance(answer, str):
-        yield from [answer] if answer not in (YES, NO) and len(answer) >= _SHORTEST else []
-    elif isinstance(answer, Mapping):
-        yield from [text for one in answer.values() for text in _texts(one)]
-    elif isinstance(answer, list):
-        yield from [text for one in answer for text in _texts(one)]
 
 
 def _erase_answers(connection: sqlite3.Connection, user: str, alias: str, keys: UserKeys | None) -> int:
@@ -239,15 +187,8 @@ def _without_answer(
     user: str, alias: str, texts: Iterable[str], keys: UserKeys | None, run: str, seq: int, kind: str, body: str
 ) -> Changed:
     plain = plain_body(keys, run, seq, kind, body)
-    if plain is None:
-        return None
-    changed = plain
-    for text in texts:
-        changed = changed.replace(dump(text)[1:-1], ERASED_TEXT)
-    fact = decode_body(kind, changed)
-    if isinstance(fact, Answered | Interjected) and fact.by == user:
-        changed = encode_body(replace(fact, by=alias))[1]
-    return None if changed == plain else (kind, stored_body(keys, run, seq, kind, changed, body))
+    changed = None if plain is None else without_answer(user, alias, texts, kind, plain)
+    return None if changed is None else (kind, stored_body(keys, run, seq, kind, changed, body))
 
 
 def _erase_accounts(connection: sqlite3.Connection, user: str, runs: Iterable[str]) -> int:
@@ -255,10 +196,8 @@ def _erase_accounts(connection: sqlite3.Connection, user: str, runs: Iterable[st
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'accounts'").fetchone() is None:
         return 0
     talks = connection.execute("SELECT DISTINCT session, agent FROM runs WHERE user = ? AND session <> ''", (user,))
-    names = {("user", user), *[("session", f"{session}/{agent}/{user}") for session, agent in talks]}
-    names = {(scope, whose.replace("\x1f", "␟")) for scope, whose in names} | {("run", one) for one in runs}
     query = "SELECT name FROM accounts UNION SELECT name FROM reservations"
-    gone = [(name,) for (name,) in connection.execute(query) if (*name.split("\x1f")[:2],) in names]
+    gone = [(name,) for name in accounts_of(user, talks, runs, [name for (name,) in connection.execute(query)])]
     for table in ("accounts", "reservations"):
         connection.executemany(f"DELETE FROM {table} WHERE name = ?", gone)
     return len(gone)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...kernel.ports import Balance, Divide
-from .connections import Connection
-from .office import Office
-from .owner import alive
-from .schema import Sql
-from .settlements import Settlement
+from ....kernel.ports import Balance, Divide
+from ..connections import Connection
+from ..office import Office
+from ..owner import alive
+from ..schema import Sql
+from ..settlements import Settlement
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(name, 1)) FROM unnest($1::text[]) AS name"
 _BALANCES = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .office import Office
+from ..office import Office
 
 _ENTER = "INSERT INTO kaname.marks SELECT * FROM unnest($1::text[], $2::float8[]) ON CONFLICT (name) DO NOTHING"
 _RAISE = _ENTER.replace("NOTHING", "UPDATE SET time = greatest(marks.time, EXCLUDED.time)")

@@ -1,0 +1,1 @@
+"""What the database holds beside the facts: accounts of budgets, times by name, and media."""
