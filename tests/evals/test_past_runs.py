@@ -27,6 +27,7 @@ from kaname.evals import LessonBook, case_from_run, find_patterns, group_failure
 from kaname.evals.records import read_rating
 from kaname.memory.lessons.history import PastRun, UsedTool
 from kaname.memory.lessons.patterns import group_tasks, telling_words
+from kaname.memory.lessons.propose import suggest
 
 
 @tool(effect="pure")
@@ -97,6 +98,9 @@ async def test_failed_run_has_the_one_cause_that_its_facts_show(cause, name, mod
     (run,) = await read_history(journal)
     assert (run.cause, run.tool) == (cause, name)
     groups = group_failures([run])
+    advice = [lesson.advice for group in group_failures([run, run]) for lesson in suggest(group, [run])]
+    assert bool(advice) == (cause not in ("", "error") and bool(name or cause != "refused"))
+    assert not any("prize" in one for one in advice), "a name that the model made up is not quoted"
     assert [(one.cause, one.tool, len(one.runs)) for one in groups] == ([(cause, name, 1)] if cause else [])
 
 
@@ -220,7 +224,7 @@ def test_kaname_learn_shows_failures_and_manages_a_lesson_from_trial_to_rollback
     shown = capsys.readouterr().out
     assert "Failures: 2 of 4 runs" in shown
     assert "2  wrong arguments  price" in shown
-    assert "Check the name and the parameters of price before you call it." in shown
+    assert "Check the parameters of price before you call it." in shown
     assert main(["learn", "lessons", "--json"]) == 0
     (lesson,) = json.loads(capsys.readouterr().out)["lessons"]
     assert main(["learn", "approve", lesson["id"]]) == 2

@@ -54,7 +54,8 @@ class LearningEngine:
         given: Mapping[str, Any] = {"task": failed_task_context}
         given = failed_task_context if isinstance(failed_task_context, Mapping) else given
         task = str(given.get("task") or given.get("task_description") or "")
-        failed = PastRun("now", "", "", "", 0.0, task, (), given.get("cause") or "limit", str(given.get("tool") or ""))
+        tool = str(given.get("tool") or "")
+        failed = PastRun("now", "", "", "", 0.0, task, (), given.get("cause") or "limit", tool, offered=(tool,))
         known = [one for one in self._like(task) if one.note]
         told = [lesson.advice for group in group_failures(known) for lesson in suggest(group, self.runs)]
         (group,) = group_failures([failed, failed])

@@ -45,7 +45,7 @@ class PastRun:
     """A run that has ended, as lessons see it.
 
     `task`: what the user asked; "" if that was blocked. `cause`: "" if it went well. `tool`: the tool that the cause is about.
-    `note`: what the user said about the result. `told`: the lessons that the model was told.
+    `note`: what the user said about the result. `told`: the lessons that the model was told. `offered`: the agent's tools.
     """
 
     run_id: str
@@ -59,6 +59,7 @@ class PastRun:
     tool: str = ""
     note: str = ""
     told: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -109,7 +110,8 @@ def _read(card: RunInfo, events: Iterable[Event]) -> PastRun:
     if not cause and rating.get("rating") == "bad":
         cause = "user unhappy"
     note, task = str(rating.get("note", "")), "" if stop.blocks_input else task
-    return PastRun(card.run_id, card.agent, card.user, card.session, card.created, task, calls, cause, tool, note, told)
+    whose = (card.run_id, card.agent, card.user, card.session, card.created)
+    return PastRun(*whose, task, calls, cause, tool, note, told, tuple(known))
 
 
 def _use(result: ToolResult, call: ToolCall | None, started: bool, known: Mapping[str, Any]) -> UsedTool:

@@ -41,7 +41,7 @@ class Lessons(ContextBase):
                 notice("lessons.mode", "the mode of lessons must be off, suggest or apply, not {mode!r}", mode=mode)
             )
         self.mode, self._only = mode, only
-        self.identity = "" if only is None else " ".join([one.id for one in only])
+        self.identity = "" if only is None else "\n".join([one.advice for one in only])
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         if self.mode == "off":

@@ -12,7 +12,7 @@ from ...core.record import replace
 from ...core.values import shorten
 from ...kernel.ports import Journal
 from .book import Lesson, LessonBook, make_lesson
-from .history import PastRun, read_history
+from .history import Cause, PastRun, read_history
 from .patterns import FailureGroup, group_failures, is_same_kind, telling_words
 
 _LEAST, _EVIDENCE = 2, 20  # failed runs before a lesson is suggested; ids that are kept
@@ -21,6 +21,21 @@ LONGEST = 300  # characters of an advice
 _COMPARED, _TOLD, _ALPHA = 10, 100, 0.01  # runs without a lesson, and with it, before it is judged by them
 
 Ask = Callable[[FailureGroup], Awaitable[str]]
+# fmt: off
+_ADVICE: dict[Cause, Callable[[str], str]] = {
+    "wrong arguments": lambda tool: notice(
+        "lessons.parameters", "Check the parameters of {tool} before you call it.", tool=tool),
+    "tool error": lambda tool: notice(
+        "lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments, or do without it.", tool=tool),
+    "loop": lambda tool: notice(
+        "lessons.loop", "Do not call {tool} again with the same arguments: work with the result that you have.", tool=tool),
+    "refused": lambda tool: notice(
+        "lessons.refused", "{tool} is not allowed for such tasks: do not call it, and say what you cannot do.", tool=tool),
+    "limit": lambda tool: notice("lessons.limit", "Plan the steps first, and answer as soon as you can."),
+    "bad form": lambda tool: notice(
+        "lessons.form", "Give the final answer complete and exactly in the requested form, without other text."),
+}
+# fmt: on
 
 
 async def learn_lessons(
@@ -59,9 +74,7 @@ def suggest(group: FailureGroup, runs: Sequence[PastRun]) -> Iterator[Lesson]:
             if one.note.strip():
                 yield lesson_from(group, [one], runs, shorten(" ".join(one.note.split()), LONGEST), source="user")
         return
-    tool = group.tool if _NAME.fullmatch(group.tool) else ""
-    advice = _advice(group, tool, runs)
-    if advice and len(group.runs) >= _LEAST:
+    if len(group.runs) >= _LEAST and (advice := _advice(group, runs)):
         yield lesson_from(group, group.runs, runs, advice)
 
 
@@ -74,35 +87,22 @@ def lesson_from(group: FailureGroup, of: Iterable[PastRun], runs: Sequence[PastR
     return make_lesson(meant[0].agent, group.user, advice, **about)
 
 
-def _advice(group: FailureGroup, tool: str, runs: Sequence[PastRun]) -> str:
-    """Return what to do otherwise. Only names of tools and arguments are quoted: everything else in a run is others' text."""
-    parts = list[str]()
-    match group.cause:
-        case "wrong arguments" if tool:
-            names = _arguments(tool, runs)
-            parts = [
-                notice("lessons.arguments", "Call {tool} with these arguments: {names}.", tool=tool, names=", ".join(names))
-                if names
-                else notice("lessons.parameters", "Check the name and the parameters of {tool} before you call it.", tool=tool)
-            ]
-        case "tool error" if tool:
-            parts = [notice("lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments, or do "
-                            "without it.", tool=tool)]  # fmt: skip
-        case "loop" if tool:
-            parts = [notice("lessons.loop", "Do not call {tool} again with the same arguments: work with the result that you "
-                            "have.", tool=tool)]  # fmt: skip
-        case "refused" if tool:
-            parts = [notice("lessons.refused", "{tool} is not allowed for such tasks: do not call it, and say what you cannot "
-                            "do.", tool=tool)]  # fmt: skip
-        case "limit":
-            parts = [notice("lessons.limit", "Plan the steps first, and answer as soon as you can.")]
-        case "bad form":
-            parts = [notice("lessons.form", "Give the final answer complete and exactly in the requested form, without other "
-                            "text.")]  # fmt: skip
+def _advice(group: FailureGroup, runs: Sequence[PastRun]) -> str:
+    """Return what to do otherwise; "" if the cause alone does not say. Only names of tools that the agent has, and of their
+    arguments, are quoted: everything else in a run can be other people's text."""
+    tool = group.tool if group.tool in group.runs[-1].offered and _NAME.fullmatch(group.tool) else ""
+    if group.cause == "wrong arguments":
+        names = ", ".join(_arguments(tool, runs)) if tool else ""
+        if names:
+            return notice("lessons.arguments", "Call {tool} with these arguments: {names}.", tool=tool, names=names)
+        if not tool:
+            return notice("lessons.tools", "Call only tools that you have, by their exact names.")
+    if group.cause not in _ADVICE or ("{tool}" in _ADVICE[group.cause]("{tool}") and not tool):
+        return ""
     avoided = tool if group.cause in ("tool error", "refused") else ""
-    if parts and group.cause in ("tool error", "refused", "limit", "loop") and (way := _way(group, runs, avoided)):
-        parts.append(notice("lessons.way", "This order of tools has worked: {tools}.", tools=" → ".join(way)))
-    return join_notices(" ", parts) if parts else ""
+    way = () if group.cause in ("wrong arguments", "bad form") else _way(group, runs, avoided)
+    worked = [notice("lessons.way", "This order of tools has worked: {tools}.", tools=" → ".join(way))] if way else []
+    return join_notices(" ", [_ADVICE[group.cause](tool), *worked])
 
 
 def _arguments(tool: str, runs: Sequence[PastRun]) -> tuple[str, ...]:
@@ -131,10 +131,11 @@ def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
     before = (sum(others) + 1) / (len(others) + 2)
     good, count = sum(told), len(told)
     chance = sum([comb(count, one) * before**one * (1 - before) ** (count - one) for one in range(good + 1)])
-    figures = {"good": good, "count": count, "before": f"{before:.0%}"}
+    rate = f"{before:.0%}"
     if chance <= _ALPHA:
-        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {before} without it", **figures)
+        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good, count=count,
+                      rate=rate)  # fmt: skip
     if count >= _TOLD and good / count <= before:
-        return notice("lessons.useless", "it has stopped helping: {good} of {count} runs with it went well, and {before} "
-                      "without it", **figures)  # fmt: skip
+        return notice("lessons.useless", "it has stopped helping: {good} of {count} runs with it went well, and {rate} without "
+                      "it", good=good, count=count, rate=rate)  # fmt: skip
     return ""
