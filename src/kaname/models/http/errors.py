@@ -170,7 +170,10 @@ def failure(
 
 def request_id(headers: Mapping[str, str]) -> str:
     """Return the id under which the provider knows a request, or "" if it does not say."""
-    return next((headers[name][:_LONGEST_ID] for name in _REQUEST_IDS if name in headers), "")
+    for name in _REQUEST_IDS:
+        if name in headers:
+            return headers[name][:_LONGEST_ID]
+    return ""
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -136,9 +136,10 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if "tool_choice" in request.settings or "tool_choice" in self.settings:
             request = force_once(request, self.settings)
-        if isinstance(request.schema, AnswerSchema):
+        if request.schema is not None and isinstance(request.schema, AnswerSchema):
             return await self._modes.reply(self.reply_in_mode, request, emit, self.modes_for(request.schema))
-        return await self._reply_once(request, emit)
+        joiner, ended = await self.exchange(request, emit)
+        return joiner.reply(ended=ended)
 
     async def _reply_once(self, request: ModelRequest, emit: Emit) -> ModelReply:
         joiner, ended = await self.exchange(request, emit)
@@ -166,7 +167,8 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)
-            who = who._replace(request_id=request_id(response.headers))
+            if found := request_id(response.headers):
+                who = who._replace(request_id=found)
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
                 raise garbled_reply(page, who)
