@@ -26,7 +26,7 @@ from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
-from .errors import Who, from_status, garbled_reply, request_id, secrets_in
+from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
 from .rates import rates_of
 from .sse import EventStream
@@ -167,8 +167,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)
-            if found := request_id(response.headers):
-                who = who._replace(request_id=found)
+            who = who.answered(response.headers)
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
                 raise garbled_reply(page, who)

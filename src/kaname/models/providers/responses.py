@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -140,8 +139,7 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        as_items = partial(encode, conversation=request.messages)
-        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", as_items))]
+        items = [items for m in request.messages if m.role != "system" and (items := _encoded(m, request.messages))]
         ours = self._encoded_tools(request.tools) if request.tools else b""
         tools = [*([ours] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
@@ -195,6 +193,13 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a `response_format` of chat completions in this API's form: without the nested object."""
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
+
+
+def _encoded(message: Message, conversation: Sequence[Message]) -> bytes:
+    """Return the items of one message. The form of a client call's result depends on what else is sent, and is not kept."""
+    if message.role == "tool" and getattr(message.parts[0], "name", "") in CLIENT_CALLS:
+        return encode(message, conversation)
+    return message.encode_as("responses", encode)
 
 
 def encode(message: Message, conversation: Sequence[Message] = ()) -> bytes:
