@@ -163,14 +163,9 @@ def _tool_shapes(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         else:
             made.append(shape)
     for name, held in spaces.items():
-        told = _list_names([one["name"] for one in held])
+        told = ", ".join([one["name"] for one in held])[:_LONGEST_LIST]
         made.append({"type": "namespace", "name": name, "description": told, "tools": held})
     return [*made, {"type": "tool_search"}] if spaces else made
-
-
-def _list_names(names: Sequence[str]) -> str:
-    listed = ", ".join(names)
-    return listed if len(listed) <= _LONGEST_LIST else f"{listed[:_LONGEST_LIST]}…, {len(names)} in all"
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
