@@ -1,10 +1,13 @@
 """Calls of OpenAI's own tools that the client carries out: the run waits, and the answer goes back in its wire form."""
 
+import json
+
 import pytest
 
-from kaname import Agent, Media, tool
+from kaname import Agent, Media, ModelRequest, tool
 from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses
+from kaname.policies.models.portable import without_seals
 from kaname.testing.wire import WireServer, responses_reply
 
 SHOT = "data:image/png;base64,iVBORw0KGgo="
@@ -128,6 +131,18 @@ async def test_a_call_that_the_provider_has_run_itself_is_no_question():
         result = await made.run("List")
         await made.close()
     assert (result.output, result.questions) == ("There is a.txt.", {})
+
+
+async def test_a_call_for_the_client_is_an_ordinary_call_where_what_only_its_model_understands_is_left_out():
+    async with WireServer([responses_reply(items=[ITEMS["custom"]]), "done"]) as server:
+        made = agent(server)
+        asked = await made.run("Go")
+        result = await made.resume(asked.run_id, dict.fromkeys(asked.questions, "3 rows"))
+        sent = made.recipe.model.body(ModelRequest(without_seals(tuple(result.history), None)))
+        await made.close()
+    _, called, said, _ = json.loads(sent)["input"]
+    assert (called["type"], called["name"]) == ("function_call", "custom_tool_call")
+    assert said == {"type": "function_call_output", "call_id": called["call_id"], "output": "3 rows"}
 
 
 async def test_a_call_for_the_client_is_an_ordinary_call_for_another_model():

@@ -18,7 +18,7 @@ from ..core.errors import (
     UnexpectedError,
 )
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
-from ..core.messages import CLIENT_CALLS, NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
+from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
@@ -263,9 +263,7 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     """Run the tool itself: check the arguments, record the intent, act."""
     tools = scope.caller(call).tools
     if (tool := tools.get(call.name, None)) is None:
-        if call.name in CLIENT_CALLS:
-            return result_from_client(call, scope.state.answers)
-        return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
+        return result_from_client(call, scope.state.answers) or ToolResult(error=str(ToolNotFoundError(call.name, tools)))
     try:
         call, prepared = scope.incoming[call.id].arrive(call, tool)
     except BadArguments as problem:

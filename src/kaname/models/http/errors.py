@@ -53,6 +53,13 @@ class Who(NamedTuple):
     def __repr__(self) -> str:
         return f"Who({self.provider}/{self.model})"
 
+    def answered(self, headers: Mapping[str, str]) -> Who:
+        """Return the same with the id under which the provider knows the request, if it says so."""
+        for name in _REQUEST_IDS:
+            if name in headers:
+                return self._replace(request_id=headers[name][:_LONGEST_ID])
+        return self
+
     def mask(self, text: str) -> str:
         """Replace the keys in a text, and what can be recognised as a part of one, such as `sk-pr…****abcd`."""
         known = [secret for secret in self.secrets if len(secret) >= _SECRET]
@@ -75,7 +82,7 @@ def secrets_in(headers: Mapping[str, str]) -> list[str]:
 def from_status(status: int, headers: Mapping[str, str], body: bytes, who: Who) -> ModelError:
     """Return the error for an answer that is not 200."""
     text, after = body.decode("utf-8", "replace"), retry_after(headers)
-    who = who._replace(request_id=request_id(headers))
+    who = who.answered(headers)
     if 300 <= status < 400:  # not followed: the key would go with the request
         place = headers.get("location", "")
         moved = notice("model.redirected", "the server redirects to {place!r}: set base_url to the API's address", place=place)
@@ -166,11 +173,6 @@ def failure(
     if number:  # the provider charges for answers, not for errors
         made.usage = NOTHING
     return made
-
-
-def request_id(headers: Mapping[str, str]) -> str:
-    """Return the id under which the provider knows a request, or "" if it does not say."""
-    return next((headers[name][:_LONGEST_ID] for name in _REQUEST_IDS if name in headers), "")
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

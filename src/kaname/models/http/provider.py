@@ -26,7 +26,7 @@ from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
-from .errors import Who, from_status, garbled_reply, request_id, secrets_in
+from .errors import Who, from_status, garbled_reply, secrets_in
 from .keys import demand_key
 from .rates import rates_of
 from .sse import EventStream
@@ -136,9 +136,10 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if "tool_choice" in request.settings or "tool_choice" in self.settings:
             request = force_once(request, self.settings)
-        if isinstance(request.schema, AnswerSchema):
+        if request.schema is not None and isinstance(request.schema, AnswerSchema):
             return await self._modes.reply(self.reply_in_mode, request, emit, self.modes_for(request.schema))
-        return await self._reply_once(request, emit)
+        joiner, ended = await self.exchange(request, emit)
+        return joiner.reply(ended=ended)
 
     async def _reply_once(self, request: ModelRequest, emit: Emit) -> ModelReply:
         joiner, ended = await self.exchange(request, emit)
@@ -166,7 +167,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
             kind = response.headers.get("content-type", "").lower()
             if response.status != 200:
                 raise from_status(response.status, response.headers, await _read_explanation(response), who)
-            who = who._replace(request_id=request_id(response.headers))
+            who = who.answered(response.headers)
             if "html" in kind:
                 page = notice("model.web_page_answer", "the server returned a web page instead of an answer: check base_url")
                 raise garbled_reply(page, who)

@@ -35,7 +35,7 @@ def item_of(call_id: str, messages: Sequence[Message], mine: str) -> Mapping[str
         before: Part | None = None
         for part in message.parts if message.role == "assistant" else ():
             if type(part) is ToolCall and part.id == call_id:
-                own = isinstance(before, Provided) and before.provider == mine and before.data.get("type") == part.name
+                own = isinstance(before, Provided) and (before.provider, before.data.get("type")) == (mine, part.name)
                 return before.data if isinstance(before, Provided) and own else None
             before = part
     return None

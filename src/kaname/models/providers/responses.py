@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -140,8 +139,7 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        as_items = partial(encode, conversation=request.messages)
-        items = [items for m in request.messages if m.role != "system" and (items := m.encode_as("responses", as_items))]
+        items = [items for m in request.messages if m.role != "system" and (items := _encoded(m, request.messages))]
         ours = self._encoded_tools(request.tools) if request.tools else b""
         tools = [*([ours] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
@@ -165,14 +163,9 @@ def _tool_shapes(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
         else:
             made.append(shape)
     for name, held in spaces.items():
-        told = _list_names([one["name"] for one in held])
+        told = ", ".join([one["name"] for one in held])[:_LONGEST_LIST]
         made.append({"type": "namespace", "name": name, "description": told, "tools": held})
     return [*made, {"type": "tool_search"}] if spaces else made
-
-
-def _list_names(names: Sequence[str]) -> str:
-    listed = ", ".join(names)
-    return listed if len(listed) <= _LONGEST_LIST else f"{listed[:_LONGEST_LIST]}…, {len(names)} in all"
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,6 +188,13 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
 def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return a `response_format` of chat completions in this API's form: without the nested object."""
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
+
+
+def _encoded(message: Message, conversation: Sequence[Message]) -> bytes:
+    """Return the items of one message. The form of a client call's result depends on what else is sent, and is not kept."""
+    if message.role == "tool" and getattr(message.parts[0], "name", "") in CLIENT_CALLS:
+        return encode(message, conversation)
+    return message.encode_as("responses", encode)
 
 
 def encode(message: Message, conversation: Sequence[Message] = ()) -> bytes:
