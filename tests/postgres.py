@@ -27,7 +27,7 @@ def _user() -> str | None:
 
 
 def run(*command: str, check: bool = True) -> None:
-    done = subprocess.run(command, user=_user(), cwd="/", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, user=_user(), cwd="/", capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0 or not check, done.stderr
 
 

@@ -153,5 +153,5 @@ def test_table_is_loaded_only_when_a_name_was_wrong():
         "Agent(ScriptedModel(['hi']), journal='memory').run_sync('hi')\n"
         "assert 'kaname.agent.peers.names' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr

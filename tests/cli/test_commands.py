@@ -60,7 +60,7 @@ def terminal(tmp_path):
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             cwd=tmp_path,
             env={**environment, **env},
             check=False,
@@ -208,7 +208,7 @@ def test_ctrl_c_ends_the_run_in_order(terminal):
     )
     assert "→ wait" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "stopped" in err
     assert "cancelled" in terminal("runs").stdout
@@ -293,14 +293,14 @@ def test_what_is_piped_in_goes_with_the_task(terminal, tmp_path):
     (tmp_path / "note.txt").write_text("tea: 300 yen\n")
     command = [sys.executable, "-m", "kaname.cli.main", "run", "-m", "scripted/echo.json", "--json", "Summarise this"]
     with (tmp_path / "note.txt").open() as note:
-        done = warm.run(command, stdin=note, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = warm.run(command, stdin=note, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     listed = warm.run(
         [*command[:3], "runs", "show", "last", "--json"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "Summarise this" in listed.stdout
     assert "tea: 300 yen" in listed.stdout
-    done = warm.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    done = warm.run(command, input=b"\xff\xfe", cwd=tmp_path, capture_output=True, timeout=180, check=False)
     assert (done.returncode, b"not text" in done.stderr) == (2, True)
 
 

@@ -39,7 +39,7 @@ def elsewhere(tmp_path):
 
     def kaname(*arguments, **more):
         command = [sys.executable, "-m", "kaname.cli.main", *arguments]
-        return warm.run(command, capture_output=True, text=True, timeout=60, env={**environment, **more}, cwd=tmp_path)
+        return warm.run(command, capture_output=True, text=True, timeout=180, env={**environment, **more}, cwd=tmp_path)
 
     def start(turns):
         program = textwrap.dedent(PROGRAM).replace("TURNS", str(turns))
@@ -67,7 +67,7 @@ def test_stop_ends_a_run_of_another_process(elsewhere):
     asked = elsewhere("runs", "stop", "last")
     assert asked.returncode == 0
     assert "stop requested" in asked.stderr
-    assert "stopped with `kaname runs stop`" in other.communicate(timeout=60)[0]
+    assert "stopped with `kaname runs stop`" in other.communicate(timeout=180)[0]
     again = elsewhere("runs", "stop", "last", KANAME_LANG="ja")
     assert again.returncode == 1
     assert "終了しています" in again.stderr
@@ -151,7 +151,7 @@ def test_run_of_a_programs_agent_is_gone_on_with_from_any_folder(elsewhere, tmp_
     assert "--answer yes -a desk.py:desk --journal" in asked.stderr
     (tmp_path / "other").mkdir()
     command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
-    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
 
@@ -217,7 +217,7 @@ def test_interrupt_in_the_middle_of_a_payment_says_that_it_may_have_happened(tmp
     with warm.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as going:
         assert going.stdout.readline() == "paying\n"
         going.send_signal(signal.SIGINT)
-        _, told = going.communicate(timeout=50)
+        _, told = going.communicate(timeout=180)
     assert "pay was running and may have taken effect" in told
 
 
@@ -247,7 +247,7 @@ def test_tools_beside_a_programs_agent_are_remembered_with_their_folder(elsewher
     assert elsewhere("run", "-a", "desk.py:desk", "-t", "more.py", "Pay the rent.").returncode == 3
     (tmp_path / "other").mkdir()
     command = [sys.executable, "-m", "kaname.cli.main", "runs", "resume", "last", "--answer", "yes", "--journal", "../desk.db"]
-    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=60)
+    done = warm.run(command, cwd=tmp_path / "other", capture_output=True, text=True, timeout=180)
     assert (done.returncode, done.stdout) == (0, "Paid.\n"), done.stderr
 
 

@@ -101,7 +101,7 @@ def test_models_of_the_command_line_are_tried_in_order(folder):
 
     def kaname(*arguments):
         command = [sys.executable, "-m", "kaname.cli.main", *arguments]
-        return warm.run(command, capture_output=True, text=True, timeout=60, cwd=folder, env=environment, check=False)
+        return warm.run(command, capture_output=True, text=True, timeout=180, cwd=folder, env=environment, check=False)
 
     done = kaname("run", "-m", "openai/gpt-4.1-mini, scripted/good.jsonl", "hi")
     assert (done.returncode, done.stdout.strip()) == (0, "from the second")

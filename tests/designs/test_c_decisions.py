@@ -372,7 +372,7 @@ def test_c1_an_error_of_the_callers_own_leaves_nothing_but_itself(tmp_path):
         [sys.executable, "-c", _LEFT.format(journal=str(tmp_path / "j.db"))],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert (done.stdout, done.stderr) == ("mine cancelled\n", "")
 

@@ -87,7 +87,7 @@ async def test_what_was_said_in_one_process_is_found_and_told_in_the_next(tmp_pa
         "print(memory.of('mika').search('the name of the ship'))"
     )
     done = warm.run(
-        [sys.executable, "-c", code, str(tmp_path / "memory")], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, str(tmp_path / "memory")], capture_output=True, text=True, timeout=180, check=True
     )
     own, others = done.stdout.splitlines()
     assert "Ariadne" in own
@@ -333,7 +333,7 @@ def test_context_is_there_in_the_next_process_with_what_was_changed_last(tmp_pat
         "del manager.user_profiles['ken']['age']\n"
         "manager.active_contexts['s1']['notes'].append('first')"
     )
-    warm.run([sys.executable, "-c", code, str(tmp_path)], timeout=60, check=True)
+    warm.run([sys.executable, "-c", code, str(tmp_path)], timeout=180, check=True)
     manager = ContextManager(tmp_path)
     assert dict(manager.active_contexts) == {"s1": {"notes": ["first"]}}
     assert dict(manager.user_profiles) == {"ken": {"language": "ja"}}
@@ -617,7 +617,7 @@ def test_designs_are_loaded_by_the_name_and_heavy_packages_with_the_first_use():
         "heavy = {'opentelemetry', 'litellm', 'fastmcp', 'duckdb', 'asyncpg'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
 
 

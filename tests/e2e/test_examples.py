@@ -17,7 +17,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 def test_example(path, tmp_path):
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
     environment["PYTHONWARNINGS"] = "error"
-    done = warm.run([sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=environment, cwd=tmp_path)
+    done = warm.run([sys.executable, str(path)], capture_output=True, text=True, timeout=180, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     promised = re.findall(r"^#   (.+)$", path.read_text(encoding="utf-8").split("# prints:")[1], re.M)

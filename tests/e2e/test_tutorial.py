@@ -52,7 +52,7 @@ class Desk:
 
     def python(self, *arguments):
         command = [sys.executable, *arguments]
-        return warm.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder, env=self.environment)
+        return warm.run(command, capture_output=True, text=True, timeout=180, cwd=self.folder, env=self.environment)
 
     def serve(self):
         command = [sys.executable, "-m", "uvicorn", "desk:app", "--port", str(self.port), "--log-level", "error"]

@@ -81,10 +81,10 @@ def _watch_files(monkeypatch) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize(("answer", "deaths"), [("some", 1), ("all", 2), ("none", 2)])
+@pytest.mark.parametrize(("answer", "deaths"), [("some", 1), ("all", 2), ("none", 1)])
 def test_calls_in_the_outbox_are_made_once_if_approved_and_never_if_refused(answer, deaths, monkeypatch):
     paid = _watch_files(monkeypatch)
-    moments = ("before", "after") if deaths == 1 else ("before",)
+    moments = ("before", "after") if answer == "some" else ("before",)
     report = crash.check(f"{HERE}:irreversible", TASK, answers={"outbox:": ANSWERS[answer]}, deaths=deaths, moments=moments)
     assert report.problems == ()
     assert report.kills >= report.facts * len(moments)
@@ -98,7 +98,7 @@ def test_calls_in_the_outbox_are_made_once_if_approved_and_never_if_refused(answ
 
 def test_an_approved_call_that_may_be_repeated_is_made_in_every_run(monkeypatch):
     paid = _watch_files(monkeypatch)
-    report = crash.check(f"{HERE}:idempotent", TASK, answers={"outbox:": [1, 3]})
+    report = crash.check(f"{HERE}:idempotent", TASK, answers={"outbox:": [1, 3]}, moments=("before",))
     assert report.problems == ()
     assert report.in_doubt == 0
     assert all(set(one) == {1, 3} for one in paid)

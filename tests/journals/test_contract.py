@@ -209,7 +209,7 @@ async def test_two_processes_resume_one_run_one_wins_the_other_is_told(tmp_path)
     command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), run.run_id]
     winner = warm.Popen(command, stdout=subprocess.PIPE, text=True)
     assert (await asyncio.to_thread(winner.stdout.readline)).strip() == "holding"
-    loser = await asyncio.to_thread(warm.run, command, capture_output=True, text=True, timeout=60)
+    loser = await asyncio.to_thread(warm.run, command, capture_output=True, text=True, timeout=180)
     assert "told:" in loser.stdout
     assert f"being executed by process {winner.pid}" in loser.stdout
     with pytest.raises(RunBusy):

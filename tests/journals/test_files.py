@@ -92,7 +92,7 @@ def test_owners_that_come_and_look_at_each_other_all_the_time_are_never_taken_fo
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "owners")]
     running = [warm.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:
-        _, problem = process.communicate(timeout=60)
+        _, problem = process.communicate(timeout=180)
         assert process.returncode == 0, problem
     assert list((tmp_path / "owners").iterdir()) == []
 

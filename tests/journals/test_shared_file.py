@@ -34,7 +34,7 @@ _LISTS_RUNS = """
 def other_process(program, path):
     """What another process prints. It is another one on purpose: to open a journal here would drop the locks of this one."""
     found = warm.run(
-        [sys.executable, "-c", textwrap.dedent(program), str(path)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(program), str(path)], capture_output=True, text=True, check=True, timeout=180
     )
     return int(found.stdout)
 

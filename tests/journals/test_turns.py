@@ -42,7 +42,7 @@ def test_processes_at_one_session_never_mix(tmp_path):
         warm.Popen([sys.executable, "-c", PROGRAM, str(path), lane, str(each)], stderr=subprocess.PIPE) for lane in lanes
     ]
     for one in started:
-        _, told = one.communicate(timeout=60)
+        _, told = one.communicate(timeout=180)
         assert one.returncode == 0, told.decode()
 
     async def look():

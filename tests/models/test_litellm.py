@@ -21,7 +21,7 @@ from tests.parts import add
 
 
 def run_python(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_nothing_of_it_is_loaded_before_its_first_use():

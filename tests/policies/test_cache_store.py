@@ -136,7 +136,7 @@ def test_four_processes_use_one_cache_file(tmp_path):
         one.stdin.write("go\n")
         one.stdin.flush()
     for one in writers:
-        told, _ = one.communicate(timeout=60)
+        told, _ = one.communicate(timeout=180)
         assert told == "done\n"
         assert one.returncode == 0
     store = CacheStore(tmp_path / "c.db", 200_000)

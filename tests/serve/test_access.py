@@ -322,7 +322,7 @@ def test_server_for_others_does_not_start_without_users(tmp_path):
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "LANG": "C.UTF-8",
     }
-    done = warm.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = warm.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180)
     assert done.returncode == 2
     assert "add a user first" in done.stderr
 

@@ -181,7 +181,7 @@ def _made_by_the_command(folder, *options, **environment) -> dict:
     """The users of a file that `kaname serve users add` has written, by its path."""
     command = [sys.executable, "-m", "kaname.cli.main", "serve", "users", "add", "ann", *options]
     own = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LANG": "C.UTF-8", **environment}
-    warm.run(command, cwd=folder, env=own, check=True, capture_output=True, timeout=60)
+    warm.run(command, cwd=folder, env=own, check=True, capture_output=True, timeout=180)
     found = [path for path in folder.rglob("*.json") if "ann" in json.loads(path.read_text())]
     return {path: path.read_text() for path in found}
 

@@ -31,7 +31,7 @@ def told(packages: Path, served: Any) -> Told:
         before = _paid(served)
         with (SCRIPTS / f"{script}.mjs").open() as code:  # in this way it finds the packages of the folder it is run in
             command = ["node", "--input-type=module", "-", served.url]
-            done = subprocess.run(command, cwd=packages, stdin=code, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(command, cwd=packages, stdin=code, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         cases: dict[str, list[Any]] = {"paid": _paid(served)[len(before) :]}
         for name, one in map(json.loads, done.stdout.splitlines()):

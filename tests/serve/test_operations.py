@@ -116,7 +116,7 @@ def test_orderly_restart_is_not_counted_as_a_death():
 
 async def test_journal_tells_a_process_that_died_from_one_that_released_its_run(tmp_path):
     dead = "import asyncio, os\nfrom kaname import Agent, ScriptedModel\nasync def go():\n await Agent(ScriptedModel(['x ' * 500], pace=1), journal='j.db').run('go', run_id='r').begun()\n os._exit(9)\nasyncio.run(go())"
-    warm.run([sys.executable, "-c", dead], cwd=tmp_path, check=False, timeout=60)
+    warm.run([sys.executable, "-c", dead], cwd=tmp_path, check=False, timeout=180)
     journal = SqliteJournal(tmp_path / "j.db")
     agent = Agent(ScriptedModel(["x " * 500], pace=1), journal=journal)
     for expected in (True, False, False):
@@ -153,7 +153,7 @@ def test_script_that_died_is_not_taken_up_by_a_server(tmp_path):
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "KANAME_TEST_PACE": "0.5",
     }
-    warm.run([sys.executable, "-c", program], env=environment, check=False, timeout=30)
+    warm.run([sys.executable, "-c", program], env=environment, check=False, timeout=180)
     with serving(tmp_path) as served, client(served) as http:
         (run,) = http.get("/api/runs").json()["runs"]
         assert run["status"] == "interrupted"

@@ -14,7 +14,7 @@ PACKAGES = ["@modelcontextprotocol/server-everything", "@modelcontextprotocol/se
 def npm():
     if shutil.which("npx") is None:
         pytest.skip("Node is not here: the servers from npm were NOT tried")
-    found = subprocess.run(["npm", "view", PACKAGES[0], "version"], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run(["npm", "view", PACKAGES[0], "version"], capture_output=True, text=True, timeout=180, check=False)
     if found.returncode:
         pytest.skip(f"the npm registry cannot be reached: the servers from npm were NOT tried ({found.stderr[:200]})")
 

@@ -149,7 +149,7 @@ async def test_forked_child_has_connections_and_a_name_of_its_own(url):
         [sys.executable, "-W", "ignore", "-c", program, url],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
