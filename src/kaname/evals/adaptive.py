@@ -254,10 +254,14 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     if not choice:
         return ""
     seen = "; ".join([f"{name} {'-' if mean is None else mean} ({runs})" for name, (runs, mean) in choice["seen"].items()])
-    told = {"alternative": choice["alternative"], "kind": choice["kind"] or "-", "seen": seen}
+    name, kind = choice["alternative"], choice["kind"] or "-"
     if choice["explored"]:
-        return notice("adaptive.explored", "{alternative}, to try it. Kind {kind}; mean rewards (runs): {seen}", **told)
-    return notice("adaptive.best", "{alternative}, the best so far. Kind {kind}; mean rewards (runs): {seen}", **told)
+        return notice(
+            "adaptive.explored", "{name}, to try it. Kind {kind}; mean rewards (runs): {seen}", name=name, kind=kind, seen=seen
+        )
+    return notice(
+        "adaptive.best", "{name}, the best so far. Kind {kind}; mean rewards (runs): {seen}", name=name, kind=kind, seen=seen
+    )
 
 
 def _version(recipe: Recipe) -> str:
