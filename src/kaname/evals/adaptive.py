@@ -254,14 +254,9 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     if not choice:
         return ""
     seen = "; ".join([f"{name} {'-' if mean is None else mean} ({runs})" for name, (runs, mean) in choice["seen"].items()])
-    name, kind = choice["alternative"], choice["kind"] or "-"
-    if choice["explored"]:
-        return notice(
-            "adaptive.explored", "{name}, to try it. Kind {kind}; mean rewards (runs): {seen}", name=name, kind=kind, seen=seen
-        )
-    return notice(
-        "adaptive.best", "{name}, the best so far. Kind {kind}; mean rewards (runs): {seen}", name=name, kind=kind, seen=seen
-    )
+    name, kind, best = choice["alternative"], choice["kind"] or "-", choice["best"]
+    return notice("adaptive.chosen", "{name} (best so far: {best}; kind of task: {kind}; mean rewards and runs: {seen})",
+                  name=name, best=best, kind=kind, seen=seen)  # fmt: skip
 
 
 def _version(recipe: Recipe) -> str:
