@@ -23,7 +23,7 @@ from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
 from ..checks.outcome import CaseOutcome
 from ..evaluation import Evaluation
-from ..records import list_reports
+from ..records import SEARCH, list_reports
 from ..results.comparison import Comparison, compare_all
 from ..results.report import CaseAttempt, EvalReport
 from ..results.statistics import least_cases
@@ -144,14 +144,14 @@ def split(evaluation: Evaluation) -> tuple[Evaluation, Evaluation]:
                    least=2 * least_cases(), name=evaluation.name, cases=len(names))
         )  # fmt: skip
     halves = evaluation.only(names[: len(names) // 2]), evaluation.only(names[len(names) // 2 :])
-    for half, which in zip(halves, ("search", "held-out"), strict=True):
-        half.name = f"{evaluation.name}.{which}"  # reports of the whole evaluation stay as they are
+    for half, which in zip(halves, (SEARCH, ".held-out"), strict=True):
+        half.name = evaluation.name + which  # reports of the whole evaluation stay as they are
     return halves
 
 
 async def _decide(search: _Search, unseen: Evaluation, before: Mapping[str, str], after: Mapping[str, str]) -> Comparison:
     """Compare the texts on the held-out cases. Earlier candidates were compared on them too: p is adjusted for all."""
-    baseline = await search.measure(unseen, before, "before")
+    baseline = await search.measure(unseen, before, "current texts")
     label = f"instead of {baseline.job}"
     report = await search.measure(unseen, after, label)
     known = await list_reports(search.journal, name=unseen.name, limit=1000)
