@@ -116,7 +116,7 @@ async def test_a_choice_is_explained_and_a_model_of_the_callers_own_is_no_choice
     await run_many(agent, 10)
     last = (await agent.journal.runs(limit=1))[0].run_id
     told = explain_choice((await read_run(agent.journal, last))[0].body.recipe)
-    assert told.startswith("kind, ")
+    assert told.startswith("kind (best so far: kind;")
     assert "kind 1.0 (9)" in told
     own = await agent.run("go", model=ScriptedModel(["hi"]))
     assert await choice_of(agent, own.run_id) is None

@@ -254,10 +254,9 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     if not choice:
         return ""
     seen = "; ".join([f"{name} {'-' if mean is None else mean} ({runs})" for name, (runs, mean) in choice["seen"].items()])
-    told = {"alternative": choice["alternative"], "kind": choice["kind"] or "-", "seen": seen}
-    if choice["explored"]:
-        return notice("adaptive.explored", "{alternative}, to try it. Kind {kind}; mean rewards (runs): {seen}", **told)
-    return notice("adaptive.best", "{alternative}, the best so far. Kind {kind}; mean rewards (runs): {seen}", **told)
+    name, kind, best = choice["alternative"], choice["kind"] or "-", choice["best"]
+    return notice("adaptive.chosen", "{name} (best so far: {best}; kind of task: {kind}; mean rewards and runs: {seen})",
+                  name=name, best=best, kind=kind, seen=seen)  # fmt: skip
 
 
 def _version(recipe: Recipe) -> str:

@@ -19,6 +19,7 @@ from .results.report import CaseAttempt, EvalReport, make_report
 
 EVALUATION = "evaluation"  # the agent of these runs, and the name of the facts that say which cases there are
 PREFIX = EVALUATION_PREFIX
+SEARCH = ".search"  # how the names of evaluations end that an improvement makes of its many candidates: lists leave them out
 _ATTEMPTS = "attempts"  # the name of the facts with verdicts
 _STRATEGY = "Evaluation"  # no agent has it: these facts are no run to be resumed
 _AT_ONCE, _SECONDS = 25, 0.5  # verdicts are written together; a verdict that a crash loses is made again from the run
@@ -128,7 +129,8 @@ async def list_reports(journal: Journal, *, name: str = "", limit: int = 20) -> 
         before = cards[-1].place
         for card in cards:
             made = await read_report(journal, card.run_id, ratings=False)
-            if (not name or made.name == name) and len(found) < limit:
+            fits = made.name == name if name else not made.name.endswith(SEARCH)
+            if fits and len(found) < limit:
                 found.append(made)
     return found
 

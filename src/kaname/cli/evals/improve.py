@@ -15,8 +15,6 @@ from ...evals.evaluation import Evaluation
 from ...evals.improvement.rewrite import rewrite
 from ...evals.improvement.search import Improvement, improve
 from ...evals.improvement.texts import PARTS
-from ...evals.results.comparison import what_it_can_show
-from ...evals.subject import Subject
 from ...journals.default import choose
 from ..agent import config_for
 from ..main import DONE, FAILED
@@ -35,65 +33,52 @@ def main(given: argparse.Namespace) -> int:
 
 
 async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
-    subject, agent = subject_for(given, screen, evaluation, folder)
     place = given.who or evaluation.agent
+    subject, agent = subject_for(given, screen, evaluation, folder)
 
     def show(attempts: int, most: int, tried: int, best: float) -> None:
         told = say(f"{attempts} of {most} attempts, {tried} versions, best {best:.0%}",
                    f"試行 {attempts}/{most}、{tried} 個の案、最高 {best:.0%}")  # fmt: skip
-        if not given.quiet:
-            screen.replace(truncate(told, columns() - 1))
+        screen.replace(truncate(told, columns() - 1))
 
-    if not given.quiet:
-        screen.note(translate(what_it_can_show(len(evaluation.cases) - len(evaluation.cases) // 2, evaluation.repeat)))
-    journal = choose(given.journal) if given.journal else None
-    limits: dict[str, Any] = {"calls": given.calls or 0, "cost": None if given.cost is None else dollars(given.cost)}
+    options: dict[str, Any] = {"model": given.proposer, "parts": given.part or PARTS, "calls": given.calls or 0}
+    options |= {"cost": None if given.cost is None else dollars(given.cost), "progress": None if given.quiet else show}
+    options |= {"journal": choose(given.journal) if given.journal else None, "at_once": given.at_once, "judge": given.judge}
     try:
-        made = await improve(subject, evaluation, model=given.proposer, parts=given.part or PARTS, journal=journal,
-                             progress=show, at_once=given.at_once, judge=given.judge, **limits)  # fmt: skip
+        made = await improve(subject, evaluation, **options)
     finally:
         screen.replace("")
         if agent is not None:
             await agent.close()
     if given.json:
-        screen.say(json.dumps(_as_json(made), ensure_ascii=False))
+        screen.say(json.dumps(made.to_json(), ensure_ascii=False))
     else:
         for line, colour in _lines(made):
             screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
-    return await _accept(given, screen, made, subject, evaluation, _files(given, place, folder)) if made.helps else FAILED
+    if not made.helps:
+        return FAILED
+    program = place.rpartition(":")[0]
+    config = None if program else config_for(given)
+    files = [] if config is None else [Path(file) for file in config.files]
+    _accept(given, screen, made, [(Path.cwd() if given.who else folder) / program] if program.endswith(".py") else files)
+    return DONE
 
 
-async def _accept(
-    given: argparse.Namespace, screen: Screen, made: Improvement, agent: Any, evaluation: Evaluation, files: list[Path]
-) -> int:
+def _accept(given: argparse.Namespace, screen: Screen, made: Improvement, files: list[Path]) -> None:
     """Write the texts, if the person says yes or has said so before."""
-    subject = Subject.of(agent, None, evaluation.files)
     try:
-        contents = rewrite(subject.agent, files, made.after)
+        contents = rewrite(made.agent, files, made.after)
     except ConfigError as problem:
         screen.note(translate(problem), "yellow")
-        return DONE
-    finally:
-        await subject.close()
+        return
     names = ", ".join([str(path) for path in contents])
     asked = say(f"Write this to {names}?", f"{names} に書き込みますか?")
     if not given.accept and not (can_ask() and not given.json and ask_yes_no(asked, screen, by_default=False)):
         screen.note(say("nothing was written; --accept writes it", "書き込んでいません。--accept を付けると書き込みます"))
-        return DONE
+        return
     for path, text in contents.items():
         path.write_text(text, encoding="utf-8")
     screen.note(say(f"written: {names}", f"書き込みました: {names}"), "green")
-    return DONE
-
-
-def _files(given: argparse.Namespace, place: str, folder: Path) -> list[Path]:
-    """Return the files in which the texts of the agent can be."""
-    program, colon, _ = (place or "").rpartition(":")
-    if colon:
-        here = Path(program).expanduser()
-        return [(here if given.who or here.is_absolute() else folder / here).resolve()] if program.endswith(".py") else []
-    config = config_for(given)
-    return [] if config is None else [Path(file) for file in config.files]
 
 
 def _lines(made: Improvement) -> Iterator[tuple[str, str]]:
@@ -117,8 +102,3 @@ def _lines(made: Improvement) -> Iterator[tuple[str, str]]:
             f"試行 {made.attempts} 回、提案 {made.proposals} 回、費用 {money}"),
         "dim",
     )  # fmt: skip
-
-
-def _as_json(made: Improvement) -> dict[str, Any]:
-    told = {name: getattr(made, name) for name in ("helps", "before", "after", "searched", "attempts", "proposals", "cost")}
-    return {**told, "comparison": None if made.comparison is None else made.comparison.to_json()}

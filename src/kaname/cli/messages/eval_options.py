@@ -35,62 +35,23 @@ EVAL_OPTIONS: tuple[Option, ...] = (
     ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
     ("-q --quiet", FLAG, "Do not show progress.", "経過を表示しません。"),
 )
-# fmt: on
+_SAME = ("--judge", "--at-once", "--json", "-q --quiet")
 IMPROVE_OPTIONS: tuple[Option, ...] = (
-    (
-        "who",
-        {"nargs": "?", "default": "", "metavar": "AGENT"},
-        "The agent: its name in the configuration, or FILE.py:NAME (default: as the evaluation says).",
-        "エージェント: 設定ファイルでの名前、または FILE.py:名前 (既定: 評価ファイルの指定)。",
-    ),
-    (
-        "--eval",
-        {"metavar": "FILE"},
-        "The evaluation (default: evals.yaml or evals.jsonl).",
-        "評価ファイル (既定: evals.yaml か evals.jsonl)。",
-    ),
-    (
-        "--proposer",
-        {"metavar": "MODEL"},
-        "The model that proposes texts (default: that of the agent).",
-        "案を作るモデル (既定: エージェントのモデル)。",
-    ),
-    (
-        "--part",
-        {**LIST, "choices": ["instructions", "tools", "examples"]},
-        "What can change. Repeat for several (default: all).",
-        "変更してよい部分。複数可 (既定: すべて)。",
-    ),
-    (
-        "--calls",
-        {"type": count, "metavar": "N"},
-        "The most attempts in all (default: ten for each case).",
-        "試行の総数の上限 (既定: ケースごとに 10 回)。",
-    ),
-    (
-        "--cost",
-        {"metavar": "USD"},
-        'The most to spend in all, such as "$5" (default: no limit).',
-        '費用の総額の上限。例: "$5" (既定: 上限なし)。',
-    ),
-    (
-        "--accept",
-        FLAG,
-        "Write the texts to their files without asking, if they are shown to help.",
-        "効果が確認できたら、確認なしでファイルに書き込みます。",
-    ),
-    (
-        "--judge",
-        {"metavar": "MODEL"},
-        "The model that judges rubrics and plays simulated users.",
-        "ルーブリックの判定と模擬ユーザーに使うモデル。",
-    ),
-    (
-        "--at-once",
-        {"type": count, "default": 8, "metavar": "N"},
-        "Attempts at the same time (default: 8).",
-        "同時に実行する試行の数 (既定: 8)。",
-    ),
-    ("--json", FLAG, "Print JSON.", "JSON で出力します。"),
-    ("-q --quiet", FLAG, "Do not show progress.", "経過を表示しません。"),
+    ("who", {"nargs": "?", "default": "", "metavar": "AGENT"},
+     "The agent: its name in the configuration, or FILE.py:NAME (default: as the evaluation says).",
+     "エージェント: 設定ファイルでの名前、または FILE.py:名前 (既定: 評価ファイルの指定)。"),
+    ("--eval", {"metavar": "FILE"}, "The evaluation (default: evals.yaml or evals.jsonl).",
+     "評価ファイル (既定: evals.yaml か evals.jsonl)。"),
+    ("--proposer", {"metavar": "MODEL"}, "The model that proposes texts (default: that of the agent).",
+     "案を作るモデル (既定: エージェントのモデル)。"),
+    ("--part", {**LIST, "choices": ["instructions", "tools", "examples"]},
+     "What can change. Repeat for several (default: all).", "変更してよい部分。複数可 (既定: すべて)。"),
+    ("--calls", {"type": count, "metavar": "N"}, "The most attempts in all (default: ten for each case).",
+     "試行の総数の上限 (既定: ケースごとに 10 回)。"),
+    ("--cost", {"metavar": "USD"}, 'The most to spend in all, such as "$5" (default: no limit).',
+     '費用の総額の上限。例: "$5" (既定: 上限なし)。'),
+    ("--accept", FLAG, "Write the texts to their files without asking, if they are shown to help.",
+     "効果が確認できたら、確認なしでファイルに書き込みます。"),
+    *[option for option in EVAL_OPTIONS if option[0] in _SAME],
 )
+# fmt: on

@@ -23,7 +23,7 @@ from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
 from ..checks.outcome import CaseOutcome
 from ..evaluation import Evaluation
-from ..records import list_reports
+from ..records import SEARCH, list_reports
 from ..results.comparison import Comparison, compare_all
 from ..results.report import CaseAttempt, EvalReport
 from ..results.statistics import least_cases
@@ -51,10 +51,14 @@ _EXAMPLES_HOW = _HOW.format(
 
 @record
 class Improvement:
-    """The result of a search. `before`, `after`: the texts by name; equal if no better ones were found. `comparison`: both on
-    the held-out cases; None if they are equal. `searched`: the pass rates on the search cases. `attempts`, `proposals`: how
-    many were made, now or before. `cost`: of all of them in US dollars; None if a price is unknown."""
+    """The result of a search.
 
+    `agent`: as it is. `before`, `after`: its texts by name, and the best ones found; equal if none are better. `searched`: the
+    pass rates of both on the search cases. `comparison`: both on the held-out cases; None if they are equal. `attempts`,
+    `proposals`, `cost`: of the whole search; the cost in US dollars, None if a price is unknown.
+    """
+
+    agent: Agent[Any]
     before: Mapping[str, str]
     after: Mapping[str, str]
     searched: tuple[float, float]
@@ -67,6 +71,10 @@ class Improvement:
     def helps(self) -> bool:
         """True if the new texts are better on cases that the search has not seen, and that is no chance (p ≤ 0.05)."""
         return self.comparison is not None and self.comparison.verdict == "real" and self.comparison.difference > 0
+
+    def to_json(self) -> dict[str, Any]:
+        told = {name: getattr(self, name) for name in ("helps", "before", "after", "searched", "attempts", "proposals", "cost")}
+        return {**told, "comparison": None if self.comparison is None else self.comparison.to_json()}
 
 
 Progress = Callable[[int, int, int, float], Any]
@@ -102,7 +110,7 @@ async def improve(
         ConfigError: If gepa is not installed, there are too few cases, or the limits allow no search.
     """
     seen, unseen = split(evaluation)
-    least = (len(seen.cases) + 2 * _BATCH + 2 * len(unseen.cases)) * evaluation.repeat
+    least = 2 * (len(evaluation.cases) + _BATCH) * evaluation.repeat
     limit = calls or 10 * len(evaluation.cases) * evaluation.repeat
     if limit < least:
         raise ConfigError(
@@ -112,12 +120,14 @@ async def improve(
     subject = Subject.of(agent, journal, evaluation.files)
     try:
         proposing = resolve(model) if model else subject.agent.recipe.model
-        search = _Search(agent, subject, seen, proposing, options, progress)
+        search = _Search(agent, subject, seen, proposing, {**options, "progress": progress})
         search.calls, search.dollars, search.reserved = limit, cost, 2 * len(unseen.cases)
         before = read_texts(subject.agent, parts)
         after, rates = await search.run(before)
         comparison = None if after == before else await _decide(search, unseen, before, after)
-        return Improvement(before, after, rates, comparison, len(search.attempts), search.asked.total(), search.cost)
+        return Improvement(
+            subject.agent, before, after, rates, comparison, len(search.attempts), search.asked.total(), search.cost
+        )
     finally:
         await subject.close()
 
@@ -134,14 +144,14 @@ def split(evaluation: Evaluation) -> tuple[Evaluation, Evaluation]:
                    least=2 * least_cases(), name=evaluation.name, cases=len(names))
         )  # fmt: skip
     halves = evaluation.only(names[: len(names) // 2]), evaluation.only(names[len(names) // 2 :])
-    for half, which in zip(halves, ("search", "held-out"), strict=True):
-        half.name = f"{evaluation.name}.{which}"  # reports of the whole evaluation stay as they are
+    for half, which in zip(halves, (SEARCH, ".held-out"), strict=True):
+        half.name = evaluation.name + which  # reports of the whole evaluation stay as they are
     return halves
 
 
 async def _decide(search: _Search, unseen: Evaluation, before: Mapping[str, str], after: Mapping[str, str]) -> Comparison:
     """Compare the texts on the held-out cases. Earlier candidates were compared on them too: p is adjusted for all."""
-    baseline = await search.measure(unseen, before, "before")
+    baseline = await search.measure(unseen, before, "current texts")
     label = f"instead of {baseline.job}"
     report = await search.measure(unseen, after, label)
     known = await list_reports(search.journal, name=unseen.name, limit=1000)
@@ -153,26 +163,19 @@ class _Search:
     """A search by GEPA: its adapter, its model and its limits in one. GEPA has a thread, everything else the event loop."""
 
     propose_new_texts = None  # GEPA does it, with its own prompt or with ours
+    calls, dollars, reserved = 0, cast(float | None, None), 0  # the limits, and the attempts that are kept for the decision
 
     def __init__(
-        self,
-        agent: Any,
-        subject: Subject,
-        cases: Evaluation,
-        model: Model | None,
-        options: Mapping[str, Any],
-        progress: Progress | None,
+        self, agent: Any, subject: Subject, cases: Evaluation, model: Model | None, options: Mapping[str, Any]
     ) -> None:
-        self._agent, self._subject, self._cases, self._options = agent, subject, cases, options
-        self._progress, self.journal = progress, subject.journal
-        self.calls, self.dollars, self.reserved = 0, cast(float | None, None), 0  # the limits; attempts kept for the decision
+        self._agent, self._subject, self._cases, self._options = agent, subject, cases, dict(options)
+        self._progress, self.journal = self._options.pop("progress"), subject.journal
         self._proposer: Agent[str] = Agent(model, name=IMPROVEMENT, journal=self.journal)
-        self._job = f"improve-{digest([cases.name, self._proposer.recipe.model and self._proposer.recipe.model.name])[:12]}"
-        self._loop = asyncio.get_running_loop()
-        self.asked, self._working = Counter[str](), cast(Future[Any] | None, None)
+        self._job = f"improve-{digest([cases.name, getattr(model, 'name', '')])[:12]}"
+        self._loop, self._working = asyncio.get_running_loop(), cast(Future[Any] | None, None)
         self._failure: BaseException | None = None  # GEPA continues after some errors; this search does not
+        self.asked, self._spent = Counter[str](), list[float | None]()
         self.attempts: dict[tuple[str, str, int], CaseAttempt] = {}
-        self._spent: list[float | None] = []
         self._tried, self._best = 0, 0.0
 
     @property
