@@ -1,6 +1,6 @@
 """PostgreSQL journal and queue: steps a second, CPU a step, followers, processes, hand-out: python benchmarks/cluster.py [part]
 
-Parts: journal, followers, processes, handout, queue. A step is one model call and one pure tool: three facts. The server is a
+Parts: journal, followers, processes, handout, queue, fleet. A step is one model call and one pure tool: three facts. The server is a
 cluster of its own with real fsync, on the same machine.
 """
 
@@ -179,7 +179,92 @@ async def queue(url, home):
     await journal.close()
 
 
-PARTS = {"journal": journals, "followers": followers, "processes": processes, "handout": handout, "queue": queue}
+_DATABASE = "SELECT xact_commit, pg_current_wal_lsn() - '0/0' FROM pg_stat_database WHERE datname = current_database()"
+_ROWS = """
+SELECT relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del FROM pg_stat_user_tables WHERE schemaname = $1
+"""
+_MINE = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+async def fleet(url, home):
+    """What idle workers cost, with and without a schedule and a pooler; then what a run of 20 steps leaves behind."""
+    import asyncpg
+
+    connection, count = await asyncpg.connect(url), 20
+
+    async def numbers():
+        await asyncio.sleep(1.5)  # the server's statistics arrive with a delay
+        return [*await connection.fetchrow(_DATABASE), server_cpu(home), time.perf_counter()]
+
+    for name, options in (
+        ("idle", ""),
+        ("idle, polling (pooler=transaction)", "&pooler=transaction"),
+        ("idle, a schedule every 2 s", ""),
+    ):
+        place = f"{url}&schema=fleet_{len(name)}{options}"
+        workers = []
+        for _ in range(count):
+            agent = make_agent(PostgresJournal(place))
+            if "schedule" in name:
+                agent.schedule("often", "go", every="2s")
+                agent.recipe = agent.recipe.with_changes(model=ScriptedModel(lambda request: "done"))
+            workers.append((Worker([agent], concurrency=4), agent.journal))
+        working = [asyncio.create_task(worker.work()) for worker, _ in workers]
+        await asyncio.sleep(5)
+        before = await numbers()
+        await asyncio.sleep(20)
+        commits, wal, cpu, seconds = [after - begun for after, begun in zip(await numbers(), before, strict=True)]
+        held = await connection.fetchval(_MINE)
+        print(
+            f"{name}: a worker has {held / count:.1f} connections, {commits / seconds / count:.2f} transactions/s, "
+            f"{float(wal) / seconds / count:.0f} bytes of WAL/s, {cpu / seconds / count * 1e3:.2f} ms of server CPU/s",
+            flush=True,
+        )
+        for worker, _ in workers:
+            worker.stop()
+        await asyncio.gather(*working)
+        for _, journal in workers:
+            await journal.close()
+    journal = PostgresJournal(f"{url}&schema=fleet_rows")
+    worker, runs = Worker([agent := make_agent(journal)], concurrency=50), 200
+    agent.recipe = agent.recipe.with_changes(model=ScriptedModel(_again))
+    await journal.runs()
+    before = await numbers()
+    for _ in range(runs):
+        await agent.submit("go")
+    working = asyncio.create_task(worker.work())
+    while sum([one.runs for one in await journal.count() if one.status == "completed"]) < runs:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    commits, wal, _, _ = [after - begun for after, begun in zip(await numbers(), before, strict=True)]
+    print(
+        f"a queued run of {STEPS} steps: {commits / runs:.1f} transactions, {float(wal) / runs / 1e3:.0f} kB of WAL", flush=True
+    )
+    for table, *told in await connection.fetch(_ROWS, "fleet_rows"):
+        if any(told):
+            new, changed, hot, gone = [one / runs for one in told]
+            print(
+                f"  {table}: {new:.1f} rows added, {changed:.1f} changed ({hot:.1f} in place), {gone:.1f} deleted", flush=True
+            )
+    worker.stop()
+    await working
+    await journal.close()
+    await connection.close()
+
+
+def _again(request):
+    """The next call of the script, for any number of runs."""
+    done = sum(message.role == "tool" for message in request.messages)
+    return call("add", a=done, b=done) if done < STEPS else "done"
+
+
+PARTS = {
+    "journal": journals,
+    "followers": followers,
+    "processes": processes,
+    "handout": handout,
+    "queue": queue,
+    "fleet": fleet,
+}
 
 
 async def main():

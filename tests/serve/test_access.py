@@ -66,6 +66,9 @@ ADDRESSES = (
     ("GET", "/a2a/desk/tasks/{run}"),
     ("GET", "/.well-known/agent-card.json"),
     ("GET", "/openapi.json"),
+    ("GET", "/api/work"),
+    ("POST", "/api/work/pause/daily"),
+    ("GET", "/metrics"),
 )
 
 

@@ -228,7 +228,8 @@ async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_jour
                 await asyncio.sleep(0.02)
         assert "died 3 times without any progress" in item.reason
         assert (await ended(agent, await agent.submit("others go on"))).completed
-    assert (await agent.resume("poison")).completed, "by hand it is tried again"
+        assert await journal.queue.again("poison")
+        assert (await ended(agent, "poison")).completed, "a person has it tried again"
     await journal.close()
 
 

@@ -27,6 +27,7 @@ _ABOUT_RUNS = (StartRun, Resume, Answers, Fork, StopRun, SayToRun, Rename, Rate)
 _FORMS = (*_ABOUT_RUNS, Remember, Correction, AddCase, ChangeLesson, SignInForm)
 _RUN = {"name": "run_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _HASH = {"name": "hash", "in": "path", "required": True, "schema": {"type": "string"}}
+_NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _NUMBER = {"name": "number", "in": "path", "required": True, "schema": {"type": "integer"}}
 _ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}
 _LESSON = {"name": "lesson_id", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -74,6 +75,10 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/me", "get", "Get the name and the roles of the caller", None, [], (_JSON,)),
     ("/api/compare", "get", "Compare two runs line by line", None, _query("one", "other"), (_JSON,)),
     ("/api/figures", "get", "Get metrics by day: success, cost, tools", None, _query("agent", "user_id", "days"), (_JSON,)),
+    ("/api/work", "get", "List workers, queued runs and schedules", None, [], (_JSON,)),
+    ("/api/work/pause/{name}", "post", "Pause a schedule; resume or run it in the same way", None, [_NAME], (_JSON,)),
+    ("/api/work/retry/{run_id}", "post", "Return a run that was set aside to the queue", None, [_RUN], (_JSON,)),
+    ("/metrics", "get", "Get metrics in the format of Prometheus", None, [], ("text/plain",)),
     ("/api/evaluations", "get", "List evaluations", None, _query("name", "limit"), (_JSON,)),
     ("/api/evaluations/{run_id}", "get", "Get the report of an evaluation", None, [_RUN], (_JSON,)),
     ("/api/evaluations/compare", "get", "Compare two evaluations", None, _query("one", "other"), (_JSON,)),
