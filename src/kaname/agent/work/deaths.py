@@ -40,4 +40,4 @@ def is_served(facts: Sequence[Event]) -> bool:
     origin = first.recipe.get("origin") if isinstance(first, Opened) else None
     if isinstance(origin, dict) and SERVED in origin:
         return True
-    return any([isinstance(fact.body, Custom) and fact.body.name == QUEUED for fact in facts])
+    return any(isinstance(fact.body, Custom) and fact.body.name == QUEUED for fact in facts)
