@@ -99,7 +99,6 @@ SELECT run, status, owner, {alive} FROM kaname.runs AS r WHERE session = $1 AND 
 AND coalesce($3, "user") = "user" ORDER BY place DESC LIMIT 1
 """
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
-counts_of = attrgetter(*_COUNTS)
 
 
 class Hold:
