@@ -1,15 +1,19 @@
-"""PostgreSQL journal and queue: steps a second, CPU a step, followers, processes, hand-out: python benchmarks/cluster.py [part]
+"""PostgreSQL journal and queue: steps a second, CPU a step, followers, processes, hand-out, chaos: python benchmarks/cluster.py [part]
 
-Parts: journal, followers, processes, handout, queue, fleet. A step is one model call and one pure tool: three facts. The server is a
+Parts: journal, followers, processes, handout, queue, fleet, chaos, versions. `versions OLD` starts workers of an older version beside
+those of this one; OLD is a folder with a checkout, such as one of `git worktree add /tmp/old v0.9`. A step is one model call and one pure tool: three facts. The server is a
 cluster of its own with real fsync, on the same machine.
 """
 
 import asyncio
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -17,6 +21,8 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests import postgres
+from tests.work.fleet import Fleet
+from tests.work.fleet import make_agent as fleet_agent
 
 from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal, Worker, call, tool
 from kaname.journals.queue import Wanted
@@ -257,7 +263,116 @@ def _again(request):
     return call("add", a=done, b=done) if done < STEPS else "done"
 
 
+async def count_completed(journal):
+    return sum([one.runs for one in await journal.count() if one.status == "completed"])
+
+
+async def wait_for_completed(journal, count, seconds):
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while await count_completed(journal) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+    await asyncio.sleep(1)  # the last entries leave the queue
+
+
+async def chaos(url, home, seconds=60, rate=5, ttl=3):  # noqa: PLR0915
+    """Four workers. One is killed every 2 s, one is stopped for 20 s, the database is restarted, and one is drained at the end."""
+    place, folder = f"{url}&schema=chaos&ttl={ttl}", Path(tempfile.mkdtemp())
+    os.environ["FLEET_FOLDER"] = str(folder)
+    journal, fleet, victims, count = PostgresJournal(place), Fleet(place, folder, FLEET_PACE="0.3"), [], seconds * rate
+    sender = fleet_agent(journal)
+    workers = [await asyncio.to_thread(fleet.start) for _ in range(4)]
+
+    async def hurt(worker, how):
+        cards = await journal.runs(status="running", limit=1000)
+        owners = await journal._office().read(lambda c: c.fetch("SELECT run, owner FROM chaos.runs WHERE owner IS NOT NULL"))
+        pids = {run: int(owner.partition("@")[0]) for run, owner in owners}
+        worker.send_signal(how)
+        now = time.time()
+        victims.extend([(card.run_id, now) for card in cards if pids.get(card.run_id) == worker.pid])
+
+    async def submit():
+        began = time.time()
+        for number in range(count):
+            await sender.submit("go", session_id=f"s{number % 20}" if number % 4 == 0 else "", run_id=f"r{number:05}")
+            await asyncio.sleep(max(0.0, began + number / rate - time.time()))
+
+    submitting, began, kills, stopped, restarted = asyncio.create_task(submit()), time.time(), 0, 0.0, False
+    while time.time() - began < seconds:
+        await asyncio.sleep(2)
+        if not stopped and time.time() - began > seconds / 6:
+            await hurt(workers[0], signal.SIGSTOP)
+            stopped = time.time()
+        if stopped > 1 and time.time() - stopped > 20:
+            workers[0].send_signal(signal.SIGCONT)
+            stopped = 1.0
+        if not restarted and time.time() - began > seconds / 2:
+            await asyncio.to_thread(postgres.stop, url)
+            await asyncio.to_thread(postgres.start, url)
+            restarted = True
+        slot = 1 + kills % 3
+        await hurt(workers[slot], signal.SIGKILL)
+        kills += 1
+        workers[slot] = await asyncio.to_thread(fleet.start)
+    workers[0].send_signal(signal.SIGCONT)
+    await submitting
+    workers[3].terminate()
+    drained = await asyncio.to_thread(workers[3].wait, 30)
+    await wait_for_completed(journal, count, 60)
+    cards, ends, takeovers = await journal.runs(limit=count + 100), 0, []
+    for card in cards:
+        facts = [event async for event in journal.read(card.run_id)]
+        ends += sum([type(fact.body).__name__ == "Stopped" for fact in facts]) > 1
+        hurt_at = [at for run, at in victims if run == card.run_id][:1]  # a run that is hit again waits longer, on purpose
+        later = [fact.time for fact in facts if hurt_at and type(fact.body).__name__ == "Resumed" and fact.time > hurt_at[0]]
+        takeovers += [(later[0] - hurt_at[0], hurt_at[0] - began)] if later else []
+    done, paid = sum([card.status == "completed" for card in cards]), fleet.paid()
+    takeovers.sort()
+    print(
+        f"chaos, {count} runs, {kills} SIGKILL, SIGSTOP 20 s, restart, SIGTERM (exit {drained}): {count - done} lost, {ends} ended "
+        f"twice, {len(paid) - len(set(paid))} effects repeated, {len(takeovers)} takeovers p50 {takeovers[len(takeovers) // 2][0]:.1f} s, "
+        f"last {[f'{span:.1f} s at {at:.0f} s' for span, at in takeovers[-4:]]} (ttl {ttl} s), queue {dict(await journal.queue.count())}",
+        flush=True,
+    )
+    fleet.end()
+    await journal.close()
+
+
+async def versions(url, home):
+    """Workers of an older version at work, when one of this version comes and migrates the tables."""
+    old, folder = Path(sys.argv[sys.argv.index("versions") + 1]), Path(tempfile.mkdtemp())
+    place, count = f"{url}&schema=versions&ttl=3", 60
+    fleet, journal = Fleet(place, folder, FLEET_PACE="0.3"), None
+    before = {**fleet.environment, "PYTHONPATH": f"{old / 'src'}{os.pathsep}{old}"}
+    command = [sys.executable, "-m", "tests.work.fleet", place]
+    olds = [subprocess.Popen(command, env=before, stdout=subprocess.PIPE, text=True, cwd=old) for _ in range(2)]  # noqa: ASYNC220
+    for one in olds:
+        assert one.stdout.readline().strip() == "up"
+    send = "import asyncio, sys; from tests.work.fleet import *; a = make_agent(choose(sys.argv[1]))\n"
+    send += "async def go():\n    for n in range(60): await a.submit('go', run_id=f'r{n}')\n    await a.journal.close()\nasyncio.run(go())"
+    subprocess.run([sys.executable, "-c", send, place], env=before, cwd=old, check=True)
+    await asyncio.sleep(1)
+    await asyncio.to_thread(fleet.start)
+    journal, began = PostgresJournal(place), time.time()
+    await wait_for_completed(journal, count, 90)
+    done, paid = {}, fleet.paid()
+    for card in await journal.runs(limit=200):
+        done[card.status] = done.get(card.status, 0) + 1
+    print(
+        f"versions: {done}, {len(paid) - len(set(paid))} effects repeated, {time.time() - began:.0f} s, "
+        f"queue {dict(await journal.queue.count())}, old workers alive {sum([one.poll() is None for one in olds])}",
+        flush=True,
+    )
+    for one in olds:
+        one.kill()
+        one.wait()
+    fleet.end()
+    await journal.close()
+
+
 PARTS = {
+    "chaos": chaos,
+    "versions": versions,
     "journal": journals,
     "followers": followers,
     "processes": processes,
@@ -273,7 +388,8 @@ async def main():
         return
     with postgres.cluster(fsync=True, options="-c max_connections=200 -c shared_buffers=256MB") as url:
         for name, part in PARTS.items():
-            if not sys.argv[1:] or name in sys.argv[1:]:
+            if (not sys.argv[1:] and name != "versions") or name in sys.argv[1:]:
+                print(f"-- {name} (load {os.getloadavg()[0]:.1f})", flush=True)
                 await part(url, str(postgres.folder_of(url)))
 
 

@@ -45,6 +45,7 @@ def main(given: argparse.Namespace) -> int:
 def _serve(given: argparse.Namespace, screen: Screen) -> int:
     from ..serve.server import bind, serve
     from ..serve.workers import WorkerProcesses, inherited_socket
+    from .many.worker import note_local_files
 
     settings = _settings(given)
     host, port = given.host or settings.get("host", "127.0.0.1"), given.port
@@ -65,6 +66,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
         asyncio.run(check_server(made.service.journal))
         taken = bind("127.0.0.1" if host == "localhost" else host, port)
         _print_address(screen, taken.getsockname(), made.open)
+        note_local_files(str(getattr(made.service.journal, "path", "")), screen)
         if workers > 1:
             return WorkerProcesses(sys.argv[1:], taken, workers).run()
     serve(made, taken)

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from kaname import Agent, Media, PostgresJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname.core.codec import dump
 from kaname.core.events import Received, ToolFinished
 from kaname.core.messages import ModelReply, assistant
 from kaname.journals.transfer import copy_journal
@@ -65,9 +66,8 @@ async def test_picture_is_stored_once_and_read_by_runs_forks_and_sessions(journa
     assert picture in model.requests[0].messages[0].parts
     await again.fork(first.run_id, 2, user_input="what else?")
     assert picture in model.requests[1].messages[0].parts
-    await other.keep_snapshot(
-        second.run_id, second.state.seq, 7, f'{{"type":"media","mime":"image/png","data":"{picture.data}"}}'
-    )
+    state = dump({"type": "media", "mime": "image/png", "data": picture.data})
+    await other.keep_snapshot(second.run_id, second.state.seq, 7, state)
     assert (await rows(url, "SELECT max(length(state)) FROM kaname.snapshots"))[0][0] < 5_000
     assert picture.data in (await other.lineage(second.run_id, fold=7)).snapshot
     assert [change.event.run_id async for change in other.changes(wait=False)]

@@ -13,6 +13,7 @@ from kaname.core.events import Event, Noted, Opened, Received
 from kaname.core.messages import user
 from kaname.journals.default import choose
 from kaname.journals.postgres import schema
+from kaname.journals.queue import Wanted
 from tests import postgres
 from tests.journals.postgres.proxy import proxied
 from tests.parts import add, adding, until
@@ -354,9 +355,11 @@ async def test_older_version_works_on_until_a_migration_says_that_it_cannot(url,
         new = PostgresJournal(url)
         await new.runs()
         await new.close()
-    await until(lambda: old._own.failure is not None)
+    await until(lambda: old._own._heartbeat.failure is not None)
     with pytest.raises(JournalTooNew, match="newer version of kaname"):
         await old.append([Event("r", 3, 1.0, "a", Received(user("too old")))], lease.epoch)
+    with pytest.raises(JournalTooNew):
+        await old.queue.take(Wanted(("a",)), 1)  # else it would take runs that it cannot execute
     with pytest.raises(JournalTooNew):
         await PostgresJournal(url).runs()
     await old.release("r", lease.epoch)

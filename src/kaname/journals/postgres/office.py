@@ -8,7 +8,7 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Any, TypeVar
 
-from ...core.errors import JournalError, JournalUnreachable
+from ...core.errors import JournalUnreachable
 from ...core.notices import notice
 from .address import Address
 from .arrivals import Arrivals
@@ -44,10 +44,10 @@ class Office:
         hold = self._held.get(run_id)
         return hold is not None and hold.failure is None
 
-    @property
-    def failure(self) -> JournalError | None:
-        """Return why this process must not write any more: the journal was migrated to a version that it does not know."""
-        return self._heartbeat.failure
+    def check_version(self) -> None:
+        """Raise `JournalTooNew` if the journal was migrated to a version that this process does not know: it must not write."""
+        if self._heartbeat.failure is not None:
+            raise self._heartbeat.failure.with_traceback(None)
 
     @property
     def statements(self) -> int:

@@ -100,7 +100,6 @@ AND coalesce($3, "user") = "user" ORDER BY place DESC LIMIT 1
 """
 _REMOVE_MESSAGES = "DELETE FROM kaname.inbox WHERE id = ANY($1::text[])"
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
-counts_of = attrgetter(*_COUNTS)
 
 
 class Hold:

@@ -123,6 +123,7 @@ class PostgresQueue:
             return [QueuedRun(*row) for row in rows]
 
         await office.begin()
+        office.check_version()
         return await office.read(work)
 
     async def finish(self, run_id: str) -> bool:

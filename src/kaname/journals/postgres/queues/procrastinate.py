@@ -120,6 +120,8 @@ class ProcrastinateQueue:
             raise ConfigError(notice("queue.no_keys", "the queue of Procrastinate has no limits per key (per_key)"))
         names = [self._name(queue, agent) for queue in wanted.queues for agent in wanted.agents]
 
+        self._office().check_version()
+
         async def work(connection: Connection) -> list[QueuedRun]:
             worker = await self._beat(connection)
             found: list[QueuedRun] = []
