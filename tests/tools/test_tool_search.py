@@ -27,7 +27,9 @@ from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses
 from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply
 from kaname.tools.finding.actions import LOADED
+from kaname.tools.finding.arrange import Arrangement
 from kaname.tools.finding.rank import ToolRanking
+from kaname.tools.function import FunctionTool
 from tests.corpora.many_tools import QUESTIONS, many_tools
 
 LOADS = 12  # tools, with one search
@@ -259,3 +261,20 @@ async def test_a_list_of_models_uses_find_tools_unless_all_of_them_search_by_the
         await agent.run("Hello")
         await agent.close()
     assert [one["name"] for one in server.requests[0]["tools"]] == ["find_tools", "use_tool"]
+
+
+def test_a_namespace_is_a_server_or_the_first_word_of_the_names():
+    class Served(FunctionTool):
+        served_by = ("git hub", "list")
+
+    def issues() -> str:
+        """List issues."""
+        return ""
+
+    registry = ToolRegistry([Served(issues, decorated=False), *many_tools()])
+    registry.look_up(Arrangement(ToolSearch(), [], searches=True))
+    assert registry.hidden == frozenset()
+    assert registry.namespaces["issues"] == "git_hub_tools"
+    assert registry.namespaces["invoice_create"] == registry.namespaces["invoice_list"] == "invoice_tools"
+    registry.exchange([name for name in registry if name != "issues"], [])
+    assert registry.namespaces == {}, "few tools are sent as they are"
