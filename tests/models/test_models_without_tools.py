@@ -517,6 +517,8 @@ def test_whoever_drips_is_not_waited_for(monkeypatch):
 
 
 def test_a_model_that_cannot_chat_is_not_offered(monkeypatch):
+    monkeypatch.setattr(near, "_PATIENCE", 30.0)
+    monkeypatch.setattr(near, "_DEADLINE", 30.0)
     names = ["text-embedding-nomic-embed-text-v1.5", "bge-reranker", "whisper-1", "qwen2.5-7b-instruct"]
     with neighbour(listing(*names)) as listener:
         monkeypatch.setenv("KANAME_NEARBY", f"x={listener.getsockname()[1]}")
