@@ -94,14 +94,14 @@ async def test_a_price_and_thinking_without_a_signature():
 
 async def test_its_patience_and_keys_in_the_environment(monkeypatch):
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret-one")
-    async with WireServer([reply("hi"), status(401, "wrong key gsk-very-secret-one"), reply("late", delay=30)]) as server:
+    async with WireServer([reply("hi"), status(401, "wrong key gsk-very-secret-one"), reply("late", delay=60)]) as server:
         first = LiteLLM("groq/llama", base_url=server.url)
         await first.reply(ModelRequest((user("hi"),)), quiet)  # LiteLLM loads for seconds with the first reply
-        await first.close()
-        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=60))
         with pytest.raises(errors.ModelDenied, match=r"wrong key \*\*\*") as caught:
-            await model.reply(ModelRequest((user("hi"),)), quiet)
+            await first.reply(ModelRequest((user("hi"),)), quiet)
         assert "gsk-very" not in str(caught.value)
+        await first.close()
+        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=2))
         with pytest.raises(errors.ModelTimeout):
             await model.reply(ModelRequest((user("hi"),)), quiet)
         await model.close()

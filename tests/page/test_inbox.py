@@ -85,9 +85,14 @@ def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing
     first = api.get("/api/questions").json()["questions"][-1]
     api.post(f"/api/runs/{first['run']['run_id']}/answers", json={"answers": {first["key"]: "no"}, "mode": "wait"})
     expect(page.locator(".inbox > li")).to_have_count(1)
+    expect(page.get_by_text("Answered elsewhere. Press ↓")).to_be_visible()
+    page.wait_for_timeout(1600)  # also after a pause for thought
     page.keyboard.type("just say yes")
     page.wait_for_timeout(300)
     expect(page.locator(".inbox > li")).to_have_count(1)
+    expect(page.locator(".inbox > li.chosen")).to_have_count(0)
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".inbox > li.chosen")).to_have_count(1)
     page.get_by_role("button", name="Refuse").click()
     page.get_by_role("button", name="Refuse").click()
     expect(page.get_by_text("No open questions")).to_be_visible()

@@ -4,6 +4,7 @@ import asyncio
 from base64 import b64decode
 
 import pytest
+import pytest_asyncio
 
 from kaname import Agent, ConfigError, Media, ScriptedModel, call
 from kaname.senses.process.client import close_workers
@@ -13,8 +14,10 @@ from kaname.tools.loading import all_tools
 
 from .files import picture, sound, video
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the processes, which take seconds to begin, are those of an event loop
 
-@pytest.fixture(autouse=True)
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", autouse=True)
 async def _no_processes_left():
     yield
     await close_workers()

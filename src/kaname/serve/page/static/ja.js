@@ -317,6 +317,7 @@ export const ja = {
   "A new run continues after this fact. The old run does not change. Later steps are repeated, so their calls are made again.":
     "この記録の後から新しい実行が続きます。元の実行は変わりません。以降のステップはやり直すので、呼び出しも再度行われます。",
   "PROVIDER/MODEL, for example openai/gpt-5.4-mini, or local": "PROVIDER/MODEL (例: openai/gpt-5.4-mini)、または local",
+  "Answered elsewhere. Press ↓ for the next question": "ほかで回答されました。↓ で次の確認を選びます",
   "Press j for the next question, then y, e or n": "j で次の確認を選び、y、e、n で回答します",
   "waited {time}": "{time} 待機",
   "Enter the result": "結果を入力する",

@@ -41,23 +41,23 @@ export default function Inbox() {
   const place = (questions || []).findIndex(one => id(one) === chosen);
   const last = useRef(-1);
   if (place >= 0) last.current = place;
-  // If it was answered elsewhere while the user was typing, shortcuts are off until the user pauses.
-  const [resting, rest] = useState(0);
+  // If it was answered elsewhere, the user may be typing on: letters select nothing until an arrow key or a click does.
+  const [lost, lose] = useState(false);
   const mine = useRef("");
-  useEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && rest(Date.now())), [place < 0]);
+  useEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && lose(true)), [place < 0]);
   const move = step => {
-    if (Date.now() - resting < 1500) return rest(Date.now());
+    lose(false);
     const from = place >= 0 ? place + step : chosen ? last.current : 0;
     const next = questions?.[Math.max(0, Math.min(questions.length - 1, from))];
     if (!next) return;
     choose(id(next));
     document.getElementById(id(next))?.scrollIntoView({ block: "nearest" });
   };
-  useKeys({ j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
+  useKeys({ j: () => lost || move(1), k: () => lost || move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
-      ${questions?.length && may("approve") ? html`<span class="note">${t("Press j for the next question, then y, e or n")}</span>` : null}
+      ${questions?.length && may("approve") ? html`<span class="note">${lost ? t("Answered elsewhere. Press ↓ for the next question") : t("Press j for the next question, then y, e or n")}</span>` : null}
     </header>
     <${ErrorBox} problem=${problem} again=${loadQuestions} />
     ${
@@ -75,7 +75,7 @@ export default function Inbox() {
                     id=${id(one)}
                     class=${`sheet ${at === place ? "chosen" : ""}`}
                     aria-current=${at === place ? "true" : null}
-                    onClick=${() => choose(id(one))}
+                    onClick=${() => (lose(false), choose(id(one)))}
                   >
                     <p class="meta">
                       <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>
