@@ -36,7 +36,7 @@ def test_improvements_name_what_has_worked_and_what_users_have_said(engine):
     engine.track_success_patterns("How much is cocoa?", ["guess"], False, user_feedback="Use yen, not dollars.")
     told = engine.suggest_improvements({"task": "How much is a cake?", "tool": "price", "cause": "tool error"})
     assert told == (
-        "Use yen, not dollars. If price fails, do not repeat the same call: change the arguments or do without it. "
+        "Use yen, not dollars. If price fails, do not repeat the same call: change the arguments or avoid it. "
         "This order of tools has worked: search_web → calculator."
     )
     assert "yen" not in engine.suggest_improvements("Book a room in Nara"), "it is about something else"

@@ -26,7 +26,7 @@ _ADVICE: dict[Cause, Callable[[str], str]] = {
     "wrong arguments": lambda tool: notice(
         "lessons.parameters", "Check the parameters of {tool} before you call it.", tool=tool),
     "tool error": lambda tool: notice(
-        "lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments or do without it.", tool=tool),
+        "lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments or avoid it.", tool=tool),
     "loop": lambda tool: notice(
         "lessons.loop", "Do not call {tool} again with the same arguments: work with the result that you have.", tool=tool),
     "refused": lambda tool: notice(
