@@ -8,14 +8,13 @@ from kaname import Agent, Lessons, Memory, MemoryJournal, ScriptedModel, call, m
 from kaname.designs import LearningEngine
 from kaname.evals import Case, Evaluation, LessonBook, try_lesson
 
-pytestmark = pytest.mark.requirement("D10")
-
 
 @pytest.fixture
 def engine(tmp_path):
     return LearningEngine(tmp_path / "memory")
 
 
+@pytest.mark.requirement("D10")
 def test_success_patterns_are_tracked_by_the_kind_of_task(engine):
     engine.track_success_patterns("How much is tea?", ["search_web", "calculator"], True)
     engine.track_success_patterns("How much is coffee?", {"tools": ["search_web", "calculator"]}, True, user_feedback="thanks")
@@ -27,6 +26,7 @@ def test_success_patterns_are_tracked_by_the_kind_of_task(engine):
     assert (japanese.tools, japanese.good) == (("search_web",), 2)
 
 
+@pytest.mark.requirement("D10")
 def test_improvements_name_what_has_worked_and_what_users_have_said(engine):
     assert engine.suggest_improvements("How much is tea?") == ("Plan the steps first, and answer as soon as you can."), (
         "nothing else is known yet"
@@ -36,13 +36,14 @@ def test_improvements_name_what_has_worked_and_what_users_have_said(engine):
     engine.track_success_patterns("How much is cocoa?", ["guess"], False, user_feedback="Use yen, not dollars.")
     told = engine.suggest_improvements({"task": "How much is a cake?", "tool": "price", "cause": "tool error"})
     assert told == (
-        "Use yen, not dollars. If price fails, do not repeat the same call: change the arguments, or do without it. "
+        "Use yen, not dollars. If price fails, do not repeat the same call: change the arguments or avoid it. "
         "This order of tools has worked: search_web → calculator."
     )
     assert "yen" not in engine.suggest_improvements("Book a room in Nara"), "it is about something else"
     assert engine.suggest_improvements({"task": "x", "cause": "error"}) == "Nothing is known about such failures yet."
 
 
+@pytest.mark.requirement("D10")
 async def test_responses_are_personalized_by_history_and_preferences_and_agents_are_told(engine, tmp_path):
     history = [
         {"role": "user", "content": "No, shorter please."},
@@ -72,6 +73,7 @@ async def test_responses_are_personalized_by_history_and_preferences_and_agents_
     await agent.close()
 
 
+@pytest.mark.requirement("D10")
 async def test_agent_learns_from_failures_and_the_improvement_is_measured_before_it_is_applied():
     @tool(effect="pure")
     def price(item: str, currency: str) -> int:

@@ -105,7 +105,9 @@ async def test_suggested_lesson_is_not_told_before_a_person_approves_it_and_surv
     journal = SqliteJournal(tmp_path / "journal.db")
     await fail(shop(journal))
     (lesson,) = await LessonBook(journal).all()
-    assert (await shop(journal).run("How much is cake?", user_id="ken")).stop.kind == "max_steps"
+    agent = shop(journal)
+    assert (await agent.run("How much is cake?", user_id="ken")).stop.kind == "max_steps"
+    await agent.close()
     with pytest.raises(ConfigError, match="no trial has shown"):
         await LessonBook(journal).approve(lesson.id)
     await LessonBook(journal).approve(lesson.id, untested=True)
@@ -123,6 +125,18 @@ async def test_suggested_lesson_is_not_told_before_a_person_approves_it_and_surv
     await agent.close()
     assert [one.status for one in await LessonBook(journal).all()] == ["dropped"], "it is not suggested again"
     await journal.close()
+
+
+async def test_approval_is_not_undone_by_a_process_that_did_not_know_of_it():
+    book = LessonBook(MemoryJournal())
+    lesson = await book.put(make_lesson("shop", "", "Be brief.", cause="limit"))
+    await book.approve(lesson.id, untested=True)
+    await book.put(replace(lesson, advice="Be loud.", trial={"decision": "helps"}))
+    (kept,) = await book.all()
+    assert (kept.status, kept.advice, kept.is_proven) == ("approved", "Be brief.", True)
+    await book.drop(lesson.id)
+    await book.put(lesson)
+    assert [one.status for one in await book.all()] == ["dropped"]
 
 
 async def test_lessons_of_one_user_reach_another_only_when_a_person_shares_them():

@@ -166,8 +166,13 @@ class LessonBook:
 
     async def _facts(self, run_id: str) -> list[Lesson]:
         facts = [event.body for event in await read_run(self._journal, run_id)]
-        told = [Lesson.from_json(one.data) for one in facts if isinstance(one, Custom) and one.name == _LESSON]
-        return [*{one.id: one for one in told}.values()]
+        found = dict[str, Lesson]()
+        for one in [Lesson.from_json(fact.data) for fact in facts if isinstance(fact, Custom) and fact.name == _LESSON]:
+            before = found.get(one.id)
+            if before is not None and one.status == "suggested" != before.status:  # written by somebody who did not know yet
+                one = replace(before, trial=one.trial or before.trial)
+            found[one.id] = one
+        return [*found.values()]
 
 
 def _book_id(agent: str, user: str) -> str:

@@ -26,7 +26,7 @@ _ADVICE: dict[Cause, Callable[[str], str]] = {
     "wrong arguments": lambda tool: notice(
         "lessons.parameters", "Check the parameters of {tool} before you call it.", tool=tool),
     "tool error": lambda tool: notice(
-        "lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments, or do without it.", tool=tool),
+        "lessons.tool_error", "If {tool} fails, do not repeat the same call: change the arguments or avoid it.", tool=tool),
     "loop": lambda tool: notice(
         "lessons.loop", "Do not call {tool} again with the same arguments: work with the result that you have.", tool=tool),
     "refused": lambda tool: notice(
@@ -133,8 +133,8 @@ def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
     chance = sum([comb(count, one) * before**one * (1 - before) ** (count - one) for one in range(good + 1)])
     rate = f"{before:.0%}"
     if chance <= _ALPHA:
-        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good, count=count,
-                      rate=rate)  # fmt: skip
+        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good,
+                      count=count, rate=rate)  # fmt: skip
     if count >= _TOLD and good / count <= before:
         return notice("lessons.useless", "it has stopped helping: {good} of {count} runs with it went well, and {rate} without "
                       "it", good=good, count=count, rate=rate)  # fmt: skip
