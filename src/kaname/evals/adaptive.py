@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from random import Random
-from statistics import median
 from typing import Any
 
 from ..agent.agent import Agent
@@ -135,7 +134,7 @@ class AdaptiveAgent(Agent[OutputT]):
 
     def _standings(self, kind: str, trials: Iterable[_Trial]) -> list[Standing]:
         own = [one for one in trials if one.choice["kind"] == kind]
-        usual = {name: median([one.terms[name] for one in own if name in one.terms] or [0.0]) for name in ("cost", "time")}
+        usual = {name: _middle([one.terms[name] for one in own if name in one.terms]) for name in ("cost", "time")}
         made = list[Standing]()
         for name in self._recipes:
             of = [one for one in own if one.choice["alternative"] == name]
@@ -253,6 +252,10 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     name, kind, best = choice["alternative"], choice["kind"] or "-", choice["best"]
     return notice("adaptive.chosen", "{name} (best so far: {best}; kind of task: {kind}; mean rewards and runs: {seen})",
                   name=name, best=best, kind=kind, seen=seen)  # fmt: skip
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2] if values else 0.0
 
 
 def _version(recipe: Recipe) -> str:
