@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -11,7 +12,8 @@ from kaname import ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, cal
 from kaname.agent.figures import rate
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
-from kaname.evals import AdaptiveAgent, Reward, explain_choice
+from kaname.evals import AdaptiveAgent, Reward, Standing, explain_choice
+from kaname.evals.adaptive import choose
 from kaname.kernel.load import read_run
 
 
@@ -51,6 +53,17 @@ async def test_the_better_alternative_is_chosen_more_and_more_and_exploration_st
     assert standings["kind"].runs + standings["default"].runs == 60
     explored = [(await choice_of(agent, card.run_id))["explored"] for card in await agent.journal.runs(limit=100)]
     assert sum(explored) <= 0.2 * 60 + 1
+
+
+def test_exploration_never_exceeds_its_share_even_if_all_alternatives_are_alike():
+    chance, runs, explored = Random(3), {"default": [], "other": []}, 0
+    for step in range(300):
+        standings = [Standing("", name, len(got), len(got), sum(got) / len(got) if got else None) for name, got in runs.items()]
+        chosen, best = choose(standings, explored, 0.1, chance)
+        explored += chosen != best
+        runs[chosen].append(float(chance.random() < 0.5))
+        assert explored <= 0.1 * (step + 1) + 1
+    assert explored > 20  # and it is used
 
 
 async def test_kinds_of_tasks_are_learnt_apart():

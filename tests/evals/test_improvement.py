@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kaname import Agent, AgentError, ConfigError, ScriptedModel, tool
+from kaname import Agent, AgentError, ConfigError, ScriptedModel, Workflow, tool
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
@@ -249,6 +249,14 @@ async def test_a_provider_that_is_down_gives_no_verdict():
 
     with pytest.raises(AgentError, match="every attempt ended in an error"):
         await improve(Agent(ScriptedModel(fail), journal="memory"), Evaluation("e", CASES), model=Proposer(BETTER))
+
+
+async def test_what_cannot_be_improved_is_told(monkeypatch):
+    with pytest.raises(ConfigError, match="a workflow has no instructions"):
+        await improve(Workflow("w", journal="memory"), Evaluation("e", CASES))
+    monkeypatch.setitem(sys.modules, "gepa", None)
+    with pytest.raises(ConfigError, match=r"gepa is not installed.*improve"):
+        await improve(answering(), Evaluation("e", CASES), model=Proposer(BETTER))
 
 
 WORKER = """

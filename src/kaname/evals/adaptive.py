@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
 from random import Random
-from statistics import median
 from typing import Any
 
 from ..agent.agent import Agent
@@ -135,7 +134,7 @@ class AdaptiveAgent(Agent[OutputT]):
 
     def _standings(self, kind: str, trials: Iterable[_Trial]) -> list[Standing]:
         own = [one for one in trials if one.choice["kind"] == kind]
-        usual = {name: median([one.terms[name] for one in own if name in one.terms] or [0.0]) for name in ("cost", "time")}
+        usual = {name: _middle([one.terms[name] for one in own if name in one.terms]) for name in ("cost", "time")}
         made = list[Standing]()
         for name in self._recipes:
             of = [one for one in own if one.choice["alternative"] == name]
@@ -153,14 +152,14 @@ class AdaptiveAgent(Agent[OutputT]):
     async def _read(self) -> list[_Trial]:
         """Return the last runs with a choice between the alternatives of today. Only runs that have changed are read."""
         cards = await self.journal.runs(agent=self.name, limit=self._window)
-        known, self._trials = self._trials, {}
+        trials = dict[str, _Trial]()
         for card in [card for card in cards if not card.run_id.startswith(PREFIX)]:
-            trial = known.get(card.run_id)
+            trial = self._trials.get(card.run_id)
             if trial is None or (trial.seq != card.seq and card.status not in UNDER_WAY):
                 trial = await self._read_trial(card.run_id, card.cost)
-            self._trials[card.run_id] = trial
-        versions = self._versions.items()
-        return [one for one in self._trials.values() if (one.choice.get("alternative"), one.choice.get("version")) in versions]
+            trials[card.run_id] = trial
+        self._trials, versions = trials, self._versions.items()
+        return [one for one in trials.values() if (one.choice.get("alternative"), one.choice.get("version")) in versions]
 
     async def _read_trial(self, run_id: str, cost: float | None) -> _Trial:
         try:
@@ -210,13 +209,9 @@ class AdaptiveAgent(Agent[OutputT]):
         source = request.source[0] if request.how == "fork" else request.run_id
         if request.how != "new" and ((choice := await self._recorded(source)) or request.how != "either"):
             return self._opener(self._recipes.get(choice.get("alternative", ""), self.recipe))
-        card = (
-            await self.journal.runs(session=request.session, agent=self.name, user=request.user, limit=1)
-            if request.session
-            else []
-        )
-        choice = await self._recorded(card[0].run_id) if card else {}
-        if choice.get("alternative") not in self._recipes:
+        cards = await self.journal.runs(session=request.session, agent=self.name, user=request.user, limit=1)
+        choice = await self._recorded(cards[0].run_id) if cards and request.session else {}
+        if not choice or self._versions.get(choice["alternative"]) != choice["version"]:
             choice = await self._choose(request.messages[-1].text)
         made = _Opener(self._recipes[choice["alternative"]], opener.journal, opener.sinks, self._description, self._recent)
         made.choice = choice
@@ -257,6 +252,10 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     name, kind, best = choice["alternative"], choice["kind"] or "-", choice["best"]
     return notice("adaptive.chosen", "{name} (best so far: {best}; kind of task: {kind}; mean rewards and runs: {seen})",
                   name=name, best=best, kind=kind, seen=seen)  # fmt: skip
+
+
+def _middle(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2] if values else 0.0
 
 
 def _version(recipe: Recipe) -> str:

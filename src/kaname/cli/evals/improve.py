@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from collections.abc import Iterator
 from difflib import unified_diff
@@ -18,7 +19,7 @@ from ...evals.improvement.texts import PARTS
 from ...journals.default import choose
 from ..agent import config_for
 from ..main import DONE, FAILED
-from ..messages import say, translate
+from ..messages import many, say, translate
 from ..terminal.questions import ask_yes_no, can_ask
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end
@@ -46,6 +47,9 @@ async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evalua
     options |= {"journal": choose(given.journal) if given.journal else None, "at_once": given.at_once, "judge": given.judge}
     try:
         made = await improve(subject, evaluation, **options)
+    except asyncio.CancelledError:
+        screen.note(say("interrupted; the same command again continues", "中断しました。同じコマンドで続きから再開します"))
+        raise
     finally:
         screen.replace("")
         if agent is not None:
@@ -98,7 +102,7 @@ def _lines(made: Improvement) -> Iterator[tuple[str, str]]:
             yield say("not shown to help: nothing is written", "効果は確認できませんでした。書き込みません"), "yellow"
     money = say("unknown", "不明") if made.cost is None else f"${made.cost:.4f}"
     yield (
-        say(f"{made.attempts} attempts, {made.proposals} proposals, cost {money}",
+        say(f"{many(made.attempts, 'attempt')}, {many(made.proposals, 'proposal')}, cost {money}",
             f"試行 {made.attempts} 回、提案 {made.proposals} 回、費用 {money}"),
         "dim",
     )  # fmt: skip

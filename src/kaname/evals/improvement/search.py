@@ -109,6 +109,8 @@ async def improve(
     Raises:
         ConfigError: If gepa is not installed, there are too few cases, or the limits allow no search.
     """
+    if hasattr(agent, "as_input"):
+        raise ConfigError(notice("improve.workflow", "a workflow has no instructions: improve the agents that it uses"))
     seen, unseen = split(evaluation)
     least = 2 * (len(evaluation.cases) + _BATCH) * evaluation.repeat
     limit = calls or 10 * len(evaluation.cases) * evaluation.repeat
