@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
+from ...agent.work.submit import queue_of
 from ...core.events import Event, Stopped
 from ...journals.queue import HasQueue
 from ...kernel.bases import SinkBase
@@ -44,6 +45,8 @@ class WorkRoutes:
 
     def __init__(self, service: Service) -> None:
         self._service, self._counts = service, RunCounts()
+        if any(agent.schedules for agent in service.agents.values()):
+            queue_of(service.journal)  # else they would silently do nothing
         for agent in service.agents.values():
             agent.sinks = (*agent.sinks, self._counts)
 
