@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import threading
@@ -12,9 +13,10 @@ from fastmcp import Context, FastMCP
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, call, load_config, max_steps, tool
+from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, Worker, call, load_config, max_steps, tool
 from kaname.core.errors import ModelUnavailable
 from kaname.core.tracing import current, parse_traceparent
+from kaname.journals.queue import QueuedRun
 from kaname.models import OpenAI
 from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
@@ -91,6 +93,26 @@ def team(journal, sinks) -> Agent:
         return result.output
 
     return Agent(ScriptedModel([call("ask_child"), "done"]), [ask_child], name="lead", sinks=sinks, journal=journal)
+
+
+async def test_worker_sends_the_length_of_the_queue_as_a_gauge(receiver, tmp_path):
+    sink = OpenTelemetry(receiver.url)
+    agent = Agent(ScriptedModel([]), name="clerk", journal=tmp_path / "j.db", sinks=[sink])
+    await agent.journal.queue.put([QueuedRun("a", "nobody"), QueuedRun("b", "nobody")])
+    worker = Worker([agent])
+    working = asyncio.create_task(worker.work())
+    found = {}
+    async with asyncio.timeout(60):
+        while found.get("waiting") != 2:
+            await asyncio.to_thread(sink.flush)
+            gauges = [metric.gauge for metric in receiver.metrics if metric.name == "kaname.queue.runs"]
+            found = {point.attributes[0].value.string_value: point.as_int for one in gauges for point in one.data_points}
+            await asyncio.sleep(0.02)
+    assert found == {"waiting": 2, "delayed": 0, "taken": 0, "set_aside": 0}
+    worker.stop()
+    await working
+    await asyncio.to_thread(sink.close)
+    await agent.journal.close()
 
 
 @pytest.mark.requirement("D5")

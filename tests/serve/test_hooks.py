@@ -13,6 +13,10 @@ import pytest
 
 from kaname import ConfigError, load_config
 from kaname.cli.messages import translate
+from kaname.core.codec import decode_body, decode_state, encode_body, encode_state
+from kaname.core.events import Received
+from kaname.core.messages import Message, Text
+from kaname.core.state import State
 from kaname.serve import app
 
 SECRET = "a-secret-that-nobody-knows"
@@ -194,3 +198,11 @@ async def test_administrator_sees_and_steers_work_and_prometheus_reads_metrics(s
     assert 'kaname_runs_total{agent="desk",stop="completed"} 2' in metrics
     assert 'kaname_schedule_paused{schedule="daily"} 1' in metrics
     assert "# TYPE kaname_workers gauge\nkaname_workers 1\n" in metrics
+
+
+def test_source_of_a_text_survives_the_journal_and_a_snapshot():
+    message = Message("user", (Text("Order "), Text("17", "webhook orders")))
+    state = State(messages=[message], said=[message])
+    assert decode_state(encode_state(state)).said == [message]
+    assert decode_body("Received", encode_body(Received(message))[1]).message == message
+    assert (message.text, message.own_text, message.quotes) == ("Order 17", "Order ", True)

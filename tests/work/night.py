@@ -30,10 +30,10 @@ class Dying(Agent):
 
     async def submit(self, *given, **more):
         self.left -= 1
-        if not self.left and os.environ["NIGHT_DIES"] == "before":
+        if self.left <= 0 and os.environ["NIGHT_DIES"] == "before":
             os._exit(9)
         run_id = await super().submit(*given, **more)
-        if not self.left:
+        if self.left <= 0:
             os._exit(9)
         return run_id
 
@@ -48,7 +48,7 @@ async def main():
     await scheduler.check()
     print("up", flush=True)
     sys.stdin.readline()
-    working = asyncio.create_task(worker.work())
+    working = asyncio.create_task(worker.work() if type(agent) is Agent else asyncio.sleep(0))  # else a reply could be lost
     while clock[0] < end:
         clock[0] = min(end, clock[0] + step)
         await scheduler.check()

@@ -8,7 +8,6 @@ from typing import Any
 
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
-from ...journals.queue import QueuedRun
 from ...kernel.ports import Journal
 from ..agent import Agent
 from ..opening.request import new_run_id
@@ -25,12 +24,8 @@ async def list_workers(journal: Journal) -> list[dict[str, Any]]:
 async def list_queue(journal: Journal, limit: int = 100) -> dict[str, Any]:
     """Return how many runs are in each state, and the first of each."""
     queue = queue_of(journal)
-    listed = [one for state in STATES for one in await queue.entries(state, limit)]
-    return {"counts": dict(await queue.count()), "runs": [_entry(one) for one in listed]}
-
-
-def _entry(one: QueuedRun) -> dict[str, Any]:
-    return {name: value for name, value in one._asdict().items() if name not in ("order", "seq")}
+    listed = [one._replace(order="")._asdict() for state in STATES for one in await queue.entries(state, limit)]
+    return {"counts": dict(await queue.count()), "runs": listed}
 
 
 async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ class Hook:
     def __init__(self, name: str, given: Mapping[str, Any], agents: Mapping[str, Agent[Any]]) -> None:
         how = dict(given)
         self.name, self.template, variable = name, how.pop("input", ""), how.pop("secret_env")
+        self.source = f"webhook {name}"
         self.agent = find_target(agents, f"triggers.{name}", how.pop("agent", ""))
         self.how = how
         self._secrets = [_secret(one) for one in os.environ.get(variable, "").split()]
@@ -72,10 +73,10 @@ class Hook:
 
     def fill(self, body: Any) -> Message:
         """Return the input: the template, with what the sender wrote in it, or after it."""
-        parts, end, source = list[Text](), 0, f"webhook {self.name}"
+        parts, end = list[Text](), 0
         template = self.template if _PLACE.search(self.template) else f"{self.template}\n\n{{body}}".strip()
         for found in _PLACE.finditer(template):
-            parts += [Text(template[end : found.start()]), Text(plain_text(_value(body, found[1])), source)]
+            parts += [Text(template[end : found.start()]), Text(plain_text(_value(body, found[1])), self.source)]
             end = found.end()
         return Message("user", tuple([part for part in (*parts, Text(template[end:])) if part.text]))
 
@@ -100,8 +101,7 @@ class HookRoutes:
         except (ValueError, RecursionError):
             raise HttpRefused(400, notice("hook.json", "the body of this webhook is not JSON")) from None
         workflow = self._service.workflows.get(hook.agent.name)
-        source = f"webhook {hook.name}"
-        given = hook.fill(body) if workflow is None else Message("user", (Text(workflow.as_input(body), source),))
+        given = hook.fill(body) if workflow is None else Message("user", (Text(workflow.as_input(body), hook.source),))
         await hook.agent.submit(given, run_id=run_id, **hook.how)
         return Json({"run_id": run_id}, 202)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -11,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
+from ...agent.work.submit import queue_of
 from ...core.events import Event, Stopped
 from ...journals.queue import HasQueue
 from ...kernel.bases import SinkBase
@@ -20,8 +20,6 @@ from ..service import Service
 
 _TYPES = {
     "kaname_runs_total": ("counter", "Runs that this process has ended, by agent and stop."),
-    "kaname_tokens_total": ("counter", "Tokens of these runs."),
-    "kaname_cost_dollars_total": ("counter", "Known cost of these runs."),
     "kaname_queue_runs": ("gauge", "Runs in the queue, by state."),
     "kaname_workers": ("gauge", "Processes that execute runs of the journal."),
     "kaname_schedule_paused": ("gauge", "1 if the schedule is paused."),
@@ -30,20 +28,16 @@ _TYPES = {
 
 
 class RunCounts(SinkBase):
-    """Counts the runs that this process ends."""
+    """Counts the runs that this process ends, by agent and stop."""
 
     reads_deltas = False
 
     def __init__(self) -> None:
-        self.values: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self.ended: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event.body, Stopped):
-            agent, spent = ("agent", event.agent), event.body.usage
-            self.values["kaname_runs_total", (agent, ("stop", event.body.stop.kind))] += 1
-            self.values["kaname_tokens_total", (agent, ("type", "input"))] += spent.input
-            self.values["kaname_tokens_total", (agent, ("type", "output"))] += spent.output
-            self.values["kaname_cost_dollars_total", (agent,)] += spent.cost or 0.0  # type: ignore[assignment]
+            self.ended[event.agent, event.body.stop.kind] += 1
 
 
 class WorkRoutes:
@@ -51,6 +45,8 @@ class WorkRoutes:
 
     def __init__(self, service: Service) -> None:
         self._service, self._counts = service, RunCounts()
+        if any(agent.schedules for agent in service.agents.values()):
+            queue_of(service.journal)  # else they would silently do nothing
         for agent in service.agents.values():
             agent.sinks = (*agent.sinks, self._counts)
 
@@ -80,23 +76,23 @@ class WorkRoutes:
         caller_of(request, "admin")
         now = await self._overview()
         found: dict[str, list[str]] = {name: [] for name in _TYPES}
-        for (name, labels), value in sorted(self._counts.values.items()):
-            found[name].append(_line(name, dict(labels), value))
+
+        def add(name: str, value: float | None, **labels: str) -> None:
+            shown = ",".join([f'{key}="{_escape(text)}"' for key, text in labels.items()])
+            if value is not None:
+                found[name].append(f"{name}{{{shown}}} {value}\n" if shown else f"{name} {value}\n")
+
+        for (agent, stop), number in sorted(self._counts.ended.items()):
+            add("kaname_runs_total", number, agent=agent, stop=stop)
         for state, number in now["queue"]["counts"].items():
-            found["kaname_queue_runs"].append(_line("kaname_queue_runs", {"state": state}, number))
-        found["kaname_workers"].append(_line("kaname_workers", {}, len(now["workers"])))
+            add("kaname_queue_runs", number, state=state)
+        add("kaname_workers", len(now["workers"]))
         for one in now["schedules"]:
-            values = {"kaname_schedule_paused": int(one["paused"]), "kaname_schedule_next_timestamp_seconds": one["next"]}
-            for name, value in values.items():
-                found[name] += [] if value is None else [_line(name, {"schedule": one["name"]}, value)]
+            add("kaname_schedule_paused", int(one["paused"]), schedule=one["name"])
+            add("kaname_schedule_next_timestamp_seconds", one["next"], schedule=one["name"])
         heads = {name: f"# HELP {name} {about}\n# TYPE {name} {kind}\n" for name, (kind, about) in _TYPES.items()}
         text = "".join([heads[name] + "".join(lines) for name, lines in found.items()])
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    shown = ",".join([f'{key}="{_escape(text)}"' for key, text in labels.items()])
-    return f"{name}{{{shown}}} {value}\n" if shown else f"{name} {value}\n"
 
 
 def _escape(text: str) -> str:
