@@ -38,6 +38,10 @@ def tools_of_agent(tools: Any, own: Sequence[Any]) -> ToolRegistry:
     """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
+    if isinstance(given, list) and any(getattr(one, "background", False) for one in given):
+        from .talk.background import with_background
+
+        given = with_background(given)
     registry = as_tools([one for one in given if one not in search] if search else given, own)
     registry.look_up(Arrangement(search[-1] if search else ToolSearch(), [as_action(one).name for one in own]))
     return registry

@@ -258,7 +258,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         await scope.record(*stage.inbox)
         scope.failure = None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
-            scope.inbox = scope.inbox or stage.heard.pop(scope.state.replied - before, [])
+            scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]

@@ -49,6 +49,9 @@ class Received:
     message: Message
 
 
+BACKGROUND = "background:"  # before the id of a child run: the fact that notes it, and the message that tells of its end
+
+
 @record
 class Interjected:
     """A message to a run that is under way, or that came too late for the run before this one.

@@ -59,7 +59,7 @@ class Scope:
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
-        self.inbox: list[Interjected] = []  # messages that wait for the next model call
+        self.inbox: list[Interjected | Suspend] = []  # messages and questions of children, for the next model call
         self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools

@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import InvalidState, nearest
-from ...core.events import Asked
+from ...core.events import BACKGROUND, Asked
 from ...core.notices import notice
 from ...core.people.answers import check_answer, read_decision
+from ...core.state import State
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
+
+
+def answers_to_tasks(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to work in the background whose questions the run has not asked itself, because it has ended."""
+    tasks = [key.removeprefix(BACKGROUND) for key in state.custom if key.startswith(BACKGROUND)]
+    asked = [key for key in answers if key not in state.questions and any(key.startswith(f"{one}:") for one in tasks)]
+    return {key: answers[key] for key in asked if key not in state.answers}
 
 
 def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dict[str, Any]:

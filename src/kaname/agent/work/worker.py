@@ -17,7 +17,7 @@ from typing import Any
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
 from ...core.notices import notice
-from ...core.runs import RunInfo
+from ...core.runs import UNDER_WAY, RunInfo
 from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
@@ -165,6 +165,8 @@ class Worker:
         while cards := await self._journal.runs(status="interrupted", before=before, limit=_PAGE):
             before = cards[-1].place
             ours = [card for card in cards if await self._is_ours(card)]
+            for parent in {card.parent for card in cards if card.parent}:
+                await self._revive_tasks(parent)
             found += [QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq) for card in ours]
         if found:
             await self._queue.put(found)
@@ -181,6 +183,12 @@ class Worker:
                     return True
         self._left[card.run_id] = card.seq
         return False
+
+    async def _revive_tasks(self, run_id: str) -> None:
+        """Resume work in the background whose run has ended."""
+        card = next(iter(await self._journal.runs(run_id=run_id, limit=1)), None)
+        if card is not None and card.status not in UNDER_WAY and card.agent in self._agents:
+            await self._agents[card.agent].resume(run_id)
 
     async def _execute(self, item: QueuedRun) -> None:
         """Execute one run, and say what became of it."""
