@@ -187,9 +187,14 @@ async def _leave(run: Run[Any], *, resumable: bool) -> None:
 
 def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
     """Ask a child's question in its parent, even if the tool catches what is raised here."""
-    question = Suspend(key, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
-    scope.signals[context.call_id] = question
+    question = scope.signals[context.call_id] = question_as(key, asked)
     raise question
+
+
+def question_as(key: str, asked: Asked) -> Suspend:
+    """Return the question of a child as its parent asks it."""
+    terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by}
+    return Suspend(key, asked.prompt, asked.options, **terms, until=asked.until, then=asked.then)
 
 
 async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:

@@ -265,8 +265,8 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
-        asked = Asked(question.key, question.prompt, question.options, call_id, question.in_doubt, question.about)
-        await self.record(asked)
+        asked, terms = question, (question.by, question.until, question.then)
+        await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         """Return the context that a tool receives."""

@@ -77,13 +77,15 @@ class SessionRoutes:
         A page holds those of `limit` runs.
         """
         caller = caller_of(request)
-        user = caller.list_of()
+        user = None if caller.answers_for_others else caller.list_of()
         await self._service.auditor.read(caller, "questions", user)
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
         following = cards[limit - 1].place if len(cards) > limit else None
         waiting = []
         for card in cards[:limit]:
+            if not caller.sees(card.user) and not caller.can_answer(card.user, card.agent):
+                continue
             if card.parent:
                 waiting += await self._questions_of_task(card)
                 continue
@@ -103,7 +105,7 @@ class SessionRoutes:
     async def me(self, request: Request) -> Response:
         """Return the name and the roles of the caller, the version of the server, and the name of the project."""
         caller = caller_of(request)
-        roles = [role for role in ROLES if caller.may(role)]
+        roles = [role for role in ROLES if caller.may(role) or (role == "approve" and caller.answers_for_others)]
         signed_in = request.scope.get("kaname.signed_in", False)
         told = {"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name, "signed_in": signed_in}
         return Json(told)

@@ -87,6 +87,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         self.timeout = None if timeout is None or (background and timeout is DEFAULT_TIMEOUT) else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
         self._decorated = decorated
+        self._describe: Callable[..., Any] | None = None
         self.labels = None if labels is None else labels_of(labels, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,7 +98,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         """A tool in a class body is a method: taken from an instance, it is bound to it."""
         if self._static or (instance is None and not self._of_class):
             return self
-        return FunctionTool(
+        bound = FunctionTool(
             self.function,
             effect=self.effect,
             name=self.name,
@@ -109,6 +110,8 @@ class FunctionTool(ActionBase, Generic[P, R]):
             background=self.background,
             bound_to=owner if self._of_class else instance,
         )
+        bound._describe = self._describe
+        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.effect})>"
@@ -121,6 +124,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
     def reconciles(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: look up whether an interrupted call took effect. It returns the result, or `None` if it did not."""
         self._reconcile = function
+        return function
+
+    def describes(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: what a call will do, as text for the person who is asked. It takes the tool's own arguments."""
+        self._describe = function
         return function
 
     @cached_property
@@ -195,6 +203,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
         required = self.parameters.get("required") or list(self.parameters.get("properties", {}))
         plain = not text.lstrip().startswith("{") and len(required) == 1
         return {required[0]: text} if plain else text
+
+    @property
+    def describe(self) -> Callable[[dict[str, Any]], Any] | None:  # type: ignore[override]
+        describe = self._describe
+        return None if describe is None else lambda prepared: self._callable(describe)(**prepared)
 
     @property
     def undo(self) -> Repair | None:  # type: ignore[override]

@@ -29,7 +29,7 @@ from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model
-from .answers import answers_to_tasks, check_answers
+from .answers import answers_to_tasks, check_answers, with_expired
 from .request import RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
@@ -170,7 +170,7 @@ class Opener:
             )
         check_strategy(run_id, state, self.recipe)
         passed_on = answers_to_tasks(state, answers)
-        answers = {key: answer for key, answer in answers.items() if key not in passed_on}
+        answers = with_expired(state, {key: answer for key, answer in answers.items() if key not in passed_on})
         known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
         state.answers |= passed_on
         if request.after is not None:

@@ -26,7 +26,7 @@ from ...kernel.ports import Journal, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
 from ..attach import stop_run
-from ..child import AGAIN, Parent, Runnable, answers_for, recipe_within, sinks_of_children
+from ..child import AGAIN, Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
 from ..opening.turns import until_over
 from ..run import Run, find_live
 
@@ -131,7 +131,7 @@ def _question(scope: Scope, child_id: str, key: str, asked: Asked) -> Suspend:
     while name in scope.state.answers:
         times += 1
         name = f"{own}{AGAIN}{times}"
-    return Suspend(name, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
+    return question_as(name, asked)
 
 
 async def _card(journal: Journal, run_id: str) -> RunInfo | None:

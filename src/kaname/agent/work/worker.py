@@ -16,6 +16,7 @@ from time import time
 from typing import Any
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ...core.events import Asked
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...journals.queue import DEFAULT_QUEUE, QueuedRun, Wanted
@@ -78,6 +79,7 @@ class Worker:
         self._concurrency, self._deps, self._begin = concurrency, deps, begin
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
+        self._expiring: dict[str, tuple[int, float]] = {}  # waiting runs: their number of facts, and when the question expires
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
         self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
@@ -156,6 +158,7 @@ class Worker:
                 for run_id in rescued:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
+                await self._expire()
             except AgentError as problem:
                 log.warning("looking for interrupted runs: %s", problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
@@ -183,6 +186,21 @@ class Worker:
                     return True
         self._left[card.run_id] = card.seq
         return False
+
+    async def _expire(self) -> None:
+        """Resume runs whose questions have expired. The last fact of a waiting run is its question; it is read once."""
+        before, known = 0, dict[str, tuple[int, float]]()
+        while cards := await self._journal.runs(status="waiting", before=before, limit=_PAGE):
+            before = cards[-1].place
+            for card in [card for card in cards if not card.parent and card.agent in self._agents]:
+                seq, until = self._expiring.get(card.run_id, (0, 0.0))
+                if seq != card.seq:
+                    facts = [event.body async for event in self._journal.read(card.run_id, card.seq - 1)]
+                    until = facts[-1].until if facts and isinstance(facts[-1], Asked) else 0.0
+                known[card.run_id] = card.seq, until
+                if until and time() >= until:
+                    await self._queue.put([QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq)])
+        self._expiring = known
 
     async def _revive_tasks(self, run_id: str) -> None:
         """Resume work in the background whose run has ended."""
