@@ -145,3 +145,62 @@ def test_approvals_are_listed_and_revoked_in_the_terminal(tmp_path, capsys):
     capsys.readouterr()
     main(["approvals", "--journal", str(path)])
     assert "pay" not in capsys.readouterr().out
+
+
+async def test_question_that_expires_is_refused_and_a_late_answer_is_told(tmp_path):
+    agent = paying(tmp_path, Approve("pay", expires=0.01))
+    result = await agent.run("pay")
+    (key,) = result.questions
+    await asyncio.sleep(0.02)
+    with pytest.raises(InvalidState, match="has expired"):
+        await agent.resume(result.run_id, {key: "yes"})
+    result = await agent.resume(result.run_id)
+    assert "the question was not answered in time" in result.output
+    assert (await agent.replay(result.run_id)).same
+
+
+async def test_question_that_expires_can_be_approved_by_time(tmp_path):
+    agent = paying(tmp_path, Approve("pay", expires=0.01, then="approve"))
+    result = await agent.run("pay")
+    await asyncio.sleep(0.02)
+    assert (await agent.resume(result.run_id)).output == "paid 10"
+
+
+async def test_user_of_a_run_cannot_answer_where_another_person_must(tmp_path):
+    agent = paying(tmp_path, Approve("pay", by="other"))
+    result = await agent.run("pay", user_id="ken")
+    (key,) = result.questions
+    for by in ("", "ken"):
+        with pytest.raises(InvalidState, match="another person than 'ken'"):
+            await agent.resume(result.run_id, {key: "yes"}, by=by)
+    assert (await agent.resume(result.run_id, {key: "yes"}, by="mia")).output == "paid 10"
+    await agent.journal.grants.put(Grant("g", agent.name, "ken", "pay", {}, by="ken"))
+    assert (await agent.run("pay", user_id="ken")).stop.kind == "waiting", "nor allow it always"
+
+
+async def test_question_says_what_will_happen_in_the_words_of_the_tool(tmp_path):
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    @pay.describes
+    def describe(yen: int) -> str:
+        return f"Transfers {yen} yen to the shop."
+
+    agent = Agent(ScriptedModel([call("pay", yen=10)]), [pay], policies=[Approve("pay")], journal=tmp_path / "j.db")
+    (asked,) = (await agent.run("pay")).questions.values()
+    assert asked.prompt == 'Transfers 10 yen to the shop.\nRun pay({"yen": 10})?'
+
+
+def paying(tmp_path, policy):
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    def reply(request):
+        last = request.messages[-1]
+        return call("pay", yen=10) if last.role == "user" else last.parts[0].output or last.parts[0].error
+
+    return Agent(ScriptedModel(reply), [pay], policies=[policy], journal=tmp_path / "journal.db")

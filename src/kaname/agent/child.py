@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .run import Run
 
 T = TypeVar("T")
-_AGAIN = ";"  # before the number of a question that is asked once more
+AGAIN = ";"  # before the number of a question that is asked once more
 _PAUSE = 0.2  # seconds between two looks at a child that is busy
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
@@ -60,13 +60,10 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     child_id = _name_child(scope, context, agent, name)
     spent = scope.child_usage.setdefault(context.call_id, {})
     prefix = f"{child_id}:"
-    given = {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
-    answers = {key.partition(_AGAIN)[0]: answer for key, answer in given.items()}  # of several, the last counts
-    recipe = _recipe_within(scope, child_id, agent.recipe)
+    answers, recipe = answers_for(scope, child_id), recipe_within(scope, child_id, agent.recipe)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
-    sinks = tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
-    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks)
+    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope))
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     shown = known[0].seq if known else 0  # in the life before
 
@@ -95,7 +92,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
-        await _ask_again(child_id, given, str(unusable), scope, context)
+        await _ask_again(child_id, str(unusable), scope, context)
         raise
     finally:
         spent[child_id] = run.usage
@@ -104,7 +101,21 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
-def _recipe_within(scope: Scope, child_id: str, recipe: Recipe) -> Recipe:
+def answers_for(scope: Scope, child_id: str) -> dict[str, Any]:
+    """Return the answers to a child's questions that were asked in the run. Of several to one question, the last counts."""
+    return {key.partition(AGAIN)[0]: answer for key, answer in _answers_given(scope, child_id).items()}
+
+
+def _answers_given(scope: Scope, child_id: str) -> dict[str, Any]:
+    prefix = f"{child_id}:"
+    return {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+
+
+def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
+    return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
+
+
+def recipe_within(scope: Scope, child_id: str, recipe: Recipe) -> Recipe:
     """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo."""
     limits = (*_shared_limits(scope, child_id), *recipe.stops)
     inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
@@ -145,12 +156,13 @@ def _programs_fault(name: str, child_id: str) -> str:
     )
 
 
-async def _ask_again(child_id: str, given: Mapping[str, Any], why: str, scope: Scope, context: ToolContext) -> None:
+async def _ask_again(child_id: str, why: str, scope: Scope, context: ToolContext) -> None:
     """Pass up the first question whose answers could not be used, with the reason."""
+    given = _answers_given(scope, child_id)
     for key, asked in (await load(scope.journal, child_id)).questions.items():
-        if times := len([one for one in given if one.partition(_AGAIN)[0] == key]):
+        if times := len([one for one in given if one.partition(AGAIN)[0] == key]):
             told = replace(asked, prompt=join_notices("\n", (why, asked.prompt)))
-            _pass_up(f"{child_id}:{key}{_AGAIN}{times}", told, scope, context)
+            _pass_up(f"{child_id}:{key}{AGAIN}{times}", told, scope, context)
 
 
 async def _is_busy(run: Run[Any]) -> bool:
@@ -175,9 +187,14 @@ async def _leave(run: Run[Any], *, resumable: bool) -> None:
 
 def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
     """Ask a child's question in its parent, even if the tool catches what is raised here."""
-    question = Suspend(key, asked.prompt, asked.options, in_doubt=asked.in_doubt, about=asked.about)
-    scope.signals[context.call_id] = question
+    question = scope.signals[context.call_id] = question_as(key, asked)
     raise question
+
+
+def question_as(key: str, asked: Asked) -> Suspend:
+    """Return the question of a child as its parent asks it."""
+    terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by}
+    return Suspend(key, asked.prompt, asked.options, **terms, until=asked.until, then=asked.then)
 
 
 async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:

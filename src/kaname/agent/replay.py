@@ -9,7 +9,7 @@ from itertools import groupby, takewhile, zip_longest
 from typing import Any, cast
 
 from ..core.codec import dump, encode_body
-from ..core.errors import BadArguments, ReplayDiverged, Suspend
+from ..core.errors import BadArguments, ReplayDiverged
 from ..core.events import (
     Answered,
     Asked,
@@ -45,6 +45,7 @@ from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel, without_folder
 from ..policies.timeout import Deadline, Timeout
 from ..tools.arguments.prepare import read_arguments
+from .child import question_as
 from .recipe import describe
 
 _SHOWN = 400
@@ -146,7 +147,7 @@ class _RecordedTool(ActionBase):
             return await self._tool.act(prepared, context)
         for one in self._asked:
             if one.call_id == context.call_id and one.key not in context.state.answers:
-                raise Suspend(one.key, one.prompt, one.options, about=one.about)
+                raise question_as(one.key, one)
         if context.call_id not in self._results:
             raise ReplayDiverged(notice("replay.no_call", "{name} was called, but the record has no such call", name=self.name))
         return self._results[context.call_id]
@@ -258,7 +259,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         await scope.record(*stage.inbox)
         scope.failure = None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
-            scope.inbox = scope.inbox or stage.heard.pop(scope.state.replied - before, [])
+            scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
@@ -348,7 +349,7 @@ def _told_apart(body: Any) -> tuple[str, str, str]:
     shown = " ".join(encode_body(body))
     if isinstance(body, Noted):  # what the model is told is a part of the next request, whose fingerprint is compared
         body = replace(body, message=user(""))
-    kind, data = encode_body(body)
+    kind, data = encode_body(replace(body, until=0.0) if isinstance(body, Asked) else body)
     return f"{kind} {data if '_notice' not in data else dump(without_wording(json.loads(data)))}", "", shown
 
 

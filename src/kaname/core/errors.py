@@ -48,6 +48,7 @@ BadArguments                    the model sent arguments that do not fit; only t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from .messages import ModelReply, ToolCall, Usage
 from .notices import Notice, join_notices, notice
@@ -331,6 +332,9 @@ class Suspend(Signal):
         options: The answers to choose from, if there is a choice.
         in_doubt: True if the question is how an interrupted call ended, not whether a call is allowed.
         about: The call that the question is about, with the arguments that the tool receives.
+        by: "other" if the user of the run must not answer it.
+        until: When it expires, in seconds since 1970; 0 for never.
+        then: Its answer from that time on.
     """
 
     def __init__(
@@ -341,9 +345,13 @@ class Suspend(Signal):
         *,
         in_doubt: bool = False,
         about: ToolCall | None = None,
+        by: str = "",
+        until: float = 0.0,
+        then: Any = None,
     ) -> None:
         super().__init__(prompt)
         self.key, self.prompt, self.options, self.in_doubt, self.about = key, prompt, options, in_doubt, about
+        self.by, self.until, self.then = by, until, then
 
 
 class BadArguments(Exception): ...

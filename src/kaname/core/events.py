@@ -49,6 +49,9 @@ class Received:
     message: Message
 
 
+BACKGROUND = "background:"  # before the id of a child run: the fact that notes it, and the message that tells of its end
+
+
 @record
 class Interjected:
     """A message to a run that is under way, or that came too late for the run before this one.
@@ -105,12 +108,21 @@ class ToolFinished:
 
 @record
 class Asked:
+    """A question, for which the run waits.
+
+    `by`: "other" if the user of the run must not answer it. `until`: when it expires, in seconds since 1970, 0 for never;
+    `then` is its answer from that time on.
+    """
+
     key: str
     prompt: str
     options: tuple[str, ...] = ()
     call_id: str = ""
     in_doubt: bool = False  # the call was started before, and how it ended is unknown
     about: ToolCall | None = None  # the call in question, with the arguments that its tool receives
+    by: str = ""
+    until: float = 0.0
+    then: Any = None
 
 
 @record

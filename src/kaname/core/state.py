@@ -217,7 +217,8 @@ def _apply_received(state: State, body: Received, event: Event) -> None:
 def _apply_interjected(state: State, body: Interjected, event: Event) -> None:
     state.messages.extend([*_answers_to_open_calls(state), body.message])  # none are open but those of an earlier run
     state.open, state.unanswered, state.judging = {}, 0, False  # the last reply does not answer everything any more
-    state.said.append(body.message)
+    state.said += [] if body.id in state.custom else [body.message]
+    state.custom |= {body.id: {**state.custom[body.id], "told": True}} if body.id in state.custom else {}  # background work
 
 
 def _apply_noted(state: State, body: Noted, event: Event) -> None:

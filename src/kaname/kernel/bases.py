@@ -75,7 +75,8 @@ class ModelBase:
 class ActionBase:
     """A tool as the kernel runs it.
 
-    Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened. listed: False
+    Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened.
+    describe: Returns what a call will do, in the words of the tool. listed: False
     if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
@@ -87,6 +88,7 @@ class ActionBase:
     timeout: float | None = None
     undo: Callable[..., Any] | None = None
     reconcile: Callable[..., Any] | None = None
+    describe: Callable[..., Any] | None = None
     listed: bool = True
     declared: bool = True
     served_by: tuple[str, str] = ("", "")

@@ -59,7 +59,7 @@ class Scope:
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
-        self.inbox: list[Interjected] = []  # messages that wait for the next model call
+        self.inbox: list[Interjected | Suspend] = []  # messages and questions of children, for the next model call
         self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
@@ -265,8 +265,8 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
-        asked = Asked(question.key, question.prompt, question.options, call_id, question.in_doubt, question.about)
-        await self.record(asked)
+        asked, terms = question, (question.by, question.until, question.then)
+        await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
         """Return the context that a tool receives."""

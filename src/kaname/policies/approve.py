@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from ..core.durations import seconds
 from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, notice
@@ -12,6 +14,7 @@ from ..core.people.answers import APPROVAL, NO, YES, read_approval
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
 from ..core.values import identity, read_json
+from ..kernel.bases import ActionBase, optional
 from ..kernel.boundary import Border
 from ..kernel.ports import Action, Policy, ToolHandler
 from ..kernel.threads import runs_on_loop
@@ -29,9 +32,28 @@ class Approve(Policy):
 
     Answers: "yes" or True; "no", False or a text with the reason; {"args": {…}} to run it with other arguments;
     {"approved": True, "for": "run"} or {"approved": True, "for": "always"} to allow later calls like it as well.
+
+    Args:
+        tools: The names of the tools.
+        when: The condition.
+        by: "other" if another person than the user of the run must answer. `agent.resume(…, by=…)` says who answers.
+        expires: How long the question stays open: seconds, or text such as "1h". By default it does not expire.
+        then: What happens when it has expired: "refuse" (default) or "approve".
     """
 
-    def __init__(self, *tools: str, when: Callable[[ToolCall], bool] | None = None) -> None:
+    def __init__(
+        self,
+        *tools: str,
+        when: Callable[[ToolCall], bool] | None = None,
+        by: Literal["", "other"] = "",
+        expires: float | str | None = None,
+        then: Literal["refuse", "approve"] = "refuse",
+    ) -> None:
+        if by not in ("", "other") or then not in ("refuse", "approve"):
+            told = notice("approve.terms", 'Approve: by must be "other" or left out, and then must be "refuse" or "approve"')
+            raise ConfigError(told)
+        self._by, self._then = by, then
+        self._expires = None if expires is None else seconds(expires)
         if when is not None and runs_on_loop(when):
             raise ConfigError(
                 notice(
@@ -65,9 +87,9 @@ class Approve(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         key, answers = self.key(call), view.state.answers
         if key not in answers:
-            if not self.asks_about(call) or await _is_granted(call, view):
+            if not self.asks_about(call) or await _is_granted(call, view, self._by):
                 return await next(call)
-            raise Suspend(key, self.prompt(call, view), (YES, NO), about=call)
+            raise Suspend(key, self.prompt(call, view), (YES, NO), about=call, by=self._by, **self._expiry())
         decision, lasting = read_approval(answers[key])
         if decision is None:
             told = notice(
@@ -94,9 +116,19 @@ class Approve(Policy):
             return ToolResult(error=told)
         return await next(changed)
 
+    def _expiry(self) -> dict[str, Any]:
+        if self._expires is None:
+            return {}
+        late = notice("approve.expired", "the question was not answered in time")
+        then = True if self._then == "approve" else {"approved": False, "reason": late}
+        return {"until": time.time() + self._expires, "then": then}
+
     def prompt(self, call: ToolCall, view: RunView) -> Notice:
-        """Return the question about a call."""
-        return notice("approve.run", "Run {asked}?", asked=f"{visible(call.name)}({visible_json(call.args)})")
+        """Return the question about a call, with what it will do in the words of its tool, if it has any."""
+        asked, does = f"{visible(call.name)}({visible_json(call.args)})", _described(call, view)
+        if does:
+            return notice("approve.describes", "{does}\nRun {asked}?", does=visible(does), asked=asked)
+        return notice("approve.run", "Run {asked}?", asked=asked)
 
     def objection(self, changed: ToolCall, view: RunView) -> str:
         """Say why a call may not be run with arguments that an approver has changed; nothing if it may."""
@@ -107,10 +139,19 @@ class Approve(Policy):
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
 
 
-async def _is_granted(call: ToolCall, view: RunView) -> bool:
+def _described(call: ToolCall, view: RunView) -> str:
+    """Return what a call will do, as its tool says; nothing if it does not say, or cannot."""
+    tool = view.tools(call).get(call.name, None)
+    describe = None if tool is None else optional(tool, ActionBase, "describe")
+    with Border():
+        return "" if tool is None or describe is None else str(describe(tool.prepare(view.as_sent(call))))
+    return ""
+
+
+async def _is_granted(call: ToolCall, view: RunView, by: str) -> bool:
     from .lasting import is_granted  # not before something is asked about
 
-    return await is_granted(call, view)
+    return await is_granted(call, view, by)
 
 
 def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:

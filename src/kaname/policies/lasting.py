@@ -46,7 +46,7 @@ def complete(answer: Any, shown: ToolCall, by: str, journal: Any) -> Any:
     if not fits:
         told = notice("approval.other_call", "the conditions {where} do not hold for the call in question", where=dict(where))
         raise InvalidState(told)
-    return {**answer, "where": where, "by": lasting.by or by}
+    return {**answer, "where": where, "by": by or lasting.by}
 
 
 def _equal_arguments(call: ToolCall) -> dict[str, Any]:
@@ -65,8 +65,11 @@ def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     return all_of(answers) is True
 
 
-async def is_granted(call: ToolCall, view: RunView) -> bool:
-    """Return True if an earlier approval allows the call. A refusal of the same call in this run comes first."""
+async def is_granted(call: ToolCall, view: RunView, by: str = "") -> bool:
+    """Return True if an earlier approval allows the call. A refusal of the same call in this run comes first.
+
+    `by`: "other" if only an approval of another person than the user counts.
+    """
     state = view.state
     for key, subject in state.subjects.items():
         if subject.name != call.name:
@@ -76,7 +79,7 @@ async def is_granted(call: ToolCall, view: RunView) -> bool:
             return False
         if lasting is not None and lasting.scope == FOR_RUN and _holds_now(lasting, call, view):
             return True
-    found = await view.recall_found(f"{_FACT}{call.id}", lambda: _find(call, view))
+    found = await view.recall_found(f"{_FACT}{call.id}", lambda: _find(call, view, by))
     return found is not None
 
 
@@ -84,11 +87,13 @@ def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
     return (not lasting.until or view.now() < lasting.until) and matches(lasting.where or {}, call)
 
 
-async def _find(call: ToolCall, view: RunView) -> str | None:
+async def _find(call: ToolCall, view: RunView, by: str) -> str | None:
     journal = view.journal
     if not isinstance(journal, HasGrants):
         return None
     for grant in await journal.grants.find(view.agent.name, view.state.user, call.name):
+        if by == "other" and grant.by in ("", view.state.user):
+            continue
         if grant.is_valid(time.time()) and matches(grant.where, call):
             return grant.id
     return None

@@ -190,9 +190,11 @@ class RunRoutes:
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
-        card, form = await self._allowed_card(request, "approve"), await read_body(request, Answers)
+        caller, form = caller_of(request), await read_body(request, Answers)
+        card = await self._service.card_to_answer(request.path_params["run_id"], caller)
         answers = {key: _with_arguments(given) for key, given in form.answers.items()}
-        return await self._resume(request, card, answers, False, form.mode)
+        mode = form.mode if caller.sees(card.user) else "detach"  # what the run of another user returns is not shown
+        return await self._resume(request, card, answers, False, mode)
 
     async def resume(self, request: Request) -> Response:
         card, form = await self._allowed_card(request, "talk"), await read_body(request, Resume)

@@ -114,6 +114,17 @@ class Service:
                 return cards[0]
         raise RunNotFound(run_id)
 
+    async def card_to_answer(self, run_id: str, caller: Caller) -> RunInfo:
+        """Return the card of a run whose questions the caller can answer, perhaps another user's. Raise `RunNotFound`."""
+        if caller.answers_for_others:
+            cards = await self.journal.runs(run_id=run_id, limit=1)
+            if cards and caller.can_answer(cards[0].user, cards[0].agent):
+                await self.auditor.read(caller, f"run:{run_id}", cards[0].user)
+                return cards[0]
+        if not caller.may("approve"):
+            raise HttpRefused(403, notice("serve.role", "this request needs the role {role!r}", role="approve"))
+        return await self.card(run_id, caller)
+
     async def begin(self, run: Run[Any]) -> Run[Any]:
         """Start the run and keep it. When this returns, the run is on disk."""
         if self.closing:

@@ -12,6 +12,7 @@ from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.bases import StrategyBase, optional
 from ..memory.files import MemoryFiles
 from ..memory.sessions import SEARCHED, Session
@@ -76,22 +77,35 @@ class SessionRoutes:
         A page holds those of `limit` runs.
         """
         caller = caller_of(request)
-        user = caller.list_of()
+        user = None if caller.answers_for_others else caller.list_of()
         await self._service.auditor.read(caller, "questions", user)
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
         following = cards[limit - 1].place if len(cards) > limit else None
         waiting = []
-        for card in [card for card in cards[:limit] if not card.parent]:  # a child's questions are asked by its parent
+        for card in cards[:limit]:
+            if not caller.sees(card.user) and not caller.can_answer(card.user, card.agent):
+                continue
+            if card.parent:
+                waiting += await self._questions_of_task(card)
+                continue
             result = await self._service.agent_result(card.run_id)
             tools = self._service.tools_of(card)
             waiting += [{**question(result, key, tools), "run": summary(card)} for key in result.questions]
         return Json({"questions": waiting, "next": following})
 
+    async def _questions_of_task(self, card: RunInfo) -> list[dict[str, Any]]:
+        """Return the questions of work in the background whose run has ended. Other children's are asked by their parents."""
+        above = await self._service.journal.runs(run_id=card.parent, limit=1)
+        if not above or above[0].status in UNDER_WAY:
+            return []
+        result, run = await self._service.agent_result(card.run_id), summary(above[0])
+        return [{**question(result, key, {}), "key": f"{card.run_id}:{key}", "run": run} for key in result.questions]
+
     async def me(self, request: Request) -> Response:
         """Return the name and the roles of the caller, the version of the server, and the name of the project."""
         caller = caller_of(request)
-        roles = [role for role in ROLES if caller.may(role)]
+        roles = [role for role in ROLES if caller.may(role) or (role == "approve" and caller.answers_for_others)]
         signed_in = request.scope.get("kaname.signed_in", False)
         told = {"name": caller.name, "roles": roles, "version": __version__, "project": Path.cwd().name, "signed_in": signed_in}
         return Json(told)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..config.build import Config
 
 ROLES = ("read", "talk", "approve", "admin")
+_FOR_OTHERS = "approve:"  # before the name of an agent, or `all`
 ENVIRONMENT = "KANAME_TOKEN"
 _PREFIX = "kn_"
 _FILE = "users.json"
@@ -34,7 +35,8 @@ class Caller:
     Args:
         name: The name of the user. Empty for the person at this machine, when the server has no users.
         roles: `read`: see your own runs. `talk`: also start and steer them. `approve`: also answer their questions. `admin`:
-            all of this, with the runs of all users.
+            all of this, with the runs of all users. `approve:all`: answer the questions of all users' runs. `approve:AGENT`:
+            answer those of one agent's runs.
     """
 
     name: str
@@ -45,7 +47,18 @@ class Caller:
         return "admin" in self.roles
 
     def may(self, role: str) -> bool:
-        return self.is_admin or role in self.roles or (role == "read" and bool(self.roles))
+        more = (role == "read" and bool(self.roles)) or (role == "approve" and f"{_FOR_OTHERS}all" in self.roles)
+        return self.is_admin or role in self.roles or more
+
+    @property
+    def answers_for_others(self) -> bool:
+        """Return True if the caller can answer questions of other users' runs."""
+        return self.is_admin or any(role.startswith(_FOR_OTHERS) for role in self.roles)
+
+    def can_answer(self, user: str, agent: str) -> bool:
+        """Return True if the caller can answer the questions of a run."""
+        own = self.sees(user) and self.may("approve")
+        return own or not {f"{_FOR_OTHERS}all", f"{_FOR_OTHERS}{agent}"}.isdisjoint(self.roles)
 
     def sees(self, user: str) -> bool:
         """Return True if the caller can see the runs of that user: administrators see all, others their own."""
@@ -58,6 +71,10 @@ class Caller:
             asked: The user whose runs an administrator asks for.
         """
         return asked if self.is_admin else self.name
+
+
+def is_role(role: str) -> bool:
+    return role in ROLES or (role.startswith(_FOR_OTHERS) and len(role) > len(_FOR_OTHERS))
 
 
 OWNER = Caller("", frozenset(["admin"]))
@@ -141,7 +158,7 @@ class Users:
 
         Args:
             name: The name of the user.
-            roles: Some of "read", "talk", "approve" and "admin". Default: "read" and "talk".
+            roles: Some of "read", "talk", "approve", "approve:all", "approve:AGENT" and "admin". Default: "read" and "talk".
 
         Raises:
             ConfigError: If the name has line breaks or outer spaces, a role is unknown, or the users have no file.
@@ -152,7 +169,7 @@ class Users:
                 notice("users.name", "the name of a user must be printable, without spaces around it, not {name!r}", name=name)
             )
         for role in wanted:
-            if role not in ROLES:
+            if not is_role(role):
                 raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))
         token = _PREFIX + secrets.token_urlsafe(32)
         self._write(
@@ -186,7 +203,7 @@ class Users:
             return {}
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
-            fits = all(one["hash"].isascii() and {*one["roles"]} <= {*ROLES} for one in entries.values())
+            fits = all(one["hash"].isascii() and all(is_role(role) for role in one["roles"]) for one in entries.values())
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise _unreadable(self.path, str(problem)) from problem
         if not fits:

@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT = 300.0
 _PLAIN = frozenset({str, int, bool, type(None)})  # the same as JSON; a float may be none
 
 
-_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile", "labels")
+_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile", "labels", "background")
 _APPROVE = 'Agent(policies=[Approve("…")])'
 _RETRIES = "Agent(policies=[FallbackStrategy(max_retries=2)])"
 PEERS = {  # what the options of other libraries' decorators are here
@@ -70,6 +70,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         undo: Callable[..., Any] | None = None,
         reconcile: Callable[..., Any] | None = None,
         labels: ToolLabels | Mapping[str, Any] | None = None,
+        background: bool = False,
         bound_to: Any = None,
         decorated: bool = True,
     ) -> None:
@@ -82,9 +83,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
             )
         self.name = name or _name_of(self.function)
         self.effect: Effect = check_effect(self.name, effect)
-        self.timeout = None if timeout is None else seconds(timeout)
+        self.background = background
+        self.timeout = None if timeout is None or (background and timeout is DEFAULT_TIMEOUT) else seconds(timeout)
         self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
         self._decorated = decorated
+        self._describe: Callable[..., Any] | None = None
         self.labels = None if labels is None else labels_of(labels, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -95,7 +98,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         """A tool in a class body is a method: taken from an instance, it is bound to it."""
         if self._static or (instance is None and not self._of_class):
             return self
-        return FunctionTool(
+        bound = FunctionTool(
             self.function,
             effect=self.effect,
             name=self.name,
@@ -104,8 +107,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
             undo=self._undo,
             reconcile=self._reconcile,
             labels=self.labels,
+            background=self.background,
             bound_to=owner if self._of_class else instance,
         )
+        bound._describe = self._describe
+        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.effect})>"
@@ -118,6 +124,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
     def reconciles(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: look up whether an interrupted call took effect. It returns the result, or `None` if it did not."""
         self._reconcile = function
+        return function
+
+    def describes(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator: what a call will do, as text for the person who is asked. It takes the tool's own arguments."""
+        self._describe = function
         return function
 
     @cached_property
@@ -192,6 +203,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
         required = self.parameters.get("required") or list(self.parameters.get("properties", {}))
         plain = not text.lstrip().startswith("{") and len(required) == 1
         return {required[0]: text} if plain else text
+
+    @property
+    def describe(self) -> Callable[[dict[str, Any]], Any] | None:  # type: ignore[override]
+        describe = self._describe
+        return None if describe is None else lambda prepared: self._callable(describe)(**prepared)
 
     @property
     def undo(self) -> Repair | None:  # type: ignore[override]
@@ -311,12 +327,16 @@ def tool(
     undo: Callable[..., Any] | None = ...,
     reconcile: Callable[..., Any] | None = ...,
     labels: ToolLabels | Mapping[str, Any] | None = ...,
+    background: bool = ...,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.
 
     `effect` tells what a repeat would do, and so what happens to a call that a crash interrupted: `pure` and `idempotent`
     run again, `compensable` is undone first, `irreversible` (the default) is looked up with `reconcile` or asked about.
+
+    `background=True`: a call returns at once, and the function works on. The model gets a message when it has ended, and
+    collects the result with the tool `tasks`. Without `timeout`, it can take as long as it likes.
     """
     for name in options:
         if name not in _OPTIONS:

@@ -15,6 +15,7 @@ from logging import getLogger
 from typing import Any, Protocol
 
 from ...core.errors import ConfigError, ModelError
+from ...core.events import BACKGROUND
 from ...core.messages import DELEGATE, TRANSFER, ToolResult
 from ...core.notices import notice
 from ...core.record import field, record
@@ -31,6 +32,8 @@ from .roles import Role, check_roles, choose
 
 MAX_HANDOFF_DEPTH = 5
 REFUSED = "HandoffRefused"  # the `type` of the `error` chunk
+TASKS = "tasks"  # the tool that lists, collects and stops work in the background
+_BACKGROUND = "true to go on at once; you get a message when it has ended"
 _LONGEST = 200  # characters of what an agent is for
 
 
@@ -55,6 +58,7 @@ class Team:
     `on_handoff_return(name, result)`: called when a delegate has ended, well or not (with the error, if its model failed); what
     it returns, if anything, takes the place of the answer. Also called at the end of a run that was transferred: its answer is
     final, and what the function returns is not used.
+    `background`: the model can delegate work that goes on in the background, and keeps track of it with the tool `tasks`.
     """
 
     members: tuple[Any, ...]
@@ -63,6 +67,7 @@ class Team:
     max_depth: int = MAX_HANDOFF_DEPTH
     roles: Mapping[str, Role] = field(factory=dict)
     on_handoff_return: Callable[[str, Any], Any] | None = None
+    background: bool = False
 
     @property
     def by_name(self) -> dict[str, Any]:
@@ -132,6 +137,10 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
         )
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
+    if team.delegate and team.background and TASKS not in agent.tools:
+        from ..talk.tasks import TaskList
+
+        agent.tools.register(TaskList())
     around = join_policies((), (*agent.recipe.policies, *_needed_by(team.members, agent.recipe.policies)))
     agent.recipe = agent.recipe.with_changes(team=Reachable(agent), policies=around)
 
@@ -277,6 +286,9 @@ class Delegate(_Handing):
                 "required": [self._wanted],
             }
             self.description += "\nIf you leave `agent` out, roles decide who gets it."
+        if team.background:
+            more = {"background": {"type": "boolean", "description": _BACKGROUND}}
+            self.parameters = {**self.parameters, "properties": {**self.parameters["properties"], **more}}
 
     async def _choose(self, prepared: dict[str, Any], context: ToolContext) -> tuple[str, str]:
         """Return the agent for the work, or the reason why there is none. A decision by roles is recorded with its reason."""
@@ -296,6 +308,10 @@ class Delegate(_Handing):
         path = [*await ancestors(context.journal, context.state), *agents_of_turn(context.state)]
         if (refused := await self._refusal(to, path, context)) is not None:
             return refused
+        if prepared.get("background"):
+            from ..talk.tasks import start_task
+
+            return await start_task(self.name, self.task_agent(to), prepared["task"], context)
         try:
             result = await context.run_child(self.team.by_name[to], prepared["task"])
         except ModelError as problem:  # the child has ended with it
@@ -310,6 +326,9 @@ class Delegate(_Handing):
         had = notice("team.it_had", "; its result so far: {output}", output=plain_text(result.recorded))
         return ToolResult(error=unfinished + had if result.recorded else unfinished)
 
+    def task_agent(self, name: str) -> Any:
+        return self.team.by_name[name]
+
 
 async def call_back(team: Team, name: str, outcome: Any) -> Any:
     """Call `on_handoff_return`, and return what it returns."""
@@ -319,16 +338,24 @@ async def call_back(team: Team, name: str, outcome: Any) -> Any:
 
 class HandingBack:
     """Around a run: when one that was transferred has ended, `on_handoff_return` of each who transferred it is called, the last
-    first, with the result or the error. An exception of the callback is logged: the run is over."""
+    first, with the result or the error. An exception of the callback is logged: the run is over.
+
+    Work in the background is resumed when a run of its conversation begins, and stopped when that run is stopped."""
 
     def __init__(self, scope: Scope, view: Callable[[str, State], Any]) -> None:
         self._scope, self._view = scope, view
         self._team = scope.root.team if isinstance(scope.root.team, Reachable) and scope.state.stop is None else None
 
-    async def __aenter__(self) -> None: ...
+    async def __aenter__(self) -> None:
+        if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
+            from ..talk.tasks import revive
+
+            await revive(self._scope)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         state, reachable = self._scope.state, self._team
+        if state.stop is not None and state.stop.kind == "cancelled":
+            self._stop_tasks()
         if reachable is None or state.stop is None or isinstance(error, asyncio.CancelledError):
             return
         path = agents_of_turn(state)
@@ -339,6 +366,12 @@ class HandingBack:
                 said = await attempt(call_back, team, taker, outcome, passing=())
                 if isinstance(said, Failure):
                     getLogger("kaname").warning("on_handoff_return after run %s: %s", self._scope.run_id, said)
+
+    def _stop_tasks(self) -> None:
+        if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
+            from ..talk.tasks import stop_tasks
+
+            stop_tasks(self._scope)
 
 
 def _purpose(agent: Any) -> str:

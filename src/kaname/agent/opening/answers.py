@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import InvalidState, nearest
-from ...core.events import Asked
+from ...core.events import BACKGROUND, Asked
 from ...core.notices import notice
 from ...core.people.answers import check_answer, read_decision
+from ...core.state import State
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
+
+
+def answers_to_tasks(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers to work in the background whose questions the run has not asked itself, because it has ended."""
+    tasks = [key.removeprefix(BACKGROUND) for key in state.custom if key.startswith(BACKGROUND)]
+    asked = [key for key in answers if key not in state.questions and any(key.startswith(f"{one}:") for one in tasks)]
+    return {key: answers[key] for key in asked if key not in state.answers}
+
+
+def with_expired(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answers with those of questions that have expired. Raises `InvalidState` if one comes too late."""
+    expired = {key: asked for key, asked in state.questions.items() if asked.until and time.time() >= asked.until}
+    for key in answers:
+        if key in expired:
+            raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
+    return {**answers, **{key: asked.then for key, asked in expired.items()}}
 
 
 def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dict[str, Any]:
@@ -23,6 +41,10 @@ def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dic
     state, fresh = scope.state, dict[str, Any]()
     for key, answer in answers.items():
         if (asked := state.questions.get(key)) is not None:
+            expires = bool(asked.until) and time.time() >= asked.until
+            if asked.by == "other" and not expires and by in ("", state.user):
+                told = notice("answer.other", "another person than {user!r} must answer {key!r}", user=state.user, key=key)
+                raise InvalidState(told)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
 

@@ -29,7 +29,7 @@ from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model, with_flow
-from .answers import check_answers
+from .answers import answers_to_tasks, check_answers, with_expired
 from .request import QUEUED, RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
@@ -169,7 +169,10 @@ class Opener:
                 )
             )
         check_strategy(run_id, state, self.recipe)
+        passed_on = answers_to_tasks(state, answers)
+        answers = with_expired(state, {key: answer for key, answer in answers.items() if key not in passed_on})
         known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
+        state.answers |= passed_on
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
@@ -182,6 +185,7 @@ class Opener:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
                 known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
+                state.answers |= passed_on
             await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)

@@ -16,8 +16,9 @@ from time import time
 from typing import Any, get_args
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ...core.events import Asked
 from ...core.notices import notice
-from ...core.runs import RunInfo
+from ...core.runs import UNDER_WAY, RunInfo
 from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
@@ -80,6 +81,7 @@ class Worker:
         self._concurrency, self._deps, self._begin = concurrency, deps, begin
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._runs: dict[str, Run[Any]] = {}
+        self._expiring: dict[str, tuple[int, float]] = {}  # waiting runs: their number of facts, and when the question expires
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
         self._trouble = ""  # why no runs can be taken
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
@@ -171,6 +173,7 @@ class Worker:
                     log.info("run %s is returned to the queue: its worker is gone", run_id)
                 await self._sweep()
                 await self._measure()
+                await self._expire()
             except AgentError as problem:
                 self._report(problem)
             await asyncio.sleep(self._queue.pace * (0.75 + random() / 2))  # so that several workers do not look at once
@@ -190,6 +193,8 @@ class Worker:
         while cards := await self._journal.runs(status="interrupted", before=before, limit=_PAGE):
             before = cards[-1].place
             ours = [card for card in cards if await self._is_ours(card)]
+            for parent in {card.parent for card in cards if card.parent}:
+                await self._revive_tasks(parent)
             found += [QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq) for card in ours]
         if found:
             await self._queue.put(found)
@@ -207,6 +212,27 @@ class Worker:
                     return True
         self._left[card.run_id] = card.seq
         return False
+
+    async def _expire(self) -> None:
+        """Resume runs whose questions have expired. The last fact of a waiting run is its question; it is read once."""
+        before, known = 0, dict[str, tuple[int, float]]()
+        while cards := await self._journal.runs(status="waiting", before=before, limit=_PAGE):
+            before = cards[-1].place
+            for card in [card for card in cards if not card.parent and card.agent in self._agents]:
+                seq, until = self._expiring.get(card.run_id, (0, 0.0))
+                if seq != card.seq:
+                    facts = [event.body async for event in self._journal.read(card.run_id, card.seq - 1)]
+                    until = facts[-1].until if facts and isinstance(facts[-1], Asked) else 0.0
+                known[card.run_id] = card.seq, until
+                if until and time() >= until:
+                    await self._queue.put([QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq)])
+        self._expiring = known
+
+    async def _revive_tasks(self, run_id: str) -> None:
+        """Resume work in the background whose run has ended."""
+        card = next(iter(await self._journal.runs(run_id=run_id, limit=1)), None)
+        if card is not None and card.status not in UNDER_WAY and card.agent in self._agents:
+            await self._agents[card.agent].resume(run_id)
 
     async def _execute(self, item: QueuedRun) -> None:
         """Execute one run, and say what became of it."""

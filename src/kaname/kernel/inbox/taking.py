@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...core.errors import Halt
+from ...core.errors import Halt, Suspend
 from ...core.events import Interjected, Stopped
 from ...core.messages import NOTHING, placeholder
 from ...core.record import replace
@@ -17,10 +17,21 @@ if TYPE_CHECKING:
 
 
 async def take_messages(scope: Scope, admit: Admission) -> bool:
-    """Record the messages that wait. Return False if a policy ends the run because of one: its text is not recorded."""
+    """Record the messages that wait. Return False if a policy ends the run because of one: its text is not recorded.
+
+    A question of a child in the background is raised, after the messages before it.
+    """
     letters, scope.inbox = scope.inbox, []
     admitted = list[Interjected]()
-    for said in letters:
+    for number, said in enumerate(letters):
+        if isinstance(said, Suspend):
+            if said.key in scope.state.answers or said.key in scope.state.questions:
+                continue
+            scope.inbox = letters[number + 1 :]
+            await _record(scope, admitted)
+            raise said
+        if said.id in scope.state.custom and scope.state.custom[said.id].get("told"):  # collected meanwhile
+            continue
         try:
             judged = await admit(said.message)
         except Halt as end:
@@ -32,8 +43,13 @@ async def take_messages(scope: Scope, admit: Admission) -> bool:
             return False
         scope.unbilled += judged
         admitted.append(said)
-    await scope.record(*admitted)
+    await _record(scope, admitted)
     return True
+
+
+async def _record(scope: Scope, admitted: list[Interjected]) -> None:
+    if admitted:
+        await scope.record(*admitted)
 
 
 def interrupt(scope: Scope, task: asyncio.Task[object]) -> None:
