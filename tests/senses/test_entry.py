@@ -1,5 +1,7 @@
 """Media that come into a run: checked by their content, and told in words to models that cannot see or hear."""
 
+import asyncio
+import os
 import socket
 from base64 import b64encode
 
@@ -216,3 +218,27 @@ def test_files_and_sounds_of_the_openai_shape_become_media():
     assert made[3].mime == "image/png"
     with pytest.raises(ConfigError, match="not supported"):
         from_openai({"role": "user", "content": [{"type": "file", "file": {"file_data": "http://10.0.0.1/x"}}]})
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda place: os.symlink("/dev/zero", place)])
+async def test_pipe_folder_or_device_is_refused_at_once(make, tmp_path):
+    make(tmp_path / "photo.png")
+    for open_it in (open_source(tmp_path / "photo.png"), asyncio.to_thread(Media.file, tmp_path / "photo.png")):
+        with pytest.raises((ConfigError, ValueError, IsADirectoryError)):
+            async with asyncio.timeout(30):
+                await open_it
+
+
+async def test_empty_file_is_refused(tmp_path):
+    (tmp_path / "photo.png").touch()
+    with pytest.raises(ConfigError, match="photo.png is empty"):
+        await open_source(tmp_path / "photo.png")
+    with pytest.raises(ConfigError, match="photo.png is empty"):
+        await Agent(ScriptedModel(["no"])).run(["look", Media.file(tmp_path / "photo.png")])
+
+
+async def test_file_larger_than_the_limit_is_not_read_to_its_end(tmp_path):
+    with (tmp_path / "long.bin").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="larger than"):
+        await open_source(tmp_path / "long.bin", most=1000)

@@ -17,7 +17,7 @@ from urllib.parse import urljoin, urlsplit
 from ..core.errors import ConfigError
 from ..core.messages import Media
 from ..core.notices import notice
-from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, type_of
+from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, read_regular, type_of
 from ..core.record import replace
 from .process.client import SenseError
 
@@ -57,6 +57,8 @@ async def _open(source: Source, most: int) -> Media:
         name = source.name or Path(urlsplit(source.url).path).name
         source = Media.of(content, source.mime or mime, name)
     content = content_of(source)
+    if not content:
+        raise ConfigError(notice("media.empty", "{name} is empty", name=source.name or "the file"))
     if len(content) > most:
         raise _too_large(source.name, most)
     mime = checked_type(content, source.name, source.mime)
@@ -92,9 +94,10 @@ def content_of(media: Media) -> bytes:
 
 def _read_file(given: str | Path, most: int) -> Media:
     path = Path(given).expanduser()
-    if path.stat().st_size > most:
+    content = read_regular(path, most)
+    if len(content) > most:
         raise _too_large(path.name, most)
-    return Media.file(path)
+    return Media.of(content, name=path.name)
 
 
 def _too_large(name: str, most: int) -> ConfigError:

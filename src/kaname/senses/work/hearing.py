@@ -49,11 +49,6 @@ def transcribe(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     return {"language": about.language, "segments": [one for one in segments if one["text"]]}, []
 
 
-def speech(job: Job) -> tuple[dict[str, Any], list[bytes]]:
-    """Return when somebody speaks, in seconds."""
-    return {"parts": speech_parts(job.blocks[0])}, []
-
-
 def speech_parts(pcm: bytes) -> list[list[float]]:
     import numpy as np
     from faster_whisper.vad import VadOptions, get_speech_timestamps
