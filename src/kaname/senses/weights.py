@@ -68,9 +68,12 @@ def find_bundle(bundle: Bundle) -> Path:
     """Return the folder of a model. Raises `ConfigError` with the command that downloads it."""
     place = folder() / bundle.name
     if not _is_there(bundle, place):
-        about = {"name": bundle.name, "size": bundle.size // 1_000_000, "kaname": this_command()}
         told = notice(
-            "senses.no_weights", "the model {name} is not downloaded ({size} MB): {kaname} models pull senses", **about
+            "senses.no_weights",
+            "the model {name} is not downloaded ({size} MB): {kaname} models pull senses",
+            name=bundle.name,
+            size=bundle.size // 1_000_000,
+            kaname=this_command(),
         )
         raise ConfigError(told)
     return place
