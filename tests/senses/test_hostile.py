@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from base64 import b64encode
 from pathlib import Path
@@ -78,7 +76,7 @@ async def test_cancelled_work_ends_within_a_tenth_of_a_second_and_its_process_wi
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < (0.1 if os.getloadavg()[0] < 1 else 10)  # on a busy machine the kernel takes longer
+    assert time.monotonic() - started < 0.1 + 0.4 * (os.getloadavg()[0] > 2)  # on a busy machine the kernel takes longer
     assert process.returncode is None  # the other one is not concerned
 
 
@@ -148,6 +146,9 @@ async def test_step_of_an_edit_that_is_wrong_is_named_and_a_picture_has_no_sound
 
 
 def test_process_reads_no_files_of_the_user_and_starts_no_programs(tmp_path):
+    import subprocess
+    import sys
+
     (tmp_path / "secret.txt").write_text("secret")
     tried = f"""
 import os, sys
