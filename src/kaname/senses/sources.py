@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 import ssl
+import threading
 from base64 import b64decode
 from binascii import Error as NotBase64
 from importlib.util import find_spec
@@ -25,7 +26,7 @@ Source = Media | bytes | str | Path
 MOST_BYTES = 50_000_000
 _HEAD, _LOOKED_AT = 4096, 1_000_000
 _GROUPS = ("image", "audio", "video", "executable", "archive")
-_SECONDS, _REDIRECTS, _BLOCK = 30.0, 3, 1 << 16
+_SECONDS, _LONGEST, _REDIRECTS = 30.0, 120.0, 3  # seconds without a byte, seconds in all
 
 
 async def open_source(source: Source, *, most: int = MOST_BYTES) -> Media:
@@ -145,23 +146,26 @@ def _public_address(host: str, port: int) -> tuple[str, int]:
 
 def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) -> tuple[bytes | str, str]:
     """Return the content and its type, or the address of a redirect."""
-    connection: http.client.HTTPConnection
-    raw = socket.create_connection(address, timeout=_SECONDS)
+    sock = socket.create_connection(address, timeout=_SECONDS)
+    late = threading.Timer(_LONGEST, lambda: sock.shutdown(socket.SHUT_RDWR))  # a server that sends a byte now and then
+    late.daemon = True
+    late.start()
     try:
+        sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host) if scheme == "https" else sock
         connection = http.client.HTTPConnection(host, address[1], timeout=_SECONDS)
-        connection.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=host) if scheme == "https" else raw
-        parts = urlsplit(url)
+        connection.sock, parts = sock, urlsplit(url)
         connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers={"accept": "*/*"})
         answer = connection.getresponse()
         if answer.status in (301, 302, 303, 307, 308):
             return answer.getheader("location") or "", ""
         if answer.status != 200:
             raise SenseError(notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status))
-        content = bytearray()
-        while block := answer.read(_BLOCK):
-            content += block
-            if len(content) > most:
-                raise _too_large(host, most)
-        return bytes(content), (answer.getheader("content-type") or "").partition(";")[0].strip()
+        content = answer.read(most + 1)
+        if late.finished.is_set():  # what came is not all of it
+            raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
+        if len(content) > most:
+            raise _too_large(host, most)
+        return content, (answer.getheader("content-type") or "").partition(";")[0].strip()
     finally:
-        raw.close()
+        late.cancel()
+        sock.close()
