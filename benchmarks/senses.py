@@ -40,6 +40,17 @@ JAPANESE = (
     "高い山の上では水は低い温度で沸騰します。",
     "電車は七時に出発し、正午前に到着します。",
 )
+SPOKEN = (
+    *JAPANESE,
+    "来週の水曜日に新しい図書館が開館します。",
+    "駅前の喫茶店で友人と昼食を食べました。",
+    "この薬は一日三回、食後に飲んでください。",
+    "天気予報によると、明日は午後から雨が降るそうです。",
+    "会社の売上は去年より二割増えました。",
+    "子供たちは公園で元気に遊んでいます。",
+    "荷物は金曜日までに届く予定です。",
+    "彼は大学で経済学を勉強しています。",
+)
 CONDITIONS = {
     "clean, 28 px": {"size": 28},
     "small, 16 px": {"size": 16},
@@ -89,17 +100,26 @@ async def ocr(senses: Senses) -> None:
 
 
 async def speech(senses: Senses) -> None:
-    for language, lines in (("en", ENGLISH), ("ja", JAPANESE)):
-        spoken = await senses.speak(" ".join(lines) if language == "en" else "".join(lines), language)
-        started = time.perf_counter()
-        found = await senses.transcribe(spoken.media, language)
-        lasted = time.perf_counter() - started
-        wanted = "".join(lines)
-        words = f", words {word_rate(' '.join(lines), found.text):6.1%}" if language == "en" else ""
+    for language, voice, lines in (("en", "", ENGLISH), ("ja", "jf_alpha", SPOKEN), ("ja", "jm_kumo", SPOKEN)):
+        gap = " " if language == "en" else ""
+        found, lasted, seconds = "", 0.0, 0.0
+        for at in range(0, len(lines), 4):
+            spoken = await senses.speak(gap.join(lines[at : at + 4]), language, voice)
+            started = time.perf_counter()
+            heard = await senses.transcribe(spoken.media, language)
+            found, lasted, seconds = found + heard.text, lasted + time.perf_counter() - started, seconds + heard.seconds
+        more = f", words {word_rate(' '.join(lines), found):6.1%}" if language == "en" else reading_rate("".join(lines), found)
         print(
-            f"speech {language}: characters {rate(wanted, found.text):6.1%}{words}; {found.seconds:.0f} s of sound in {lasted:.0f} s"
+            f"speech {language} {voice}: characters {rate(''.join(lines), found):6.1%}{more}; {seconds:.0f} s in {lasted:.0f} s"
         )
-        print(f"   {found.text}", flush=True)
+        print(f"   {found}", flush=True)
+
+
+def reading_rate(wanted: str, found: str) -> str:
+    """Return the error rate of the readings: a homophone such as 成球所 for 請求書 is misspelled, not misheard."""
+    from pyopenjtalk import g2p
+
+    return f", readings {rate(g2p(wanted, kana=True), g2p(found, kana=True)):6.1%}"
 
 
 def word_rate(wanted: str, found: str) -> float:

@@ -345,6 +345,9 @@ async def test_media_of_every_kind():
     )
     kinds = [part["type"] for part in json.loads(encode(message))["content"]]
     assert kinds == ["text", "input_audio", "file", "image_url"]
+    drawn = Message("user", (Media("image/svg+xml", "PHN2Zy8+", name="a.svg"), Media("text/csv", "YSxi", name="a.csv")))
+    said = json.loads(encode(drawn))["content"]
+    assert [one["text"] for one in said] == ["\n[a.svg:]\n<svg/>\n[end of a.svg]\n", "\n[a.csv:]\na,b\n[end of a.csv]\n"]
 
 
 async def test_tool_choice_parallel_calls_and_what_else_is_set():

@@ -1,5 +1,8 @@
 """Media that come into a run: checked by their content, and told in words to models that cannot see or hear."""
 
+import asyncio
+import contextlib
+import os
 import socket
 from base64 import b64encode
 
@@ -10,7 +13,7 @@ from kaname.core.messages import Message, ModelReply, ModelRequest, Text, ToolRe
 from kaname.core.reading.media_types import checked_type, type_of
 from kaname.kernel.bases import ModelBase
 from kaname.models.media import as_takeable, seen_by
-from kaname.senses import entry
+from kaname.senses import entry, sources
 from kaname.senses.process.client import SenseError
 from kaname.senses.sources import fetch, open_source
 
@@ -216,3 +219,50 @@ def test_files_and_sounds_of_the_openai_shape_become_media():
     assert made[3].mime == "image/png"
     with pytest.raises(ConfigError, match="not supported"):
         from_openai({"role": "user", "content": [{"type": "file", "file": {"file_data": "http://10.0.0.1/x"}}]})
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda place: os.symlink("/dev/zero", place)])
+async def test_pipe_folder_or_device_is_refused_at_once(make, tmp_path):
+    make(tmp_path / "photo.png")
+    for open_it in (open_source(tmp_path / "photo.png"), asyncio.to_thread(Media.file, tmp_path / "photo.png")):
+        with pytest.raises((ConfigError, ValueError, IsADirectoryError)):
+            async with asyncio.timeout(30):
+                await open_it
+
+
+async def test_empty_file_is_refused(tmp_path):
+    (tmp_path / "photo.png").touch()
+    with pytest.raises(ConfigError, match="photo.png is empty"):
+        await open_source(tmp_path / "photo.png")
+    with pytest.raises(ConfigError, match="photo.png is empty"):
+        await Agent(ScriptedModel(["no"])).run(["look", Media.file(tmp_path / "photo.png")])
+
+
+async def test_file_larger_than_the_limit_is_not_read_to_its_end(tmp_path):
+    with (tmp_path / "long.bin").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ConfigError, match="larger than"):
+        await open_source(tmp_path / "long.bin", most=1000)
+
+
+def test_server_that_never_ends_is_given_up(monkeypatch):
+    import threading
+
+    server, given_up = socket.create_server(("127.0.0.1", 0)), threading.Event()
+
+    def drip():
+        one, _ = server.accept()
+        with one, contextlib.suppress(OSError):
+            one.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\n\r\n" + PNG)
+            while not given_up.wait(0.05):
+                one.sendall(b"x")
+
+    threading.Thread(target=drip, daemon=True).start()
+    connect = socket.create_connection
+    monkeypatch.setattr(sources, "_public_address", lambda host, port: ("192.0.2.1", port))
+    monkeypatch.setattr(socket, "create_connection", lambda address, **more: connect(server.getsockname(), **more))
+    monkeypatch.setattr(sources, "_LONGEST", 0.5)
+    with pytest.raises(SenseError, match="cannot be reached: it takes longer than"):
+        fetch("http://public.example/photo.png")
+    given_up.set()
+    server.close()

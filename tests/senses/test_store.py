@@ -18,7 +18,7 @@ from kaname.kernel.bases import ModelBase
 
 
 def photo(number=0, size=200_000):
-    content = b"\x89PNG\r\n\x1a\n" + bytes([number]) * 8 + os.urandom(size)
+    content = b"\x89PNG\r\n\x1a\n" + bytes([number]) * 8 + (8).to_bytes(4) * 2 + os.urandom(size)  # states 8 x 8 pixels
     return Media("image/png", b64encode(content).decode(), name=f"{number}.png")
 
 
@@ -160,3 +160,13 @@ async def test_runs_at_the_same_time_store_one_picture_once(tmp_path):
         assert await pictures_in(journal, one.run_id) == [picture]
     await journal.close()
     assert (tmp_path / "j.db-media").stat().st_size < 400_000
+
+
+async def test_media_file_stays_below_the_limit_of_its_journal_and_the_error_says_so(tmp_path):
+    journal = SqliteJournal(tmp_path / "j.db", max_bytes=1_000_000)
+    await agent(journal).run(["look", photo(1)])
+    with pytest.raises(JournalError, match="no space is left"):
+        await agent(journal).run(["look", *[photo(n) for n in range(10)]])
+    assert (tmp_path / "j.db-media").stat().st_size <= 1_000_000
+    await agent(journal).run("without a picture")
+    await journal.close()

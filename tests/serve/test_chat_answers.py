@@ -200,6 +200,16 @@ async def test_conversations_that_differ_in_a_picture_are_two(desk):
     assert desk.paid == []
 
 
+async def test_answer_finds_its_run_when_a_file_was_recorded_with_its_text(desk, monkeypatch):
+    monkeypatch.setattr(ScriptedModel, "takes", (), raising=False)  # a model that reads only text
+    file = {"type": "file", "file": {"filename": "bill.txt", "file_data": "data:text/plain;base64,NSB5ZW4="}}
+    asked = await desk.say([{"type": "text", "text": "please pay"}, file])
+    assert asked["status"] == "waiting"
+    done = await desk.say("yes")
+    assert (done["run_id"], done["status"]) == (asked["run_id"], "completed")
+    assert desk.paid == [5]
+
+
 async def test_user_cannot_answer_for_another(desk, world):
     asked = await desk.say("please pay")
     for name in ("bob", "tom"):

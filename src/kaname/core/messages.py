@@ -89,12 +89,15 @@ class Media:
             mime: Its media type. By default it follows from its content and the ending of the name.
 
         Raises:
-            ValueError: The content contradicts the name or `mime`, such as a program that is called photo.jpg.
+            ValueError: The content contradicts the name or `mime`, such as a program that is called photo.jpg, or the path
+                is a pipe or a device.
         """
         from pathlib import Path
 
+        from .reading.media_types import read_regular
+
         place = Path(path).expanduser()
-        return cls.of(place.read_bytes(), mime, place.name)
+        return cls.of(read_regular(place), mime, place.name)
 
     @classmethod
     def of(cls, content: bytes, mime: str = "", name: str = "") -> Self:

@@ -22,6 +22,14 @@ def as_takeable(media: Media, taken: Sequence[str]) -> Media | Text:
     return Text(f"[{named}: not shown, for this model takes none]")
 
 
+def written_in(media: Media) -> str:
+    """Return the content of a text file or an SVG as a model reads it, "" for other media."""
+    if not media.data or not (media.mime.startswith("text/") or media.mime in _WRITTEN):
+        return ""
+    named = media.name or media.mime
+    return f"\n[{named}:]\n{b64decode(media.data).decode('utf-8', 'replace')}\n[end of {named}]\n"
+
+
 def seen_by(request: ModelRequest, taken: Sequence[str]) -> ModelRequest:
     """Return the request without the media that the model does not take. Their names stay in the text."""
     if not any(_media_of(part) for message in request.messages for part in message.parts):
@@ -46,6 +54,7 @@ def _see_media(message: Message, taken: Sequence[str]) -> Message:
     return Message(message.role, tuple(parts))
 
 
+_WRITTEN = ("image/svg+xml", "application/json", "application/xml", "application/yaml")
 _SOUNDS = {b"RIFF": "wav", b"ID3": "mpeg", b"\xff\xfb": "mpeg", b"\xff\xf3": "mpeg", b"fLaC": "flac", b"OggS": "ogg"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from ..core.errors import ConfigError
@@ -44,19 +45,7 @@ def _pieces(sentence: Sentence) -> Iterator[Sentence]:
 
 def _wrap(text: str, width: int = _WIDTH) -> list[str]:
     """Break lines at spaces, or anywhere in a text without spaces."""
-    lines, line = list[str](), ""
-    for word in text.split(" "):
-        while len(word) > width:  # Japanese
-            taken = width - len(line) - (1 if line else 0)
-            line, word = f"{line} {word[:taken]}".strip() if taken > 0 else line, word[max(0, taken) :]
-            lines.append(line)
-            line = ""
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [one for one in (*lines, line) if one] or [""]
+    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def _clock(seconds: float, point: str) -> str:

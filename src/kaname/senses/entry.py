@@ -6,11 +6,14 @@ The text becomes a part of the message or of the tool's result, so that guardrai
 from __future__ import annotations
 
 from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any
 
-from ..core.errors import AgentError
+from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Message, Part, Text
+from ..core.notices import notice
 from ..kernel.bases import ModelBase, optional
+from .process.client import SenseError
 from .sources import content_of, open_source
 
 _SIDE, _MOST = 2_000, 3_700_000  # what all providers take: pixels a side, and bytes before base64
@@ -40,7 +43,7 @@ async def admit_message(message: Message, model: Any) -> Message:
 
 
 async def _admit(media: Media, model: Any) -> Media:
-    if not media.data and (not media.url or takes(model, media.mime)):
+    if media.url and not media.data and takes(model, media.mime):
         return media
     media = await open_source(media)
     return await _fit(media) if media.mime in _PICTURES else media
@@ -60,16 +63,19 @@ async def explain(media: Media) -> str:
 
 
 async def _fit(media: Media) -> Media:
-    """Make a picture as small as providers want it. Without Pillow, or if it cannot be decoded, it stays as it is."""
+    """Make a picture as small as providers want it, or refuse it. Without Pillow, it stays as it is."""
     content = content_of(media)
     if len(content) <= _MOST and not _is_long(media.mime, content) and media.mime not in ("image/bmp", "image/tiff"):
         return media
     from .local import fit
 
+    if find_spec("PIL") is None or find_spec("av") is None:
+        return media
     try:
         return await fit(media, _SIDE, _MOST)
-    except AgentError:
-        return media
+    except SenseError as problem:
+        told = notice("media.not_fitted", "{name} cannot be scaled down: {why}", name=media.name or media.mime, why=problem)
+        raise ConfigError(told) from problem
 
 
 def _is_long(mime: str, content: bytes) -> bool:
@@ -105,7 +111,7 @@ async def _text_of(media: Media) -> str:
             from .senses import Senses
 
             text = (await Senses(longest=_LONGEST).summarize(media)).text
-        elif family == "text":
+        elif family == "text" or media.mime == "image/svg+xml":
             text = content_of(media).decode("utf-8", "replace")
         else:
             text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"

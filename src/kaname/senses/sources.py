@@ -8,6 +8,7 @@ import ipaddress
 import re
 import socket
 import ssl
+import threading
 from base64 import b64decode
 from binascii import Error as NotBase64
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 from ..core.errors import ConfigError
 from ..core.messages import Media
 from ..core.notices import notice
-from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, type_of
+from ..core.reading.media_types import UNKNOWN, WrongMediaType, checked_type, contradiction, read_regular, type_of
 from ..core.record import replace
 from .process.client import SenseError
 
@@ -25,7 +26,7 @@ Source = Media | bytes | str | Path
 MOST_BYTES = 50_000_000
 _HEAD, _LOOKED_AT = 4096, 1_000_000
 _GROUPS = ("image", "audio", "video", "executable", "archive")
-_SECONDS, _REDIRECTS, _BLOCK = 30.0, 3, 1 << 16
+_SECONDS, _LONGEST, _REDIRECTS = 30.0, 120.0, 3  # seconds without a byte, seconds in all
 
 
 async def open_source(source: Source, *, most: int = MOST_BYTES) -> Media:
@@ -57,6 +58,8 @@ async def _open(source: Source, most: int) -> Media:
         name = source.name or Path(urlsplit(source.url).path).name
         source = Media.of(content, source.mime or mime, name)
     content = content_of(source)
+    if not content:
+        raise ConfigError(notice("media.empty", "{name} is empty", name=source.name or "the file"))
     if len(content) > most:
         raise _too_large(source.name, most)
     mime = checked_type(content, source.name, source.mime)
@@ -92,9 +95,10 @@ def content_of(media: Media) -> bytes:
 
 def _read_file(given: str | Path, most: int) -> Media:
     path = Path(given).expanduser()
-    if path.stat().st_size > most:
+    content = read_regular(path, most)
+    if len(content) > most:
         raise _too_large(path.name, most)
-    return Media.file(path)
+    return Media.of(content, name=path.name)
 
 
 def _too_large(name: str, most: int) -> ConfigError:
@@ -142,23 +146,26 @@ def _public_address(host: str, port: int) -> tuple[str, int]:
 
 def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) -> tuple[bytes | str, str]:
     """Return the content and its type, or the address of a redirect."""
-    connection: http.client.HTTPConnection
-    raw = socket.create_connection(address, timeout=_SECONDS)
+    sock = socket.create_connection(address, timeout=_SECONDS)
+    late = threading.Timer(_LONGEST, lambda: sock.shutdown(socket.SHUT_RDWR))  # a server that sends a byte now and then
+    late.daemon = True
+    late.start()
     try:
+        sock = ssl.create_default_context().wrap_socket(sock, server_hostname=host) if scheme == "https" else sock
         connection = http.client.HTTPConnection(host, address[1], timeout=_SECONDS)
-        connection.sock = ssl.create_default_context().wrap_socket(raw, server_hostname=host) if scheme == "https" else raw
-        parts = urlsplit(url)
+        connection.sock, parts = sock, urlsplit(url)
         connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers={"accept": "*/*"})
         answer = connection.getresponse()
         if answer.status in (301, 302, 303, 307, 308):
             return answer.getheader("location") or "", ""
         if answer.status != 200:
             raise SenseError(notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status))
-        content = bytearray()
-        while block := answer.read(_BLOCK):
-            content += block
-            if len(content) > most:
-                raise _too_large(host, most)
-        return bytes(content), (answer.getheader("content-type") or "").partition(";")[0].strip()
+        content = answer.read(most + 1)
+        if late.finished.is_set():  # what came is not all of it
+            raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
+        if len(content) > most:
+            raise _too_large(host, most)
+        return content, (answer.getheader("content-type") or "").partition(";")[0].strip()
     finally:
-        raw.close()
+        late.cancel()
+        sock.close()

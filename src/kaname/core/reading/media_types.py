@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from mimetypes import guess_type
+from pathlib import Path
 
 from ..notices import notice
 
@@ -121,3 +124,15 @@ _KNOWN = frozenset({kind for _, kind in _STARTS} | set(_RIFF.values()) | set(_IS
 
 def _is_text(content: bytes) -> bool:
     return b"\0" not in content[:_HEAD]
+
+
+def read_regular(path: str | Path, most: int = 0) -> bytes:
+    """Return the content of a file. `most`: read one byte more at most, so that the caller sees that it is larger.
+
+    Raises:
+        WrongMediaType: It is a pipe, a device or a folder: reading it could take for ever.
+    """
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise WrongMediaType(notice("media.not_a_file", "{path} is not a file that can be read", path=path))
+        return file.read(most + 1 if most else -1)

@@ -44,7 +44,7 @@ class SqliteJournal:
     Args:
         path: The file. It is created if it does not exist.
         patience: Seconds to wait while another process writes (default 30).
-        max_bytes: The maximum size of the file. By default it is unlimited.
+        max_bytes: The maximum size of the file, and of the one with its media. By default they are unlimited.
         key_file: A file with the key to encrypt the journal with (default: `KANAME_KEY_FILE`, or no encryption).
     """
 
@@ -62,6 +62,7 @@ class SqliteJournal:
         self.closed = False
         self._held: dict[str, RunHold] = {}
         self.media = media_of(self.path)
+        self.media.max_bytes = max_bytes
         self._place = place = JournalFile(self.path, patience, max_bytes)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience

