@@ -30,9 +30,7 @@ async def check(journal, fleet, count):
         ends = [event async for event in journal.read(card.run_id) if isinstance(event.body, Stopped)]
         assert len(ends) == 1, "no run ends twice"
     assert len(fleet.paid()) == len(set(fleet.paid())) == count, "each is paid once"
-    async with asyncio.timeout(60):  # the last entries are removed from the queue
-        while await journal.queue.count():
-            await asyncio.sleep(0.05)
+    assert dict(await journal.queue.count()) == {}
 
 
 async def resumed(journal, run_id):
@@ -74,7 +72,7 @@ async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, 
 async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_path, monkeypatch):
     """A is stopped in the middle of its runs; B takes them over within twice the time to live; A wakes; B is killed."""
     monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))
-    ttl = 3.0
+    ttl = 1.5
     place = url.replace("ttl=0.6&patience=5", f"ttl={ttl}&patience=30")
     journal, fleet = choose(place), Fleet(place, tmp_path, FLEET_PACE="2")
     agent = make_agent(journal)

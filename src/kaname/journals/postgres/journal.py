@@ -19,10 +19,11 @@ from ..media import MARK, detach_media
 from ..queue import RunQueue
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import fact_row, row_sum
-from . import lists, reading, removal
+from . import lists, reading
 from .address import parse_address
 from .arrivals import EVERYTHING
 from .connections import Connection
+from .deletion import removal
 from .office import Office
 from .owner import alive, describe_owner
 from .people.grants import PostgresGrants

@@ -89,7 +89,7 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
 
 
 async def _erase_from_server(user: str, places: DataPlaces) -> Erasure:
-    from ...journals.postgres import erasure
+    from ...journals.postgres.deletion import erasure
     from ...journals.postgres.journal import PostgresJournal
 
     server = PostgresJournal(places.server)

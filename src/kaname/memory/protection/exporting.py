@@ -21,7 +21,6 @@ from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.state import what_was_said
-from ...journals.default import choose
 from ...journals.sqlite.journal import SqliteJournal
 from ...kernel.approvals.port import HasGrants
 from ...kernel.inbox.port import waiting_letters
@@ -106,9 +105,12 @@ class _Archive:
     async def write(self, target: Path) -> Exported:
         self._archive.writestr("README.txt", _README)
         runs = facts = 0
-        place, journal = self._places.journal, None
+        journal: Journal | None = None
+        place = self._places.journal
         if self._places.server:
-            journal = choose(self._places.server)
+            from ...journals.postgres import PostgresJournal
+
+            journal = PostgresJournal(self._places.server)  # not the program's own, which stays open
         elif place is not None and place.exists():
             journal = SqliteJournal(place)
         if journal is not None:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ...core.errors import RunBusy
-from ...core.events import Interjected
-from ...core.runs import SHARED
-from ..erasing import SAID, Erased, Footprint, accounts_of, answers_by, blank_fact, without_answer, without_summary
-from ..refusals import busy_text
-from ..rows import fact_sum
-from ..sqlite.protection.sealing import ERASED_TEXT
+from ....core.errors import RunBusy
+from ....core.events import Interjected
+from ....core.runs import SHARED
+from ...erasing import SAID, Erased, Footprint, accounts_of, answers_by, blank_fact, without_answer, without_summary
+from ...refusals import busy_text
+from ...rows import fact_sum
+from ...sqlite.protection.sealing import ERASED_TEXT
+from ..connections import Connection
+from ..journal import PostgresJournal
+from ..office import Office
+from ..owner import describe_owner
+from ..queues.procrastinate import TASK
+from ..stores import media
 from . import removal
-from .connections import Connection
-from .journal import PostgresJournal
-from .office import Office
-from .owner import describe_owner
-from .queues.procrastinate import TASK
-from .stores import media
 
 _FAMILY = """
 WITH RECURSIVE mine AS (SELECT run FROM kaname.runs WHERE "user" = $1

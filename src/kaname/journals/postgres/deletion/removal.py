@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.errors import RunBusy, RunNeeded, RunNotFound
-from ...core.runs import RunInfo
-from ..refusals import busy_text, dependants_text
-from .connections import Connection
-from .lists import Arguments, executes
-from .office import Office
-from .owner import describe_owner
-from .stores import media
+from ....core.errors import RunBusy, RunNeeded, RunNotFound
+from ....core.runs import RunInfo
+from ...refusals import busy_text, dependants_text
+from ..connections import Connection
+from ..lists import Arguments, executes
+from ..office import Office
+from ..owner import describe_owner
+from ..stores import media
 
 _DEPENDENT = "SELECT base, run FROM kaname.runs WHERE base <> '' AND base = ANY($1::text[])"
 _INSIDE = "SELECT parent, run FROM kaname.runs WHERE parent <> '' AND parent = ANY($1::text[])"

@@ -1,0 +1,1 @@
+"""Delete runs, and erase what belongs to a user."""
