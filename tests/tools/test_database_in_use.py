@@ -409,7 +409,7 @@ async def test_no_column_is_lost(tools, engine):
 
 def test_what_the_model_is_told(tools):
     described = tools("sqlite").description
-    assert "at most 100 rows and 5 seconds" in described
+    assert "at most 100 rows and 60 seconds" in described
     assert described.count("\ncustomers(") == 1
     assert "keys_hidden" not in described
 
