@@ -645,6 +645,28 @@ async def test_words_of_a_provider_are_told_to_the_owner_only(guarded, tokens):
             assert "the key is wrong" in boss.get(f"/api/runs/{name}{what}").text
 
 
+def test_a_role_answers_the_questions_of_other_users_runs_of_one_agent(tmp_path):
+    users, wanted = (
+        Users(tmp_path / "users.json"),
+        {"ann": ["talk", "approve"], "cfo": ["approve:cashier"], "hr": ["approve:hr"]},
+    )
+    tokens = {name: users.add(name, roles) for name, roles in wanted.items()}
+    with contextlib.ExitStack() as stack:
+        served = stack.enter_context(serving(tmp_path, "--users", str(tmp_path / "users.json")))
+        ann, cfo, hr = [stack.enter_context(client(served, tokens[name])) for name in wanted]
+        run = ann.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
+        key, address = run["questions"][0]["key"], f"/api/runs/{run['run_id']}"
+        assert [len(one.get("/api/questions").json()["questions"]) for one in (ann, cfo, hr)] == [1, 1, 0]
+        assert hr.post(f"{address}/answers", json={"answers": {key: "yes"}}).status_code in (403, 404)
+        assert cfo.get(address).status_code == 404, "it can answer, and not read the run"
+        answered = cfo.post(f"{address}/answers", json={"answers": {key: "yes"}, "mode": "wait"})
+        assert answered.status_code in (200, 202)
+        assert "messages" not in answered.json()
+        while ann.get(address).json()["status"] in ("running", "waiting"):
+            time.sleep(0.05)
+        assert (tmp_path / "paid.txt").read_text().split() == ["5"]
+
+
 def test_approval_is_not_used_again_by_a_fork_of_one_who_may_not_approve(tmp_path):
     users = Users(tmp_path / "users.json")
     eve, boss = users.add("eve", ["read", "talk"]), users.add("boss", ["admin"])

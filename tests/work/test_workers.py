@@ -74,7 +74,7 @@ class Working:
 
 async def listening(work):
     """Only a run that takes a while listens for a request to stop."""
-    while work._listener is None:
+    while not work._listeners:
         await asyncio.sleep(0.02)
 
 
@@ -210,6 +210,23 @@ async def test_answer_whose_process_dies_before_it_queues_the_run_is_not_lost(op
     assert dict(await journal.queue.count()) == {}
     async with Working(agent):
         assert (await ended(agent, result.run_id)).output == "done"
+    await journal.close()
+
+
+async def test_question_that_expires_is_answered_by_a_worker(open_journal):
+    journal = open_journal()
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    model, policy = ScriptedModel([call("pay", yen=5), "not paid"]), Approve("pay", expires=0.1)
+    agent = Agent(model, [pay], name="clerk", journal=journal, policies=[policy])
+    run = await agent.submit("pay")
+    async with Working(agent):
+        assert (await ended(agent, run)).output == "not paid"
+    assert [event.body.answer["approved"] async for event in journal.read(run) if isinstance(event.body, Answered)] == [False]
     await journal.close()
 
 

@@ -16,7 +16,7 @@ from tests.parts import add, adding
 
 async def listening(work):
     """Only a run that takes a while listens for a request to stop."""
-    while work._listener is None:
+    while not work._listeners:
         await asyncio.sleep(0.02)
 
 
