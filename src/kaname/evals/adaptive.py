@@ -189,7 +189,7 @@ class AdaptiveAgent(Agent[OutputT]):
         what = {"alternative": chosen, "version": self._versions[chosen], "kind": kind}
         return {**what, "best": best, "explored": chosen != best, "seen": seen}
 
-    async def _recorded(self, run_id: str) -> dict[str, Any]:
+    async def _choice_of(self, run_id: str) -> dict[str, Any]:
         """Return the choice of a run; empty if there is no such run, or it has chosen nothing."""
         try:
             opened = (await read_run(self.journal, run_id, 1))[0].body
@@ -200,17 +200,17 @@ class AdaptiveAgent(Agent[OutputT]):
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         if opener.recipe is self.recipe:
-            opener = await self._chosen(opener, request)
+            opener = await self._opener_for(opener, request)
         async with super()._open_run(opener, request, channel) as scope:
             yield scope
 
-    async def _chosen(self, opener: Opener, request: RunRequest) -> Opener:
+    async def _opener_for(self, opener: Opener, request: RunRequest) -> Opener:
         """Return an opener with the alternative of the run, of the run that it continues, or with a new choice."""
         source = request.source[0] if request.how == "fork" else request.run_id
-        if request.how != "new" and ((choice := await self._recorded(source)) or request.how != "either"):
+        if request.how != "new" and ((choice := await self._choice_of(source)) or request.how != "either"):
             return self._opener(self._recipes.get(choice.get("alternative", ""), self.recipe))
         cards = await self.journal.runs(session=request.session, agent=self.name, user=request.user, limit=1)
-        choice = await self._recorded(cards[0].run_id) if cards and request.session else {}
+        choice = await self._choice_of(cards[0].run_id) if cards and request.session else {}
         if not choice or self._versions.get(choice["alternative"]) != choice["version"]:
             choice = await self._choose(request.messages[-1].text)
         made = _Opener(self._recipes[choice["alternative"]], opener.journal, opener.sinks, self._description, self._recent)
@@ -220,7 +220,7 @@ class AdaptiveAgent(Agent[OutputT]):
     async def replay(self, run_id: str, **options: Any) -> Any:
         """Replay a run with its alternative: see `Agent.replay`."""
         plain = copy(self)
-        plain.recipe = self._recipes.get((await self._recorded(run_id)).get("alternative", ""), self.recipe)
+        plain.recipe = self._recipes.get((await self._choice_of(run_id)).get("alternative", ""), self.recipe)
         return await Agent.replay(plain, run_id, **options)
 
 

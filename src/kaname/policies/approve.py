@@ -125,7 +125,7 @@ class Approve(Policy):
 
     def prompt(self, call: ToolCall, view: RunView) -> Notice:
         """Return the question about a call, with what it will do in the words of its tool, if it has any."""
-        asked, does = f"{visible(call.name)}({visible_json(call.args)})", _described(call, view)
+        asked, does = f"{visible(call.name)}({visible_json(call.args)})", _effect_of(call, view)
         if does:
             return notice("approve.describes", "{does}\nRun {asked}?", does=visible(does), asked=asked)
         return notice("approve.run", "Run {asked}?", asked=asked)
@@ -139,7 +139,7 @@ class Approve(Policy):
         return objector(seen, self, view, by_a_person=True)  # the other policies have seen the model's call, not this one
 
 
-def _described(call: ToolCall, view: RunView) -> str:
+def _effect_of(call: ToolCall, view: RunView) -> str:
     """Return what a call will do, as its tool says; nothing if it does not say, or cannot."""
     tool = view.tools(call).get(call.name, None)
     describe = None if tool is None else optional(tool, ActionBase, "describe")

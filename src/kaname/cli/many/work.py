@@ -43,7 +43,7 @@ async def _queue(given: argparse.Namespace, screen: Screen) -> int:
     journal = choose(journal_for(given))
     try:
         if given.action == "retry":
-            await retry_run(journal, _named(given))
+            await retry_run(journal, _name_from(given))
             screen.note(say(f"{given.name} is queued again", f"{given.name} を待ち行列に戻しました"))
             return DONE
         found = await list_queue(journal)
@@ -62,7 +62,7 @@ async def _schedules(given: argparse.Namespace, screen: Screen) -> int:
     agents = agents_from(given, screen)
     try:
         if given.action != "list":
-            run_id = await steer_schedule(agents, given.action, _named(given))
+            run_id = await steer_schedule(agents, given.action, _name_from(given))
             screen.say(run_id) if run_id else screen.note(say(f"{given.name}: done", f"{given.name}: 完了しました"))
             return DONE
         found = await list_schedules(agents)
@@ -76,7 +76,7 @@ async def _schedules(given: argparse.Namespace, screen: Screen) -> int:
     return _print(given, screen, found, lines, say("there are no schedules", "スケジュールはありません"))
 
 
-def _named(given: argparse.Namespace) -> str:
+def _name_from(given: argparse.Namespace) -> str:
     if not given.name:
         raise ConfigError(
             say(f"{given.command} {given.action} needs a name", f"{given.command} {given.action} には名前が必要です")

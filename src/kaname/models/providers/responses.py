@@ -139,7 +139,7 @@ class OpenAIResponses(ServedModel):
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
             head["instructions"] = instructions
-        items = [items for m in request.messages if m.role != "system" and (items := _encoded(m, request.messages))]
+        items = [items for m in request.messages if m.role != "system" and (items := _items_of(m, request.messages))]
         ours = self._encoded_tools(request.tools) if request.tools else b""
         tools = [*([ours] if ours else []), *[dump(one).encode() for one in theirs]]
         listed = b',"tools":[' + b",".join(tools) + b"]" if tools else b""
@@ -190,7 +190,7 @@ def _text_format(form: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": form.get("type"), **(form.get("json_schema") or {})}
 
 
-def _encoded(message: Message, conversation: Sequence[Message]) -> bytes:
+def _items_of(message: Message, conversation: Sequence[Message]) -> bytes:
     """Return the items of one message. The form of a client call's result depends on what else is sent, and is not kept."""
     if message.role == "tool" and getattr(message.parts[0], "name", "") in CLIENT_CALLS:
         return encode(message, conversation)

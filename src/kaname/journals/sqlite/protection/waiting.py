@@ -30,7 +30,7 @@ def unseal_waiting(connection: sqlite3.Connection, keys: UserKeys) -> None:
     """Decrypt it. What belonged to an erased user is deleted."""
     for table, column, query in _TABLES:
         for id, _, text in _rows(connection, table, query):
-            plain = _plain(keys, id, text)
+            plain = _plain_text(keys, id, text)
             if plain is None:
                 connection.execute(f"DELETE FROM {table} WHERE id = ?", (id,))
             elif plain != text:
@@ -40,7 +40,7 @@ def unseal_waiting(connection: sqlite3.Connection, keys: UserKeys) -> None:
 def erase_waiting(connection: sqlite3.Connection, user: str, alias: str, keys: UserKeys | None) -> None:
     """Delete what a user said to other people's runs and the approvals for the user, and the name in approvals for others."""
     for id, _, text in _rows(connection, "inbox", _MESSAGES):
-        said = _plain(keys, id, text)
+        said = _plain_text(keys, id, text)
         if said is None or decode_body(Interjected.__name__, said).by == user:  # type: ignore[union-attr]
             connection.execute("DELETE FROM inbox WHERE id = ?", (id,))
     if _rows(connection, "grants", _GRANTS):
@@ -48,7 +48,7 @@ def erase_waiting(connection: sqlite3.Connection, user: str, alias: str, keys: U
         connection.execute("UPDATE grants SET by = ? WHERE by = ?", (alias, user))
 
 
-def _plain(keys: UserKeys | None, id: str, text: str) -> str | None:
+def _plain_text(keys: UserKeys | None, id: str, text: str) -> str | None:
     """Return a text that may be encrypted; None if it cannot be read any more."""
     if keys is None or not text.startswith(SEALED):
         return text
