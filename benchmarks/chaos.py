@@ -17,6 +17,7 @@ import struct
 import tempfile
 import time
 from collections import Counter, defaultdict
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -81,7 +82,8 @@ class ChaosServer(WireServer):
         if answer.cut is not None:
             await super()._answer(Answer(answer.events, cut=answer.cut), reader, writer)
             await asyncio.sleep(0.01)  # what was sent before a reset arrives
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with suppress(OSError):  # the client has closed it already
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
         return False
 

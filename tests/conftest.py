@@ -10,14 +10,16 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 _WORLDS = count(1)
 
 # The same examples each time, so that what lands does not depend on luck. `--hypothesis-profile explore` looks for new ones.
-settings.register_profile("steady", derandomize=True)
-settings.register_profile("explore", derandomize=False, print_blob=True)
+# Without limits of time: on a busy machine a draw takes seconds, which says nothing about what is tested.
+_PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("steady", derandomize=True, **_PATIENT)
+settings.register_profile("explore", derandomize=False, print_blob=True, **_PATIENT)
 settings.load_profile("steady")
 
 

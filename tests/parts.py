@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import pty
 import select
 import time
 from collections.abc import Callable, Sequence
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,30 @@ async def facts(agent: Any, run_id: str) -> list[Event]:
 
 async def kinds(agent: Any, run_id: str) -> list[str]:
     return [type(event.body).__name__ for event in await facts(agent, run_id)]
+
+
+async def until(true: Callable[[], Any], seconds: float = 60.0, *, freeing: bool = False) -> Any:
+    """Wait until a function, which may be a coroutine function, returns something true, and return that.
+
+    `freeing`: it waits for an object to go. A thread that has just delivered a result holds its work for an instant longer, so
+    what nobody holds is looked for each time."""
+    async with asyncio.timeout(seconds):
+        while True:
+            found = true()
+            if found := await found if isawaitable(found) else found:
+                return found
+            if freeing:
+                gc.collect()
+            await asyncio.sleep(0.005)
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait as `until` does, where there is no event loop."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return found
 
 
 def assert_valid_history(messages: Sequence[Message]) -> None:
@@ -106,7 +133,7 @@ class MortalJournal(MemoryJournal):
 
 
 def typed_into(
-    command: list[str], environment: dict[str, str], folder: Path, feed: Any, seconds: float = 40, also: str = ""
+    command: list[str], environment: dict[str, str], folder: Path, feed: Any, seconds: float = 90, also: str = ""
 ) -> tuple[int, str]:
     """Run it in a terminal; type, or send a signal, whenever the words have appeared after those before. Its code, and what
     was shown. `also`: see `tests.warm.Popen`."""

@@ -42,7 +42,7 @@ class Parent:
     def close(self) -> None:
         """End the parent. Processes that it forked go on."""
         self.channel.close()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def start(self, order: dict[str, Any], streams: list[int]) -> tuple[int, socket.socket]:
         """Start a process with these streams. Return its number, and where its status will be told."""

@@ -150,7 +150,7 @@ async def test_a_waiting_sequence_does_not_hold_its_session_up():
     )
     async with agent.steps("go", session_id="z") as sequence:
         assert (await sequence.next_step()).kind == "tool_call"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await agent.run("and I?", session_id="z")).completed
 
 
@@ -400,7 +400,7 @@ async def test_closing_a_journal_does_not_stop_the_loop(tmp_path):
     journal = SqliteJournal(tmp_path / "journal.db")
     await Agent(adding(), [add], journal=journal).run("go")
     gate = threading.Event()
-    slow = journal._writer.submit(lambda connection: gate.wait(5))
+    slow = journal._writer.submit(lambda connection: gate.wait(60))
     closing = asyncio.create_task(journal.close())
     await asyncio.sleep(0.05)
     assert not closing.done()

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from kaname import Agent, Approve, ConfigError, InvalidState, RunNotFound, ScriptedModel, call, tool
+from tests.parts import until
 
 paid = []
 
@@ -75,9 +76,9 @@ async def test_detached_run_that_cannot_begin_is_logged(caplog):
     await agent.run("Pay.", run_id="r")
     with caplog.at_level(logging.WARNING, "kaname"):
         agent.resume("r", {"other": "yes"}).detach()
-        await asyncio.sleep(0.05)
+        told = "a detached run failed: InvalidState: there is no open question 'other'"
+        await until(lambda: told in caplog.text and len(asyncio.all_tasks()) == 1)
         gc.collect()
-    assert "a detached run failed: InvalidState: there is no open question 'other'" in caplog.text
     assert "never retrieved" not in caplog.text
 
 

@@ -253,11 +253,11 @@ async def test_retries_and_fallback():
 
 async def test_time_limit_of_a_task():
     made = flow()
-    made.options(timeout=0.05).task(wait, "slow", 5)
+    made.options(timeout=0.05).task(wait, "slow", 60)
     begun = time.monotonic()
     result = await made.run()
     assert "timed out after 0.05 s" in result.stop.detail
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 40
 
 
 async def test_question_is_put_last_and_answered_later():

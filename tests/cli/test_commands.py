@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -198,7 +197,7 @@ def test_a_server_next_door_is_found(terminal):
 
 
 def test_ctrl_c_ends_the_run_in_order(terminal):
-    command = ["run", "-m", terminal.script(uses("wait", seconds=30), "x"), "-t", "mytools.py", "go"]
+    command = ["run", "-m", terminal.script(uses("wait", seconds=600), "x"), "-t", "mytools.py", "go"]
     process = warm.Popen(
         [sys.executable, "-m", "kaname.cli.main", *command],
         cwd=terminal.folder,
@@ -208,12 +207,10 @@ def test_ctrl_c_ends_the_run_in_order(terminal):
         text=True,
     )
     assert "→ wait" in process.stderr.readline()
-    begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped" in err
-    assert time.monotonic() - begun < 15
     assert "cancelled" in terminal("runs").stdout
 
 

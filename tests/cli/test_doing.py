@@ -44,7 +44,7 @@ async def test_spinner_says_what_is_going_on(monkeypatch):
     screen = Screen(io.StringIO(), Terminal())
     assert await doing(screen) == ["thinking", 'look(item="cup")', "in the second drawer", "thinking"]
     async with screen.spinner():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "s thinking" not in screen.err.getvalue():
                 await asyncio.sleep(0.05)
 

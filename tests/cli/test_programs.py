@@ -197,7 +197,7 @@ async def test_follow_goes_on_while_something_else_is_under_way(tmp_path, capsys
         await asyncio.sleep(0.01)
     given = argparse.Namespace(json=False, agent=None, journal=None, config=None)
     following = asyncio.ensure_future(runs._follow(agent.journal, cards[0], given, Screen()))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "? Run pay" not in capsys.readouterr().err:
             await asyncio.sleep(0.01)
         assert not following.done()

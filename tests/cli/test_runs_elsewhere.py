@@ -6,11 +6,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
 from tests import warm
+from tests.parts import wait_until
 
 PROGRAM = """
     import asyncio
@@ -44,9 +44,7 @@ def elsewhere(tmp_path):
     def start(turns):
         program = textwrap.dedent(PROGRAM).replace("TURNS", str(turns))
         started = warm.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
-        until = time.monotonic() + 20
-        while "sleep" not in kaname("runs").stdout:
-            assert time.monotonic() < until
+        wait_until(lambda: "sleep" in kaname("runs").stdout)
         return started
 
     kaname.start = start
@@ -69,7 +67,7 @@ def test_stop_ends_a_run_of_another_process(elsewhere):
     asked = elsewhere("runs", "stop", "last")
     assert asked.returncode == 0
     assert "stop requested" in asked.stderr
-    assert "stopped with `kaname runs stop`" in other.communicate(timeout=20)[0]
+    assert "stopped with `kaname runs stop`" in other.communicate(timeout=60)[0]
     again = elsewhere("runs", "stop", "last", KANAME_LANG="ja")
     assert again.returncode == 1
     assert "終了しています" in again.stderr
@@ -204,7 +202,7 @@ from kaname import Agent, ScriptedModel, call, tool
 async def pay(yen: int) -> str:
     \"\"\"Pay.\"\"\"
     print("paying", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.sleep(600)
     return "paid"
 
 desk = Agent(ScriptedModel([call("pay", yen=5), "Paid."]), [pay], journal="desk.db")
@@ -219,7 +217,7 @@ def test_interrupt_in_the_middle_of_a_payment_says_that_it_may_have_happened(tmp
     with warm.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes) as going:
         assert going.stdout.readline() == "paying\n"
         going.send_signal(signal.SIGINT)
-        _, told = going.communicate(timeout=30)
+        _, told = going.communicate(timeout=50)
     assert "pay was running and may have taken effect" in told
 
 

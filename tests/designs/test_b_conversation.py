@@ -97,7 +97,7 @@ async def test_runs_of_one_conversation_take_turns():
                 await asyncio.sleep(0)
                 await agent.run("e", when_busy="refuse")
         await running
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await agent.run("nest")).completed, "a tool of the run does not wait for it"
         assert len(inner) == 1
 
@@ -161,7 +161,7 @@ async def test_an_abort_before_the_start_keeps_the_users_message(place, tmp_path
 @pytest.mark.requirement("B3", "B9")
 async def test_a_run_can_be_closed_like_a_generator():
     async with TinyAgent(ScriptedModel(lambda request: "x" * 80_000, pace=0.005), journal="memory") as agent:
-        async with asyncio.timeout(10), aclosing(agent.run("go")) as chunks:
+        async with asyncio.timeout(60), aclosing(agent.run("go")) as chunks:
             async for _ in chunks:
                 break
         assert (await chunks).stop.kind == "cancelled"

@@ -60,7 +60,7 @@ async def test_available_tools_are_filled_on_entry_and_follow_the_server():
         assert "slow" in names
         assert "fresh" not in names
         await made.run("go")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "fresh" not in [tool["name"] for tool in made.available_tools]:
                 await asyncio.sleep(0.02)
 

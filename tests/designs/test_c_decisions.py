@@ -1,7 +1,5 @@
 """Design C: what becomes of a termination policy's decision, and of replies that no policy foresees."""
 
-import asyncio
-import gc
 import subprocess
 import sys
 
@@ -34,7 +32,7 @@ from kaname.designs import (
     ToolCallInfo,
 )
 from kaname.strategies.react import React
-from tests.parts import assert_valid_history
+from tests.parts import assert_valid_history, until
 
 
 class Out(BaseModel):
@@ -385,10 +383,11 @@ async def test_c1_a_sequence_that_nobody_holds_any_more_is_ended():
     sequence = agent.steps("go", run_id="left")
     await sequence.next_step()
     del sequence
-    gc.collect()
-    async with asyncio.timeout(5):
-        while (await agent.result("left")).stop.kind != "cancelled":
-            await asyncio.sleep(0.01)
+
+    async def ended():
+        return (await agent.result("left")).stop.kind == "cancelled"
+
+    await until(ended, freeing=True)
 
 
 @pytest.mark.requirement("C3")

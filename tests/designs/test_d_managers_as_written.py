@@ -212,7 +212,7 @@ async def test_task_is_split_into_subtasks_that_wait_for_each_other_and_a_failin
         running.add(source)
         met.append(len(running))
         if len(met) < 2:
-            await asyncio.wait_for(both.wait(), 5)
+            await asyncio.wait_for(both.wait(), 60)
         else:
             both.set()
         running.discard(source)
@@ -719,7 +719,7 @@ async def test_task_is_delegated_to_a_person_with_the_role_and_the_answer_comes_
     assert not waiting.done()
     elsewhere = CollaborationManager(people=people, journal=journal)
     await elsewhere.tasks.answer(run_id, "It is.", by="mika")
-    assert await asyncio.wait_for(waiting, 10) == "It is."
+    assert await asyncio.wait_for(waiting, 60) == "It is."
     again = manager.delegate_task_to_human("Is invoice 12 right?", "I cannot see the goods", "accountant", run_id=run_id)
     assert await again == "It is.", "a task that was given before is not given again"
     with pytest.raises(InvalidState, match="is not waiting for an answer"):
@@ -735,7 +735,7 @@ async def test_task_without_a_role_is_for_anybody_and_agents_delegate_through_th
     while not (tasks := await manager.tasks.pending()):
         await asyncio.sleep(0)
     await manager.tasks.answer(*tasks, "Done.")
-    assert await asyncio.wait_for(waiting, 10) == "Done."
+    assert await asyncio.wait_for(waiting, 60) == "Done."
 
     class ByMail(CollaborationManager):
         async def delegate_task_to_human(self, task_details, reason_for_delegation, human_expert_role=None):

@@ -60,7 +60,7 @@ def test_threads_that_want_the_same_value_compute_it_once(manager):
 
     def compute():
         computed.append(1)
-        go.wait(10)
+        go.wait(60)
         return "value"
 
     threads = [threading.Thread(target=lambda: told.append(manager.get_or_set("k", compute))) for _ in range(8)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -21,7 +20,7 @@ from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, reply
-from tests.parts import add, adding, fail
+from tests.parts import add, adding, fail, wait_until
 from tests.serve.serving import client, events, serving
 
 
@@ -125,9 +124,7 @@ def test_trace_of_a_run_that_was_killed_is_completed_by_whoever_goes_on_with_it(
     trace = ("--trace", f"otel={receiver.url}")
     with serving(tmp_path, *trace, KANAME_TEST_PACE="0.05") as served, client(served) as http:
         run = http.post("/api/runs", json={"input": "go", "agent": "lead", "mode": "detach"}).json()["run_id"]
-        until = time.monotonic() + 20
-        while len(receiver.spans) < 4 and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_until(lambda: len(receiver.spans) >= 4)
         served.kill()
     assert {span.name for span in receiver.spans} == {"invoke_agent child", "chat scripted", "execute_tool add"}, (
         "what had ended"

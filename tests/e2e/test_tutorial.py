@@ -61,7 +61,7 @@ class Desk:
 
     def stop(self, how):
         self.server.send_signal(how)
-        self.server.wait(20)
+        self.server.wait(60)
 
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()

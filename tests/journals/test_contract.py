@@ -18,7 +18,7 @@ from kaname.journals.default import choose
 from kaname.journals.sqlite import file
 from kaname.journals.sqlite.owners import is_alive
 from kaname.testing import JournalContract
-from tests.parts import add, adding
+from tests.parts import add, adding, until
 
 
 class TestMemoryJournal(JournalContract):
@@ -332,12 +332,14 @@ async def test_a_run_that_broke_off_on_a_locked_file_is_free_when_the_lock_is_go
     holder.execute("ROLLBACK")
     holder.close()
     other = SqliteJournal(tmp_path / "journal.db")
-    for _ in range(100):
+
+    async def taken_up():
         try:
-            assert (await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run_id)).output == "taken up"
-            break
+            return await Agent(ScriptedModel(["taken up"]), journal=other).resume(run.run_id)
         except RunBusy:
-            await asyncio.sleep(0.05)
+            return None
+
+    assert (await until(taken_up)).output == "taken up"
     await journal.delete(run.run_id)
     await journal.close()
     await other.close()
@@ -352,11 +354,11 @@ owner = Owner(Path(sys.argv[1]))
 heard, tell = os.pipe()
 if os.fork() == 0:
     os.write(tell, b"!")  # it is there, and has let go of what it inherited
-    time.sleep(20)
+    time.sleep(120)
     os._exit(0)
 os.read(heard, 1)
 print(owner.name, flush=True)
-time.sleep(60)
+time.sleep(120)
 """
     folder = tmp_path / "owners"
     parent = subprocess.Popen(

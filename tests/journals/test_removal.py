@@ -147,7 +147,7 @@ async def test_tidying_does_not_wait_for_a_reader(tmp_path):
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM runs").fetchone()
     await write(journal, "s")
-    await asyncio.wait_for(journal.delete("r"), 20)
+    await asyncio.wait_for(journal.delete("r"), 60)
     assert removal.tidy(path)[0] >= 0
     reader.execute("COMMIT")
     reader.close()

@@ -86,7 +86,7 @@ async def test_run_of_a_session_that_is_being_executed_is_waited_for_and_that_is
         seen.append(chunk.data.get("status"))
         if chunk.data.get("status") == "queued":
             go_on.set()
-    other.join(10)
+    other.join(60)
     assert "queued" in seen
     assert (await run).output == "I have read 3 messages"
 

@@ -22,7 +22,7 @@ from kaname import (
 )
 from kaname.core.events import Event, Opened, ToolFinished, ToolStarted
 from kaname.core.messages import ModelReply, Usage, assistant
-from tests.parts import Died, MortalJournal
+from tests.parts import Died, MortalJournal, until
 
 
 def family(journal, *, child_model=None, policies=(), stops=None, parent_script=None):
@@ -235,7 +235,8 @@ async def test_a_child_that_is_let_go_with_its_parent_keeps_its_limits():
     _, boss = family(journal, child_model=Slow())
     run = boss.run("go").start()
     for _ in range(3):
-        await asyncio.sleep(0.05)
+        before = len(calls)
+        await until(lambda: len(calls) > before or run._work.task.done())
         if (await run.let_go()).stop.kind != "released":
             break
         assert {card.status for card in await journal.runs()} == {"interrupted"}

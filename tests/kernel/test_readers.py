@@ -7,6 +7,7 @@ import pytest
 from kaname import Agent, ScriptedModel, ToolContext, call, tool
 from kaname.core.chunks import Chunk, chunks_of
 from tests.kernel.test_streams import NO_LIMITS, Talking, facts_of, numbered, talking
+from tests.parts import until
 
 
 @tool(effect="pure")
@@ -57,9 +58,10 @@ async def test_a_run_that_is_stopped_while_it_waits_for_a_reader_has_shown_every
     patient, attentive = run.subscribe(wait_for_me=True), run.subscribe()
     reading = asyncio.create_task(all_of(attentive))
     waiting = asyncio.create_task(run._result())
-    await asyncio.sleep(0.05)
+    await until(run._work.journal.runs)
+    await asyncio.sleep(0.05)  # if it is short, less has been said
     run.abort() if how == "abort" else waiting.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.gather(waiting, return_exceptions=True)
         chunks = await reading
     events = [event async for event in run._work.journal.read(run.run_id)]
@@ -144,7 +146,7 @@ async def test_many_readers_see_what_is_said_while_they_are_being_woken():
                 channel.delta("two ", "text", "", "agent")
 
             channel._wake_all = in_the_same_moment
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await heard.wait()  # it says nothing more before somebody has heard it
             return await ScriptedModel(["done"]).reply(request, emit)
 
@@ -257,7 +259,7 @@ async def test_a_reader_of_a_run_that_was_deleted_comes_to_an_end():
     run = agent.run("go").start()
     await run
     await agent.journal.delete(run.run_id)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert [chunk.type for chunk in await all_of(run)][-1] == "status"
 
 

@@ -47,7 +47,7 @@ async def test_a_sink_that_fails_at_the_reply_is_told_of_and_the_run_goes_on(cal
     _, act = acting()
     model = ScriptedModel([[call("act", n=n) for n in range(calls)], "done"])
     agent = Agent(model, [act], sinks=[sink], policies=policies, journal="memory")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         result = await agent.run("go")
     assert result.output == "done"
     assert (await kinds(agent.journal, result.run_id)).count("Warned") == 1
@@ -148,7 +148,7 @@ async def test_facts_that_follow_while_the_first_are_on_their_way_leave_a_right_
     journal = SqliteJournal(tmp_path / "journal.db")
     lease = await journal.claim("r")
     writing = threading.Event()
-    journal._writer.submit(lambda connection: writing.wait(5))  # the disk takes its time
+    journal._writer.submit(lambda connection: writing.wait(60))  # the disk takes its time
     facts = [
         Event("r", 1, 1.0, "agent", Opened()),
         Event("r", 2, 2.0, "agent", Stopped(Stop("cancelled", "cancelled while it was starting"))),
@@ -174,7 +174,7 @@ async def test_a_second_cancellation_does_not_lose_the_end_of_the_run(tmp_path):
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while any(card.status in UNDER_WAY for card in await journal.runs()):  # nobody waits for their end, but it comes
             await asyncio.sleep(0.01)
     await journal.close()

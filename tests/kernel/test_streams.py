@@ -26,7 +26,7 @@ from kaname import (
 from kaname.core.errors import JournalError
 from kaname.core.messages import ModelReply, assistant
 from tests import warm
-from tests.parts import add, adding
+from tests.parts import add, adding, until
 
 NO_LIMITS = max_steps(None) | no_repeats(None) | per_tool(None)
 
@@ -65,7 +65,7 @@ def numbered(chunks):
 async def test_a_reader_that_stops_reading_does_not_hold_the_run_up():
     run = talking(turns=5).run("go")
     await anext(run)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await run).output == "done"
     rest = [chunk async for chunk in run]
     assert facts_of(rest)[-1] == (await run).state.seq, "and finds all the facts when it comes back"
@@ -113,7 +113,7 @@ async def test_a_reader_that_wants_the_run_to_wait_and_goes_away_lets_it_go_on()
     await anext(reader)
     await asyncio.sleep(0.02)
     reader.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await run).output == "done"
 
 
@@ -124,9 +124,8 @@ async def test_a_reader_that_wants_the_run_to_wait_and_is_forgotten_lets_it_go_o
     await anext(reader)
     await asyncio.sleep(0.02)
     del reader
-    gc.collect()
-    async with asyncio.timeout(10):
-        assert (await run).output == "done"
+    await until(run._work.task.done, freeing=True)
+    assert (await run).output == "done"
 
 
 async def test_many_readers_get_the_deltas_joined_and_lose_no_text():
@@ -202,7 +201,7 @@ async def test_cancelling_the_iteration_cancels_the_run():
             pass
 
     serving = asyncio.create_task(serve())
-    await asyncio.sleep(0.05)
+    await until(agent.journal.runs)
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
@@ -220,9 +219,11 @@ async def test_a_generator_around_a_run_that_is_closed_cancels_it():
     for _ in range(5):
         await anext(stream)
     await stream.aclose()
-    gc.collect()
-    await asyncio.sleep(0.05)
-    assert [card.status for card in await agent.journal.runs()] == ["cancelled"]
+
+    async def ended():
+        return [card.status for card in await agent.journal.runs()] == ["cancelled"]
+
+    await until(ended, freeing=True)
 
 
 async def test_a_detached_run_outlives_its_readers_and_can_be_found_again():
@@ -269,7 +270,7 @@ async def test_attaching_to_a_run_that_waits_goes_on_when_it_is_answered():
     await asyncio.sleep(0.02)
     assert not reading.done()
     await agent.resume(waiting.run_id, {"approve:c1_0": "yes"})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         chunks = await reading
     assert chunks[-1].data["output"] == "done"
     assert facts_of(chunks) == sorted(facts_of(chunks))
@@ -325,7 +326,7 @@ async def test_a_run_in_another_process_is_stopped(tmp_path, request):
         await asyncio.sleep(0.01)
     agent = talking(journal)
     assert await agent.stop("r", "enough of it")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await asyncio.to_thread(other.communicate))[0].strip() == "cancelled"
     assert [chunk.data["detail"] async for chunk in agent.attach("r") if chunk.data.get("status") == "stopped"] == [
         "enough of it"
@@ -351,12 +352,12 @@ async def test_a_listener_that_keeps_its_place_misses_nothing(tmp_path, kind):
     for _ in range(3):  # the listener is restarted in between
         listening = asyncio.create_task(listen())
         results = await asyncio.gather(*[agent.run("go") for _ in range(5)])
-        await asyncio.sleep(0.12)
+        await until(lambda: len(heard) % 42 == 35)  # seven facts each; the sixth run comes while nobody listens
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
         results += [await agent.run("go")]
     listening = asyncio.create_task(listen())
-    await asyncio.sleep(0.12)
+    await until(lambda: len(heard) >= 3 * 42)
     listening.cancel()
     wanted = {(card.run_id, seq) for card in await agent.journal.runs() for seq in range(1, card.seq + 1)}
     assert set(heard) == wanted
@@ -371,7 +372,7 @@ async def test_a_listener_that_keeps_its_place_misses_nothing(tmp_path, kind):
 async def test_a_run_that_is_let_go_can_be_resumed_within_its_limits():
     agent = Agent(Talking(turns=6, words=20, pace=0.001), [add], journal="memory", stops=max_steps(5) | per_tool(None))
     run = agent.run("go").start()
-    await asyncio.sleep(0.06)
+    await until(agent.journal.runs)
     result = await run.let_go()
     assert result.stop.kind == "released"
     (card,) = await agent.journal.runs()
@@ -428,7 +429,7 @@ async def test_followers_that_begin_at_different_times_all_come_to_the_end(tmp_p
         following.append(asyncio.create_task(follow()))
         await asyncio.sleep(0.03)
     result = await run
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for one in await asyncio.gather(*following):
             assert one == list(range(1, result.state.seq + 1))
     await journal.close()
@@ -442,7 +443,7 @@ async def test_a_follower_that_was_busy_when_the_last_fact_came_still_sees_it():
     while not await agent.journal.runs():
         await asyncio.sleep(0)
     seen = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for event in agent.journal.follow(run.run_id):
             seen.append(event.seq)
             await run  # everything else is written while this one is looked at
@@ -459,7 +460,7 @@ async def test_a_listener_is_told_when_the_journal_is_closed(tmp_path):
     await talking(journal, turns=1, words=200, pace=0.002).run("go")
     await journal.close()
     with pytest.raises(JournalError, match="is closed"):
-        await asyncio.wait_for(listening, 5)
+        await asyncio.wait_for(listening, 60)
 
 
 async def test_attaching_right_after_detaching():

@@ -243,7 +243,7 @@ async def test_an_idle_connection_is_closed(monkeypatch):
     async with serving(handle) as port:
         model = OpenAI("any", base_url=f"http://127.0.0.1:{port}", api_key="k")
         await model.reply(ModelRequest((user("hi"),)), quiet)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await ended.wait()
         await model.close()
 
@@ -292,7 +292,7 @@ def test_one_model_over_several_event_loops():
 
     server_thread = threading.Thread(target=lambda: asyncio.run(serve()))
     server_thread.start()
-    started.wait(5)
+    started.wait(60)
     model = OpenAI("any", base_url=place[0].url, api_key="k")
     results = []
     with warnings.catch_warnings():

@@ -98,7 +98,7 @@ async def test_its_patience_and_keys_in_the_environment(monkeypatch):
         first = LiteLLM("groq/llama", base_url=server.url)
         await first.reply(ModelRequest((user("hi"),)), quiet)  # LiteLLM loads for seconds with the first reply
         await first.close()
-        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=2))
+        model = LiteLLM("groq/llama", base_url=server.url, timeouts=Timeouts(first_byte=60))
         with pytest.raises(errors.ModelDenied, match=r"wrong key \*\*\*") as caught:
             await model.reply(ModelRequest((user("hi"),)), quiet)
         assert "gsk-very" not in str(caught.value)

@@ -509,14 +509,16 @@ def test_whoever_is_no_model_server_is_ignored(monkeypatch, answer):
 
 
 def test_whoever_drips_is_not_waited_for(monkeypatch):
-    with neighbour(listing("m"), drip=0.2) as listener:
+    with neighbour(listing("m"), drip=1.0) as listener:
         monkeypatch.setenv("KANAME_NEARBY", f"x={listener.getsockname()[1]}")
         begun = time.monotonic()
         assert near.nearby() == []
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 30, "all of it would take a minute"
 
 
 def test_a_model_that_cannot_chat_is_not_offered(monkeypatch):
+    monkeypatch.setattr(near, "_PATIENCE", 30.0)
+    monkeypatch.setattr(near, "_DEADLINE", 30.0)
     names = ["text-embedding-nomic-embed-text-v1.5", "bge-reranker", "whisper-1", "qwen2.5-7b-instruct"]
     with neighbour(listing(*names)) as listener:
         monkeypatch.setenv("KANAME_NEARBY", f"x={listener.getsockname()[1]}")

@@ -16,7 +16,7 @@ from kaname.models.http.sse import EventStream
 from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, reply, status
-from tests.parts import add
+from tests.parts import add, until
 
 
 def model(server, **more):
@@ -252,11 +252,7 @@ async def test_an_abort_closes_the_connection_at_once():
         async for chunk in agent.run("go", abort_event=event):
             if chunk["type"] == "delta":
                 event.set()
-        for _ in range(100):
-            await asyncio.sleep(0.02)
-            if server.closed_early:
-                break
-        assert server.closed_early == 1
+        assert await until(lambda: server.closed_early) == 1
         await agent.close()
 
 

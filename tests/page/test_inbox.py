@@ -53,6 +53,27 @@ def test_the_inbox_is_done_by_keyboard(go, api, served):
     assert "we stay at home" in facts
 
 
+def test_calls_in_the_outbox_are_shown_line_by_line_and_allowed_by_number(go, api, served):
+    api.post("/api/runs", json={"input": "What is new?", "agent": "mail"})
+    page = go("#/inbox")
+    prompt = page.locator(".question .prompt")
+    expect(prompt).to_contain_text("mallory@evil.example")
+    lines = prompt.inner_text().splitlines()
+    assert [line for line in lines if "forward" in line] == ["1. forward", "2. forward", "3. forward"]
+    page.keyboard.press("j")
+    page.keyboard.press("e")
+    page.keyboard.type("all but the first")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_role("alert")).to_contain_text("Enter numbers only.")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("2、３")
+    page.keyboard.press("Control+Enter")
+    expect(page.get_by_text("No open questions")).to_be_visible()
+    run = next(run for run in api.get("/api/runs").json()["runs"] if run["title"] == "What is new?")
+    api.get(f"/api/runs/{run['run_id']}/events")  # ends with the run
+    assert (served.folder / "forwarded.txt").read_text("utf-8").split() == ["boss@work.example", "ann@home.example"]
+
+
 def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing(go, api, served):
     for number in range(2):
         api.post("/api/runs", json={"input": f"Kyoto, typed on {number}", "agent": "travel"})

@@ -113,7 +113,7 @@ async def test_erasure_is_refused_while_a_run_of_the_user_is_executed(folder):
         return await agent.run("work", user_id=USER)
 
     run = asyncio.create_task(work())
-    await asyncio.wait_for(begun.wait(), 20)
+    await asyncio.wait_for(begun.wait(), 60)
     with pytest.raises(RunBusy):
         await erase_user(USER, places(folder))
     assert set(found_in_files(folder)) >= set(before)

@@ -27,7 +27,7 @@ class Follower:
         self.run_id, self.seen, self.last, self.over = run_id, [], "", False
 
     async def follow(self, url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as http:
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
             while not self.over:
                 headers = {"last-event-id": self.last} if self.last else {}
                 try:
@@ -44,7 +44,7 @@ class Follower:
 
 async def start(url: str, run_id: str) -> None:
     """Until it is there: a client that was not answered asks again, with the same id."""
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as http:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
         while True:
             try:
                 asked = {"input": "work", "agent": "worker", "run_id": run_id, "mode": "detach"}
@@ -55,7 +55,7 @@ async def start(url: str, run_id: str) -> None:
 
 
 async def ready(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as http:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
         while True:
             try:
                 if (await http.get("/readyz")).status_code == 200:

@@ -55,7 +55,7 @@ class Served:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(20)
+            return self.process.wait(60)
         finally:
             if self.process.stdout is not None:
                 self.process.stdout.close()
@@ -72,7 +72,7 @@ def serving(folder: Path, *options: str, **more: Any) -> Iterator[Served]:
 
 def client(served: Served, token: str = "", **more: Any) -> httpx.Client:
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=served.url, headers=headers, timeout=30, trust_env=False, **more)
+    return httpx.Client(base_url=served.url, headers=headers, timeout=60, trust_env=False, **more)
 
 
 def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from kaname.core.errors import ConfigError
 from kaname.serve.access.guessing import Rates, network_of
 from kaname.serve.stream import Stream, Streams
 from kaname.serve.users import OWNER, Users
+from tests.parts import until, wait_until
 from tests.serve.serving import ROOT, Served, client, events, serving
 
 ADDRESSES = (
@@ -376,7 +377,7 @@ def test_giant_body_is_refused_before_it_is_read(served):
 
 
 def _raw(served: Served, data: bytes) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", served.port), timeout=20)
+    one = socket.create_connection(("127.0.0.1", served.port), timeout=60)
     one.sendall(data)
     return one
 
@@ -463,9 +464,7 @@ def test_reader_that_does_not_read_costs_the_others_nothing(tmp_path):
         stuck = [_raw(served, head.encode() + request) for _ in range(20)]
         told = http.post("/api/runs", json={"input": "long"}).json()
         assert told["status"] == "completed"
-        until = time.time() + 30
-        while any(run["status"] == "running" for run in http.get("/api/runs").json()["runs"]) and time.time() < until:
-            time.sleep(0.05)
+        wait_until(lambda: not any(run["status"] == "running" for run in http.get("/api/runs").json()["runs"]))
         assert {run["status"] for run in http.get("/api/runs").json()["runs"]} == {"completed"}
         for one in stuck:
             one.close()
@@ -540,7 +539,7 @@ async def test_client_that_does_not_take_what_it_is_sent_is_cut_off():
 
     stream = Stream(streams, OWNER, frames(), left=cut.set)
     serving_it = asyncio.create_task(stream({"kaname.abort": gone.set}, receive, send))
-    await asyncio.sleep(0.01)
+    await until(lambda: sent and sent[-1].get("body") == b"data: 2\n\n")
     now = asyncio.get_running_loop().time()
     stream.look_after(now + 5)
     assert not gone.is_set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 import kaname.serve
 from kaname import Agent, ConfigError, ScriptedModel
+from tests.parts import wait_until
 from tests.serve.serving import Served, client, serving
 
 SAID = [{"role": "user", "content": "long"}]
@@ -49,10 +49,11 @@ def _left(http: httpx.Client, path: str, body: dict[str, Any]) -> str:
 
 
 def _ended(http: httpx.Client, run_id: str) -> dict[str, Any]:
-    until = time.monotonic() + 20
-    while (run := http.get(f"/api/runs/{run_id}").json())["status"] in ("running", "waiting") and time.monotonic() < until:
-        time.sleep(0.05)
-    return run
+    def run() -> dict[str, Any]:
+        return http.get(f"/api/runs/{run_id}").json()
+
+    wait_until(lambda: run()["status"] not in ("running", "waiting"))
+    return run()
 
 
 def _newest(http: httpx.Client) -> dict[str, Any]:
@@ -130,7 +131,7 @@ async def test_cancelling_a_call_of_mcp_that_asks_stops_the_run_that_waits(slow)
     with client(slow) as http:
         async with Client(StreamableHttpTransport(f"{slow.url}/mcp"), mode="legacy", elicitation_handler=elicit) as mcp:
             calling = asyncio.create_task(mcp.call_tool("cashier", {"task": "go"}))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await asked.wait()
             calling.cancel()
             with contextlib.suppress(asyncio.CancelledError):

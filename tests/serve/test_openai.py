@@ -5,7 +5,6 @@ What is sent is also read with the client's types, which then have to fit: the c
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -14,6 +13,7 @@ import pytest
 from openai.types import responses as types
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from tests.parts import wait_until
 from tests.serve.serving import Served, events, serving
 
 TOKEN = "kn_a-token-of-an-administrator"
@@ -309,9 +309,8 @@ def test_approval_is_not_passed_over(client):
 def test_background_response_is_polled(client):
     begun = client.responses.create(model="desk", input="please add", background=True)
     assert begun.status in ("queued", "in_progress")
-    until = time.time() + 10
-    while (now := client.responses.retrieve(begun.id)).status in ("queued", "in_progress") and time.time() < until:
-        time.sleep(0.02)
+    wait_until(lambda: client.responses.retrieve(begun.id).status not in ("queued", "in_progress"))
+    now = client.responses.retrieve(begun.id)
     assert (now.status, now.output_text) == ("completed", "Let me see.the sum is 7")
     assert [item.type for item in now.output] == ["message", "mcp_call", "message"]
 
@@ -320,10 +319,8 @@ def test_background_response_is_cancelled(tmp_path):
     with serving(tmp_path, KANAME_TEST_PACE="0.02") as served, _client(served) as client:
         begun = client.responses.create(model="desk", input="long", background=True)
         assert client.responses.cancel(begun.id).status == "cancelled"
-        until = time.time() + 10
-        while (now := client.responses.retrieve(begun.id)).status == "in_progress" and time.time() < until:
-            time.sleep(0.02)
-        assert now.status == "cancelled"
+        wait_until(lambda: client.responses.retrieve(begun.id).status != "in_progress")
+        assert client.responses.retrieve(begun.id).status == "cancelled"
 
 
 def test_cancelling_what_is_over_changes_nothing(client):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from typing import Any
 
 import pytest
 
 import kaname.serve
 from kaname import Agent, MemoryJournal, ScriptedModel
+from tests.parts import wait_until
 from tests.serve.serving import client, events, serving
 
 
@@ -93,9 +93,7 @@ def test_closing_the_tab_does_not_stop_the_work_unless_asked_to(tmp_path):
             with http.stream("POST", "/api/runs", json=asked) as answer:
                 next(answer.iter_raw())
                 ids[left] = answer.headers["x-run-id"]
-        until = time.time() + 15
-        while http.get(f"/api/runs/{ids['stop']}").json()["status"] == "running" and time.time() < until:
-            time.sleep(0.05)
+        wait_until(lambda: http.get(f"/api/runs/{ids['stop']}").json()["status"] != "running")
         assert http.get(f"/api/runs/{ids['stop']}").json()["status"] == "cancelled"
         assert http.get(f"/api/runs/{ids['continue']}").json()["status"] == "running"
         assert http.post(f"/api/runs/{ids['continue']}/stop", json={"reason": "enough"}).status_code == 202
@@ -272,15 +270,13 @@ def test_leaving_a_run_that_is_waited_for_stops_it_if_asked_to(tmp_path):
     )
     with serving(tmp_path, KANAME_TEST_PACE="0.1") as served, client(served) as http:
 
-        def wait_while(is_early):
-            until = time.time() + 30
-            while is_early(http.get("/api/runs").json()["runs"]) and time.time() < until:
-                time.sleep(0.01)
+        def runs():
+            return http.get("/api/runs").json()["runs"]
 
         with socket.create_connection(("127.0.0.1", served.port)) as waiting:
             waiting.sendall(head.encode() + body)
-            wait_while(lambda runs: not runs)
-        wait_while(lambda runs: runs[0]["status"] == "running")
+            wait_until(runs)
+        wait_until(lambda: runs()[0]["status"] != "running")
         assert http.get("/api/runs").json()["runs"][0]["status"] == "cancelled"
 
 

@@ -11,7 +11,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import kaname.serve
 from kaname import Agent, ScriptedModel
 from kaname.serve import guard
 from kaname.serve.encoding import PIECE, Json, Shared, join_parts, pieces, share
+from tests.parts import wait_until
 from tests.serve.serving import Served, client, serving
 
 LARGE = "tests/serve/large.py:agents"
@@ -81,14 +82,6 @@ def connections(served: Served) -> int:
     return sum(f"socket:[{row[9]}]" in held for row in ours)
 
 
-def until(there: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
 def large_run(served: Served) -> str:
     with client(served) as http:
         http.timeout = 60
@@ -100,12 +93,12 @@ def test_client_that_does_not_read_is_cut_whatever_the_answer(impatient):
     """All of them at once: each is answered, and none is left."""
     run = large_run(impatient)
     with socket.create_connection(("127.0.0.1", impatient.port)):
-        until(lambda: connections(impatient))
-    until(lambda: not connections(impatient))
+        wait_until(lambda: connections(impatient))
+    wait_until(lambda: not connections(impatient))
     asking = [(one, ask(impatient, one[0], one[1].format(run=run), *one[2:])) for one in ANSWERS]
     for answer, one in asking:
         assert select.select([one], [], [], 60)[0], f"{answer} was answered"
-    until(lambda: not connections(impatient))
+    wait_until(lambda: not connections(impatient))
     for _, one in asking:
         one.close()
 
@@ -114,7 +107,7 @@ def test_client_that_does_not_read_is_cut_whatever_the_answer(impatient):
 def test_client_that_reads_slowly_gets_everything(impatient, path):
     """Longer than the server's patience in all, but something of it each time."""
     one = ask(impatient, "GET", path.format(run=large_run(impatient)), buffer=65_536)
-    one.settimeout(30)
+    one.settimeout(60)
     read, began = b"", time.monotonic()
     end = b"0\r\n\r\n" if path.endswith("events") else b"}"
     while not read.endswith(end):
@@ -156,7 +149,7 @@ def test_many_clients_that_follow_a_run_and_do_not_read_share_one_copy(tmp_path)
             assert select.select([one], [], [], 60)[0], "it is followed"
         before = memory(served)
         (tmp_path / "go").touch()
-        until(lambda: http.get("/api/runs").json()["runs"][0]["status"] == "completed")
+        wait_until(lambda: http.get("/api/runs").json()["runs"][0]["status"] == "completed")
         assert memory(served) - before < 100, "MB"
         for one in readers:
             one.close()
@@ -181,13 +174,13 @@ def test_server_without_descriptors_says_so_once_and_recovers(tmp_path):
             many.extend(socket.create_connection(("127.0.0.1", served.port)) for _ in range(100 if not many else 1))
             return "out of file descriptors" in served.log.read_text()
 
-        until(short)
+        wait_until(short)
         for one in many:
             one.close()
         with client(served) as http:
-            assert until(lambda: http.get("/healthz")).status_code == 200
+            assert wait_until(lambda: http.get("/healthz")).status_code == 200
             assert http.post("/api/runs", json={"agent": "small", "input": "x"}).json()["output"] == "small"
-        until(lambda: "there are file descriptors again" in served.log.read_text())
+        wait_until(lambda: "there are file descriptors again" in served.log.read_text())
         assert served.log.read_text().count("out of file descriptors") == 1
 
 
@@ -208,7 +201,7 @@ async def test_answer_that_is_not_taken_ends_under_any_server(tmp_path, monkeypa
 
     scope = {"type": "http", "method": "GET", "path": f"/api/runs/{run.run_id}", "query_string": b"", "http_version": "1.1",
              "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1)}  # fmt: skip
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await agents({**scope, **({"kaname.abort": cut.set} if ours else {})}, receive, send)
     assert cut.is_set() == ours
     assert max(len(message.get("body", b"")) for message in sent) == PIECE

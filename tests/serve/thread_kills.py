@@ -124,7 +124,7 @@ def _counted(folder: Path) -> dict[str, object]:
 async def _look(urls: list[str], path: str) -> dict[str, Any] | None:
     for url in urls:
         with suppress(httpx.HTTPError, ValueError):
-            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=10) as http:
+            async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
                 return dict((await http.get(path)).json())
     return None
 
@@ -137,7 +137,7 @@ async def _until_done(folder: Path, urls: list[str], run_id: str) -> None:
         for question in run.get("questions", ()) if isinstance(run.get("questions"), list) else ():
             given = {question["key"]: truth(folder, run_id, question["call"]["arguments"]["number"])}
             with suppress(httpx.HTTPError):
-                async with httpx.AsyncClient(base_url=random.choice(urls), trust_env=False, timeout=10) as http:
+                async with httpx.AsyncClient(base_url=random.choice(urls), trust_env=False, timeout=60) as http:
                     await http.post(f"/api/runs/{run_id}/answers", json={"answers": given, "mode": "detach"})
         await asyncio.sleep(0.1)
 

@@ -260,7 +260,7 @@ async def test_heavy_functions_of_sqlite(sources):
     for expression in ("trim(s, s)", "s LIKE '%' || substr(s, 1, 70000) || 'b%'", "instr(s, s || 'b')", "replace(s, 'a', s)"):
         start = monotonic()
         await tool.execute(f"{long} SELECT length({expression}) FROM t")
-        assert monotonic() - start < 5
+        assert monotonic() - start < 30
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -350,7 +350,7 @@ def hang() -> str:
     time.sleep(600)
 print(Agent(ScriptedModel([call("hang"), "ended"]), [hang], journal="memory").run_sync("go").output)
 """
-    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=20)
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("ended\n", "")
 
 

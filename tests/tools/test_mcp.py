@@ -13,7 +13,7 @@ from kaname import Agent, AgentConnectionError, ConfigError, ScriptedModel, call
 from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
 from tests.mcp_servers.everyday import make
-from tests.parts import add, chunks
+from tests.parts import add, chunks, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -305,11 +305,7 @@ async def test_a_servers_helpers_go_with_it(tmp_path):
         assert not made.servers.problems
         pid = int(helper.read_text())
         assert alive(pid)
-    for _ in range(50):
-        if not alive(pid):
-            break
-        await asyncio.sleep(0.05)
-    assert not alive(pid)
+    await until(lambda: not alive(pid))
 
 
 def test_mistakes_in_the_entries():

@@ -24,7 +24,7 @@ from kaname.tools.mcp.config import entries
 from tests import warm
 from tests.mcp_servers.asking import asking_server
 from tests.mcp_servers.everyday import make
-from tests.parts import add, typed_into
+from tests.parts import add, typed_into, wait_until
 from tests.tools.test_mcp import STDIO, agent, alive, answers
 
 CLIENT = "fastmcp.client"  # what a warm process has imported beside kaname
@@ -221,7 +221,7 @@ async def test_starting_has_one_limit_for_all_of_it():
         async with agent(["x"], {"s": raw(mode, start_timeout=0.5)}) as made:
             assert "did not answer within 0.5 s" in made.servers.problems["s"]
             assert "SIGKILL" not in made.servers.problems["s"]
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 40
 
 
 async def test_listing_has_a_limit(caplog):
@@ -371,7 +371,7 @@ def test_schemas_that_would_take_for_ever():
     problems("a" * 40 + "!", {"pattern": "^(a+)+$"})
     problems("a" * 9000, {"pattern": "a*a*a*a*b"})
     problems("a" * 30, {"pattern": "(a|a){1,30}$b"})
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert problems("x", {"pattern": "^[0-9]{3}-[a-z]+$"})
     assert not problems("123-abc", {"pattern": "^[0-9]{3}-[a-z]+$"})
 
@@ -499,14 +499,14 @@ async def test_a_replay_knows_the_tools_of_servers(tmp_path):
 
 async def test_an_abort_while_servers_start_is_quick():
     stop = asyncio.Event()
-    made = agent(["x"], {"s": raw("slow", 30)})
+    made = agent(["x"], {"s": raw("slow", 600)})
     run = made.run("go", abort_event=stop).start()
     while made.servers.servers[0].pid is None:
         await asyncio.sleep(0.05)
     begun = time.monotonic()
     stop.set()
     result = await run
-    assert time.monotonic() - begun < 10, "the server takes 30 seconds; a busy machine takes its time"
+    assert time.monotonic() - begun < 60, "the server takes ten minutes; a busy machine takes its time"
     assert result.stop.kind == "cancelled"
     pid = made.servers.servers[0].pid
     await made.close()
@@ -591,15 +591,11 @@ def test_no_server_outlives_us(tmp_path, signals, code):
         running.send_signal(number)
         if number != signals[-1]:
             time.sleep(0.3)
-    ended = running.wait(20)
+    ended = running.wait(60)
     running.stdout.close()
     assert code in (None, ended)
     pid = int(note.read_text())
-    for _ in range(40):
-        if not alive(pid):
-            break
-        time.sleep(0.05)
-    assert not alive(pid)
+    wait_until(lambda: not alive(pid))
 
 
 def test_ctrl_c_while_servers_start_offers_nothing_to_go_on_with(tmp_path):
@@ -611,7 +607,7 @@ def test_ctrl_c_while_servers_start_offers_nothing_to_go_on_with(tmp_path):
     while not (note.exists() and note.read_text()):
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    shown = running.communicate(timeout=20)[0]
+    shown = running.communicate(timeout=50)[0]
     assert running.returncode == 130
     assert "resume" not in shown
     assert not alive(int(note.read_text()))

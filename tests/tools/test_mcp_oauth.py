@@ -46,7 +46,7 @@ async def server(lasts=3600):
         await task
 
 
-def agent(url, elicit=None, start_timeout=10):
+def agent(url, elicit=None, start_timeout=60):
     return Agent(
         ScriptedModel([call("t"), "ok"]),
         mcp_servers={"shop": {"url": url, "auth": "oauth", "start_timeout": start_timeout}},

@@ -9,13 +9,18 @@ import pytest
 from kaname.core.events import Resumed, Stopped
 from kaname.journals.default import choose
 from tests import postgres
+from tests.parts import until
 from tests.work.fleet import Fleet, make_agent
 
 
-async def completed(journal, count, seconds=60):
+async def completed(journal, count, seconds=180):
     async with asyncio.timeout(seconds):
         while sum([one.runs for one in await journal.count() if one.status == "completed"]) < count:
             await asyncio.sleep(0.1)
+
+
+async def nothing_is_queued(journal):
+    return not await journal.queue.count()
 
 
 async def check(journal, fleet, count):
@@ -55,9 +60,9 @@ async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, 
             await asyncio.to_thread(postgres.stop, server)
             await asyncio.to_thread(postgres.start, server)
         workers[3].terminate()
-        assert await asyncio.to_thread(workers[3].wait, 30) == 0
+        assert await asyncio.to_thread(workers[3].wait, 60) == 0
         await completed(journal, count)
-        await asyncio.sleep(0.5)  # the last entries are removed from the queue
+        await until(lambda: nothing_is_queued(journal))
         await check(journal, fleet, count)
     finally:
         fleet.end()
@@ -74,21 +79,21 @@ async def test_worker_that_was_stopped_and_wakes_later_is_fenced_off(url, tmp_pa
     try:
         zombie = await asyncio.to_thread(fleet.start)
         runs = [await agent.submit(f"go {number}") for number in range(3)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum([card.seq > 3 for card in await journal.runs()]) < 3:
                 await asyncio.sleep(0.05)
         other = await asyncio.to_thread(fleet.start)  # it finds nothing to take
         zombie.send_signal(signal.SIGSTOP)
         stopped = time.monotonic()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum([await resumed(journal, run) for run in runs]) < 3:
                 await asyncio.sleep(0.05)
-        assert time.monotonic() - stopped < 2 * ttl + 1.0, "taken over; the second is for a busy machine"
+        assert time.monotonic() - stopped < 2 * ttl + 30, "taken over; half a minute is for a busy machine"
         zombie.send_signal(signal.SIGCONT)
         await asyncio.sleep(1.0)
         other.kill()
         await completed(journal, 3)  # the one that was thought dead works on: it is the only one left
-        await asyncio.sleep(0.5)
+        await until(lambda: nothing_is_queued(journal))
         await check(journal, fleet, 3)
         assert zombie.poll() is None
     finally:

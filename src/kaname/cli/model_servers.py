@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 _USUAL = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
-_PATIENCE = 0.5  # seconds for the connection
-_DEADLINE = 1.0  # seconds for the whole answer
+_PATIENCE = 1.0  # seconds for the connection
+_DEADLINE = 2.0  # seconds for the whole answer
 _MOST_BYTES = 1_000_000
 _NO_CHAT = re.compile(r"embed|rerank|whisper|\btts\b|bge-|\be5-|gte-|minilm|clip|moderation|diffusion|speech", re.IGNORECASE)
 

@@ -239,12 +239,14 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 def _response(result: ToolResult) -> dict[str, Any]:
     text = plain_text(result.output) if result.error is None else result.error
+    held = {"waiting": True} if result.waiting else {}
     return {
         "tool_call_id": result.call_id,
         "name": result.name,
         "content": result.output if result.error is None else result.error,
         "content_preview": text if len(text) <= _PREVIEW else text[:_PREVIEW] + "…",
         "is_error": result.is_error,
+        **held,
     }
 
 

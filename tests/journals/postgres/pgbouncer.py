@@ -46,5 +46,5 @@ def pooled(url, mode):
         yield f"postgresql://kaname@127.0.0.1:{port}/shop?{url.partition('&')[2]}"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from kaname.journals.default import choose
 from kaname.journals.postgres import schema
 from tests import postgres
 from tests.journals.postgres.proxy import proxied
-from tests.parts import add, adding
+from tests.parts import add, adding, until
 
 
 @pytest.fixture
@@ -81,12 +81,14 @@ async def test_server_that_stays_away_is_reported_after_the_patience_and_the_run
             await run
     finally:
         await asyncio.to_thread(postgres.start, server)
-    for _ in range(100):  # it is released as soon as the server is there again
+
+    async def resumed():  # it is released as soon as the server is there again
         try:
-            assert (await agent.resume(run.run_id)).output == "done"
-            break
+            return await agent.resume(run.run_id)
         except RunBusy:
-            await asyncio.sleep(0.1)
+            return None
+
+    assert (await until(resumed)).output == "done"
     await journal.close()
 
 
@@ -352,10 +354,7 @@ async def test_older_version_works_on_until_a_migration_says_that_it_cannot(url,
         new = PostgresJournal(url)
         await new.runs()
         await new.close()
-    for _ in range(100):
-        if old._own.failure is not None:
-            break
-        await asyncio.sleep(0.05)
+    await until(lambda: old._own.failure is not None)
     with pytest.raises(JournalTooNew, match="newer version of kaname"):
         await old.append([Event("r", 3, 1.0, "a", Received(user("too old")))], lease.epoch)
     with pytest.raises(JournalTooNew):

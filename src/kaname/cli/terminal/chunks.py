@@ -107,7 +107,7 @@ class Show:
         call = self._calls.get(data["tool_call_id"], "") if len(self._calls) > 1 else ""
         whose = f"{truncate(call, columns() // 3)}: " if call else ""  # where several run at once
         took = f"  {monotonic() - begun:.1f} s" if begun is not None else ""
-        mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
+        mark, colour = ("✗", "red") if data["is_error"] else ("◆", "yellow") if data.get("waiting") else ("←", "green")
         self._line(f"{mark} {whose}{result_text(data)}", colour, took)
 
     def _progress(self, data: dict[str, Any]) -> None:
@@ -187,6 +187,8 @@ class Show:
 
 def result_text(data: Mapping[str, Any]) -> str:
     """Return the beginning of a result; an error of kaname in the language of the user."""
+    if data.get("waiting"):  # its text is for the model
+        return say("waits: you are asked at the end", "保留中: 最後に確認します")
     error = data["content"] if data["is_error"] else None
     return translate(error) if isinstance(error, Notice) else str(data["content_preview"])
 

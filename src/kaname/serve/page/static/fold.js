@@ -175,6 +175,7 @@ class Story {
       ended: fact.time,
       endedSeq: fact.seq,
       output: result.output,
+      waiting: result.waiting,
       error: result.error ?? null,
       media: (result.media || []).map(part => ({ ...part, run: fact.run })),
       apart: fact.apart,

@@ -28,7 +28,7 @@ function Calls({ calls, over }) {
     ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} given=${{ over, now: Date.now() / 1000 }} />`)}
   </details>`;
 }
-const signOf = calls => (calls.length ? (calls.some(call => call.error != null) ? "✕" : "✓") : "→");
+const signOf = calls => (calls.length ? (calls.some(call => call.error != null) ? "✕" : calls.some(call => call.waiting) ? "◆" : "✓") : "→");
 
 // Enter sends, except with Shift or while a Japanese word is being converted.
 const isSendKey = event => event.key === "Enter" && !event.shiftKey && !event.isComposing;

@@ -13,6 +13,8 @@ const EFFECTS = {
   compensable: "It can be undone.",
   irreversible: "It cannot be undone.",
 };
+const ANSWERS = { yes: "yes", no: "no", retry: "Run it again", skip: "Skip it" };
+const isOutbox = question => /(^|:)outbox:/.test(question.key);
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
 export function Values({ args, shown }) {
@@ -37,7 +39,13 @@ function answerWays(question, answer, fill) {
       { key: "e", word: t("Edit"), act: () => fill("edit") },
       { key: "n", word: t("Refuse"), act: () => fill("refuse") },
     ];
-  const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: one, act: () => answer(one) }));
+  if (isOutbox(question))
+    return [
+      { key: "y", word: t(question.options.length > 2 ? "Allow all" : "Approve"), act: () => answer("yes"), kind: "main yes" },
+      ...(question.options.length > 2 ? [{ key: "e", word: t("Allow some"), act: () => fill("some") }] : []),
+      { key: "n", word: t("Refuse"), act: () => fill("refuse") },
+    ];
+  const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: ANSWERS[one] ? t(ANSWERS[one]) : one, act: () => answer(one) }));
   if (question.in_doubt) return [...options, { key: "e", word: t("Enter the result"), act: () => fill("result") }];
   return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), kind: "main" }];
 }
@@ -69,6 +77,15 @@ const FORMS = {
     word: t("Refuse"),
     rows: 2,
     read: text => ({ approved: false, reason: text }), // also if the text is "yes"
+  }),
+  some: () => ({
+    label: t('Numbers of the calls that you allow, such as "1, 3"'),
+    word: t("Allow these"),
+    rows: 1,
+    read: text => {
+      if (/^[\d\s,、]+$/.test(text.normalize("NFKC"))) return text;
+      throw { detail: t("Enter numbers only.") };
+    },
   }),
   result: () => ({
     label: t("The result, as text or JSON"),
@@ -139,7 +156,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const equals = () => Object.fromEntries(Object.entries(call.arguments || {}).map(([name, value]) => [name, { equals: value }]));
   const start = mode === "always" ? visible(JSON.stringify(equals(), null, 2)) : mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
-    <p dir="auto">
+    <p dir="auto" class="prompt">
       ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
@@ -176,7 +193,7 @@ export function Answer({ question }) {
 // A question that is not open any more. `answer`: show its answer.
 export function Answered({ question, answer }) {
   return html`<div class="question answered">
-    <p>
+    <p class="prompt">
       ${isApproval(question) ? callText(question.call.name, question.call.arguments) : notice(question.notice, question.prompt)}
     </p>
     ${answer && question.answer !== undefined ? html`<${Answer} question=${question} />` : null}
