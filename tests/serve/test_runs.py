@@ -199,7 +199,10 @@ def test_openapi_document_names_the_addresses_that_there_are(http):
         for method in methods:
             answer = http.request(
                 method,
-                path.replace("{run_id}", "no-such").replace("{session_id}", "no-such").replace("{number}", "1"),
+                path.replace("{run_id}", "no-such")
+                .replace("{session_id}", "no-such")
+                .replace("{number}", "1")
+                .replace("{id}", "no-such"),
                 json={} if method in ("post", "patch") else None,
             )
             known = "no-such" in answer.text or "no agent on this server has a memory" in answer.text

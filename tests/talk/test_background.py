@@ -100,7 +100,10 @@ async def test_model_starts_work_goes_on_and_collects_the_answer_after_a_message
     assert 'tasks(action="collect", task="c1_0")' in seen[2][0]
     said = [fact for fact in await facts(journal, result.run_id) if isinstance(fact, Interjected)]
     assert [one.id for one in said] == [f"{BACKGROUND}{result.run_id}/c1_0/reader"]
-    assert result.state.said == [result.state.said[0]], "the words of a task are not the user's"
+    assert [message.text for message in result.state.said] == ["How long is the book?"], (
+        "the words of a task are not the user's"
+    )
+    assert (await agent.replay(result.run_id)).same
 
 
 async def test_run_ends_while_its_task_works_and_the_next_turn_is_told_once(journal):

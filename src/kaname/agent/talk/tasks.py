@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from logging import getLogger
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
@@ -148,18 +149,21 @@ async def revive(scope: Scope) -> None:
         if card.status == "running":
             _look_after(_wait_elsewhere(scope.journal, child_id))
         elif card.status == "interrupted" or (card.status == "waiting" and answers_for(scope, child_id)):
-            await _begin(scope, child_id, _agent_of(scope, value), "")
+            if (agent := _agent_of(scope, value)) is not None:
+                await _begin(scope, child_id, agent, "")
         else:
             await _hear(scope, card)
 
 
-def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable:
-    """Return the agent of a task, from the tool that started it."""
+def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable | None:
+    """Return the agent of a task, from the tool that started it; None, with a warning in the log, if there is no such tool."""
     for one in (scope.root, *scope.root.team.values()):
         tool = one.tools.get(value["tool"], None)
         if tool is not None and isinstance(tool, StartsTasks):
             return tool.task_agent(value["agent"])
-    raise ConfigError(notice("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"]))
+    told = notice("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"])
+    getLogger("kaname").warning("%s (run %s)", told, scope.run_id)
+    return None
 
 
 def stop_tasks(scope: Scope) -> None:
