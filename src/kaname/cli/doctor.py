@@ -160,6 +160,7 @@ def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
         with urlopen(Request(url, headers=headers), timeout=_PATIENCE):
             return what, True, f"{url}: {say('reachable', '接続できます')}"
     except HTTPError as refused:
+        refused.close()
         bad = refused.code in (401, 403)
         told = say("the key was rejected", "キーが拒否されました") if bad else f"HTTP {refused.code}"
         return what, False if bad else None, f"{url}: {told}"

@@ -9,6 +9,7 @@ from http.client import HTTPException
 from threading import Thread
 from time import monotonic
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
 
 _USUAL = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
@@ -66,6 +67,9 @@ def _look(server: str, address: str) -> Nearby | None:
         with opener.open(f"{address}/models", timeout=_PATIENCE) as answer:
             listed = json.loads(_read_all(answer))["data"]
         names = [str(model["id"]) for model in listed]
+    except HTTPError as refused:
+        refused.close()
+        return None
     except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):  # no server, or another program
         return None
     return Nearby(server, address, [name for name in names if name.isprintable() and name and not _NO_CHAT.search(name)])

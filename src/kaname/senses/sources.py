@@ -155,17 +155,18 @@ def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) 
         connection = http.client.HTTPConnection(host, address[1], timeout=_SECONDS)
         connection.sock, parts = sock, urlsplit(url)
         connection.request("GET", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), headers={"accept": "*/*"})
-        answer = connection.getresponse()
-        if answer.status in (301, 302, 303, 307, 308):
-            return answer.getheader("location") or "", ""
-        if answer.status != 200:
-            raise SenseError(notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status))
-        content = answer.read(most + 1)
-        if late.finished.is_set():  # what came is not all of it
-            raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
-        if len(content) > most:
-            raise _too_large(host, most)
-        return content, (answer.getheader("content-type") or "").partition(";")[0].strip()
+        with connection.getresponse() as answer:
+            if answer.status in (301, 302, 303, 307, 308):
+                return answer.getheader("location") or "", ""
+            if answer.status != 200:
+                told = notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
+                raise SenseError(told)
+            content = answer.read(most + 1)
+            if late.finished.is_set():  # what came is not all of it
+                raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
+            if len(content) > most:
+                raise _too_large(host, most)
+            return content, (answer.getheader("content-type") or "").partition(";")[0].strip()
     finally:
         late.cancel()
         sock.close()
