@@ -183,3 +183,11 @@ def test_ag_ui_refuses_tools_of_the_page(http):
     answer = http.post("/ag-ui/desk", json={"threadId": "t", "runId": "r", "messages": [_said("hi")], "tools": [tool]})
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("tools is not supported")
+
+
+def test_run_that_works_takes_a_message(http):
+    run = http.post("/api/runs", json={"input": "long", "mode": "detach", "agent": "desk"}).json()["run_id"]
+    *_, last = _told(http, "desk", _said("please add"), forwardedProps={"sayTo": run, "urgent": True})
+    assert last["result"] == {"runId": run, "underWay": True}
+    with http.stream("GET", f"/api/runs/{run}/events") as answer:
+        assert any("the sum is 7" in line for line in answer.iter_lines())

@@ -35,11 +35,25 @@ class AgUi:
         agent = self._service.agent(request.path_params.get("agent", ""))
         if asked.get("tools"):
             raise unsupported_error("tools")
+        if isinstance(props := asked.get("forwardedProps"), dict) and props.get("sayTo"):
+            return await self._say(request, str(props["sayTo"]), asked, urgent=props.get("urgent") is True)
         with refuse_malformed():
             run, after = await self._run(request, agent, asked)
         conversation = ServedRun(self._service, self._streams, caller, run)
         await conversation.begin(after)
         return await conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
+
+    async def _say(self, request: Request, run_id: str, asked: dict[str, Any], *, urgent: bool) -> Response:
+        """Store the last message for a run that works. The answer comes in the stream of that run."""
+        caller = caller_of(request, "talk")
+        card = await self._service.card(run_id, caller)
+        said = next((one for one in map(_message, reversed(asked.get("messages") or [])) if one is not None), {})
+        with refuse_malformed():
+            under_way = await self._service.agent_of(card).say(card.run_id, said, by=caller.name, urgent=urgent)
+        ids = {"threadId": str(asked.get("threadId", "")), "runId": str(asked.get("runId", ""))}
+        told = {"result": {"runId": card.run_id, "underWay": under_way}, "outcome": {"type": "success"}}
+        body = _event("RUN_STARTED", **ids, protocolVersion=VERSION) + _event("RUN_FINISHED", **ids, **told)
+        return Response(body, media_type="text/event-stream")
 
     async def _run(self, request: Request, agent: Agent[Any], asked: dict[str, Any]) -> tuple[Run[Any], int | None]:
         """Return a new run, or the run that was answered and the number of its last fact."""
