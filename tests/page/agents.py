@@ -21,7 +21,7 @@ from kaname import (
     max_steps,
     tool,
 )
-from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking, Usage
+from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking, ToolResult, Usage
 
 FOLDER = Path(os.environ.get("KANAME_TEST_FOLDER", "."))
 PACE = float(os.environ.get("KANAME_TEST_PACE", "0.01"))
@@ -198,6 +198,24 @@ def reading(request: ModelRequest):
     return "I have read the mails."
 
 
+@tool(effect="pure", background=True)
+async def survey(city: str) -> str:
+    """Ask everybody in a city."""
+    await asyncio.sleep(PACE)
+    return f"everybody in {city} is happy"
+
+
+def surveying(request: ModelRequest):
+    results = sum(message.role == "tool" for message in request.messages)
+    if results == 0:
+        return [call("survey", city=city) for city in ("Nara", "Uji")]
+    if results == 2:
+        started = [part.call_id for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
+        return call("tasks", action="collect", task=started[0])
+    return "Nara is happy."
+
+
+survey_agent = Agent(ScriptedModel(surveying), [survey], name="survey", journal=journal)
 mail_agent = Agent(ScriptedModel(reading), [read_mails, forward], name="mail", journal=journal, policies=[Flow("strict")])
 echo_agent.schedule("daily", "hello", cron="0 9 * * 1-5", tz="Asia/Tokyo")
-agents = [travel_agent, echo_agent, shopping, mail_agent]
+agents = [travel_agent, echo_agent, shopping, mail_agent, survey_agent]

@@ -80,6 +80,17 @@ def test_the_list_of_things_to_do_is_shown_as_it_changes(go):
     expect(page.get_by_role("list", name="To do")).to_have_text(["◐ buy tickets○ pack", "✓ buy tickets○ pack"])
 
 
+def test_work_in_the_background_is_listed_and_leads_to_its_run(go):
+    page = go("#/chat")
+    ask(page, "How are people?", "survey")
+    expect(page.locator(".theirs").last).to_contain_text("Nara is happy.")
+    tasks = page.get_by_role("list", name="In the background")
+    expect(tasks.last.locator("li").first).to_have_text('✓ survey: {"city":"Nara"}')
+    expect(tasks.last.locator("li")).to_have_count(2)
+    tasks.last.get_by_text("Nara").click()
+    expect(page.get_by_text("everybody in Nara is happy").first).to_be_visible()
+
+
 def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     page = go("#/chat")
     ask(page, "good morning", "echo")

@@ -20,9 +20,11 @@ export function fold(facts, own, at = Infinity) {
   return story;
 }
 
+const BACKGROUND = "background:"; // how the names of facts begin about tasks in the background
+
 class Story {
   constructor(own) {
-    Object.assign(this, { own, items: [], bars: [], pauses: [], calls: new Map(), questions: new Map(), graph: null });
+    Object.assign(this, { own, items: [], bars: [], pauses: [], calls: new Map(), questions: new Map(), background: new Map(), graph: null });
     Object.assign(this, { recipe: {}, opened: null });
     this.state = { status: "running", agent: "", model: "", replies: 0, calls: 0, steps: 0, input: 0, output: 0, cost: 0 };
     Object.assign(this.state, { seconds: 0, stop: null, result: null, attempt: 1, recalled: [], seq: 0, warnings: 0 });
@@ -101,6 +103,7 @@ class Story {
   }
 
   onInterjected(body, fact) {
+    if (body.id?.startsWith(BACKGROUND)) return void this.addTask(body.id, { collected: true }, fact); // it has ended
     const media = parts(body.message, "media").map(part => part.name || part.mime);
     this.add(fact, "asked_for", { text: textOf(body.message), media, user: body.by || this.user });
   }
@@ -256,8 +259,17 @@ class Story {
       if (lines.length) this.add(fact, "recalled", { lines });
       return;
     }
+    if (name.startsWith(BACKGROUND)) return void this.addTask(name, data, fact);
     if (name === "todo" && Array.isArray(data?.items)) return void this.add(fact, "todo", { items: data.items });
     this.add(fact, "custom", { name, data, hidden: body.shown === false });
+  }
+
+  // A task that works in the background, or what is new of it: the list of all of them is shown again.
+  addTask(name, { tool, agent, about, collected }, fact) {
+    const run = name.slice(BACKGROUND.length);
+    const text = this.background.get(run)?.text ?? `${agent === fact.agent ? tool : agent}: ${about}`;
+    this.background.set(run, { run, text, status: collected ? "done" : "doing" });
+    this.add(fact, "todo", { items: [...this.background.values()], title: "In the background" });
   }
 
   onCompacted(body, fact) {

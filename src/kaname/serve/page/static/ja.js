@@ -297,6 +297,7 @@ export const ja = {
   "Add something while the agent works …": "実行中でもメッセージを送れます …",
   "The agent reads this at its next step.": "エージェントは次のステップでこのメッセージを読みます。",
   "Send now": "すぐに伝える",
+  "In the background": "バックグラウンドの作業",
   "To do": "やること",
   "to do": "未着手",
   "in progress": "進行中",

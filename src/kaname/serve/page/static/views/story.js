@@ -184,8 +184,8 @@ export function body(item, given) {
       return html`<p class="note">← ${t("result supplied for {name}", { name: item.call.name })}</p>
         <p class="ret"><${Text} text=${item.call.error ?? asText(item.call.output)} /></p>`;
     case "todo":
-      return html`<ul class="todo" aria-label=${t("To do")}>
-        ${item.items.map(one => html`<li class=${one.status}><span role="img" aria-label=${t(TODO[one.status] || one.status)}>${{ done: "✓", doing: "◐" }[one.status] || "○"}</span> ${one.text}</li>`)}
+      return html`<ul class="todo" aria-label=${t(item.title || "To do")}>
+        ${item.items.map(one => html`<li class=${one.status}><span role="img" aria-label=${t(TODO[one.status] || one.status)}>${{ done: "✓", doing: "◐" }[one.status] || "○"}</span> ${one.run ? html`<a href=${link(["runs", one.run])}>${one.text}</a>` : one.text}</li>`)}
       </ul>`;
     case "recalled":
       return html`<details>
