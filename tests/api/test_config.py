@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kaname import Agent, Approve, ConfigError, ScriptedModel, load_config
+from kaname import Agent, Approve, ConfigError, InvalidState, ScriptedModel, load_config
 from kaname.cli.init import TEMPLATE
 from kaname.config.schema import SCHEMA
 from kaname.testing import WireServer
@@ -262,3 +262,33 @@ async def test_tool_search_and_long_results_from_a_file(write):
 def test_mistakes_in_tool_search_and_long_results_are_told_with_their_line(write, line, told):
     with pytest.raises(ConfigError, match=rf"kaname.yaml:5.*{told}"):
         load_config(write(f"journal: memory\nagents:\n  helper:\n    instructions: Help.\n    {line}\n")).check()
+
+
+async def test_approval_of_a_file_needs_another_person_and_shows_things_to_do(write):
+    (
+        path := write(
+            """
+        agents:
+          clerk:
+            model: scripted/s.json
+            tools: ["some_tools:double"]
+            approve: [double]
+            approval: {by: other, expires: 1h}
+            todo: true
+        journal: memory
+        """
+        )
+    ).with_name("s.json").write_text('[{"calls": [{"name": "double", "args": {"n": 21}}]}, "fin"]')
+    agent = Agent(load_config(path))
+    waiting = await agent.run("go", user_id="ann")
+    yes = dict.fromkeys(waiting.questions, "yes")
+    with pytest.raises(InvalidState):
+        await agent.resume(waiting.run_id, yes, by="ann")
+    assert (await agent.resume(waiting.run_id, yes, by="mia")).output == "fin"
+    assert [part.name for part in agent.recipe.tools.values() if part.name == "todo"] == ["todo"]
+
+
+def test_approval_without_a_tool_is_a_mistake(write):
+    path = write("agents: {clerk: {model: local, approval: {expires: 1h}}}")
+    with pytest.raises(ConfigError, match="approval says how the tools under approve are asked about"):
+        Agent(load_config(path))

@@ -37,6 +37,7 @@ class AgentConfig:
     stops: Mapping[str, Any] = field(factory=dict)
     settings: Mapping[str, Any] = field(factory=dict)
     approve: tuple[str, ...] = ()
+    approval: Mapping[str, Any] = field(factory=dict)
     guardrails: Mapping[str, Any] | None = None
     flow: Mapping[str, Any] | str | None = None
     privacy: Mapping[str, Any] | bool = False
@@ -51,6 +52,7 @@ class AgentConfig:
     memory: Literal["", "rules", "model", "nothing"] = ""
     lessons: Literal["", "off", "suggest", "apply"] = ""
     compact: int = 0
+    todo: bool = False
     results: Mapping[str, Any] | bool = False
     tool_search: Mapping[str, Any] | None = None
     project: bool | str = False
@@ -108,12 +110,14 @@ class AgentConfig:
         from ..memory.memory import Memory
         from ..memory.project import ProjectContext
         from ..memory.results.part import LargeResults
+        from ..memory.todo import Todo
 
         folder = Path(self.folder).resolve()
         makers: dict[str, Callable[[], Any]] = {
             "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
             "compact": lambda: Compact(self.compact),
             "results": lambda: LargeResults(**(self.results if isinstance(self.results, Mapping) else {})),
+            "todo": Todo,
             "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
             "lessons": lambda: Lessons(self.lessons or "off"),
         }

@@ -30,6 +30,8 @@ class PolicySettings(Protocol):
     @property
     def approve(self) -> tuple[str, ...]: ...
     @property
+    def approval(self) -> Mapping[str, Any]: ...
+    @property
     def fallback(self) -> Mapping[str, Any] | None: ...
     @property
     def cache(self) -> Mapping[str, Any] | bool: ...
@@ -75,11 +77,7 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         made += _flow(agent, tools, wrong)
     if agent.privacy is not False:
         made += _privacy({} if agent.privacy is True else agent.privacy, folder, wrong)
-    if agent.approve:
-        from ..policies.approve import Approve
-
-        _check_names(agent, tools, agent.approve, ("approve",), wrong)
-        made.append(Approve(*agent.approve))
+    made += _approve(agent, tools, wrong)
     for number, names in enumerate(agent.equals):
         from ..policies.choice.equals import Equals
 
@@ -99,6 +97,19 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         budget = _try(lambda: _budget(**spending), ("limits", "budget"), wrong)
         made += [budget] if budget is not None else []
     return (*made, *pacing_of(agent.limits, wrong))
+
+
+def _approve(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> list[Policy]:
+    if not agent.approve:
+        if agent.approval:
+            told = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
+            wrong(("approval",), told)
+        return []
+    from ..policies.approve import Approve
+
+    _check_names(agent, tools, agent.approve, ("approve",), wrong)
+    made = _try(lambda: Approve(*agent.approve, **agent.approval), ("approval",), wrong)
+    return [made] if made is not None else []
 
 
 def permit_of(folder: Path, alone: bool, **given: Any) -> Policy:

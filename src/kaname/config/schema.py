@@ -131,6 +131,14 @@ _AGENT = mapping_of(
         "limits": LIMITS,
         "settings": field_of("object", "sent with every request: temperature, max_tokens, …"),
         "approve": {**TEXTS, "description": "tools that a person is asked about first"},
+        "approval": mapping_of(
+            "how these questions are asked",
+            {
+                "by": field_of("string", "other: not the user who started the run", enum=["other"]),
+                "expires": field_of(["string", "number"], "after which the question is answered by itself, such as 1h"),
+                "then": field_of("string", "the answer then (refuse)", enum=["refuse", "approve"]),
+            },
+        ),
         "guardrails": GUARDRAILS,
         "flow": FLOW,
         "privacy": PRIVACY,
@@ -149,6 +157,7 @@ _AGENT = mapping_of(
             enum=["off", "suggest", "apply"],
         ),
         "compact": field_of("integer", "tokens; a conversation that is longer is summed up"),
+        "todo": field_of("boolean", "the model keeps a list of things to do, which people see"),
         "results": RESULTS,
         "tool_search": TOOL_SEARCH,
         "project": field_of(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),

@@ -36,14 +36,14 @@ class AgUi:
         if asked.get("tools"):
             raise unsupported_error("tools")
         if isinstance(props := asked.get("forwardedProps"), dict) and props.get("sayTo"):
-            return await self._say(request, str(props["sayTo"]), asked, urgent=props.get("urgent") is True)
+            return await self._say_to(request, str(props["sayTo"]), asked, urgent=props.get("urgent") is True)
         with refuse_malformed():
             run, after = await self._run(request, agent, asked)
         conversation = ServedRun(self._service, self._streams, caller, run)
         await conversation.begin(after)
         return await conversation.stream(AgUiWriter(run.run_id, str(asked.get("threadId", "")), str(asked.get("runId", ""))))
 
-    async def _say(self, request: Request, run_id: str, asked: dict[str, Any], *, urgent: bool) -> Response:
+    async def _say_to(self, request: Request, run_id: str, asked: dict[str, Any], *, urgent: bool) -> Response:
         """Store the last message for a run that works. The answer comes in the stream of that run."""
         caller = caller_of(request, "talk")
         card = await self._service.card(run_id, caller)
