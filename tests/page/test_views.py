@@ -163,7 +163,7 @@ def test_a_run_waits_for_you_only_if_you_are_allowed_to_answer(tabs, manned):
         expect(page.locator(".run .chip", has_text="waiting")).to_contain_text(word)
         page.goto(f"{served.url}/#/chat/{runs['Kyoto']}")
         expect(page.locator(".chip", has_text="waiting")).to_contain_text(word)
-        expect(page.locator(".question").get_by_role("button")).to_have_count(3 * badge)
+        expect(page.locator(".question").get_by_role("button")).to_have_count(4 * badge)
         expect(page.locator("nav .count")).to_have_count(badge)
         expect(page.get_by_role("navigation")).to_contain_text(f"signed in as {name}")
 

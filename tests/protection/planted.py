@@ -83,7 +83,8 @@ async def plant(folder: Path) -> None:
         name="desk",
         **shared,
     )
-    content = b"\x89PNG\r\n\x1a\n" + next(it).encode() + bytes(2000)  # large enough to be stored next to the journal
+    small = b"\x89PNG\r\n\x1a\n" + bytes(8) + (8).to_bytes(4) * 2  # 8 x 8 pixels
+    content = small + next(it).encode() + bytes(2000)  # large enough to be stored next to the journal
     picture = Media("image/png", b64encode(content).decode(), name=next(it))
     question = f"My name is {next(it)}. I live in {next(it)}."
     await desk.run([question, picture], session_id=next(it), user_id=USER)
@@ -97,7 +98,7 @@ async def plant(folder: Path) -> None:
     waiting = Agent(answers(call("send", text=next(it))), [send], policies=[Approve("send")], name="waits", **shared)
     held = await waiting.run(f"please send {next(it)}", user_id=USER)
     # messages that wait, with a picture, and one to another user's run; an approval for later runs, and one for another user
-    sketch = Media("image/png", b64encode(b"\x89PNG\r\n\x1a\n" + next(it).encode() + bytes(2000)).decode())
+    sketch = Media("image/png", b64encode(small + next(it).encode() + bytes(2000)).decode())
     await waiting.say(held.run_id, [f"and {next(it)}", sketch], by=USER)
     hers = await Agent(answers(call("send", text="hers")), [send], policies=[Approve("send")], name="waits", **shared).run(
         "Mia waits", user_id=OTHER

@@ -118,8 +118,8 @@ async def test_body_without_a_template_is_the_input(sender):
         ({"secret": "another secret"}, 401),
         ({"signature": ""}, 401),
         ({"signature": "v1,short"}, 401),
-        ({"stamp": int(time.time()) - 400}, 401),
-        ({"stamp": int(time.time()) + 400}, 401),
+        ({"late": 400}, 401),
+        ({"late": -400}, 401),
         ({"stamp": "now"}, 401),
         ({"delivery": "a b/c"}, 400),
         ({"name": "nowhere"}, 404),
@@ -130,7 +130,8 @@ async def test_body_without_a_template_is_the_input(sender):
     ],
 )
 async def test_request_that_is_forged_or_old_or_too_large_is_refused(sender, how, status):
-    answered = await sender.send(how.pop("body", {"id": 1}), **how)
+    given = {"stamp": int(time.time()) - how["late"]} if "late" in how else dict(how)
+    answered = await sender.send(given.pop("body", {"id": 1}), **given)
     assert answered.status_code == status, answered.text
     assert not await sender.service.journal.runs()
     assert dict(await sender.service.journal.queue.count()) == {}

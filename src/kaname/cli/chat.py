@@ -37,6 +37,7 @@ from .terminal.signals import Ending, run_to_the_end
 from .terminal.typing import hear_lines, is_typed
 
 _HARMLESS = ("pure", "idempotent")
+_LEAVE = ("quit", "exit", "/quit", "/exit")
 
 
 def main(given: argparse.Namespace) -> int:
@@ -50,6 +51,7 @@ class _Chat:
         self._agent: Agent  # made when the conversation begins
         self._spent: tuple[int, float] = (0, 0.0)  # tokens and cost of undone runs
         self._files: list[Media] = []  # for the next message
+        self._held: list[str] = []  # commands that were typed while the agent worked
         self._read = _reader(self.commands, ending)
 
     @property
@@ -81,9 +83,9 @@ class _Chat:
         name = getattr(self._agent.recipe.model, "name", "?")
         self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
         try:
-            while not self._ending.signal and (line := await self._read()) is not None:
+            while not self._ending.signal and (line := await self._next_line()) is not None:
                 text = as_command(line.strip())
-                if text.lower() in ("quit", "exit", "/quit", "/exit"):
+                if text.lower() in _LEAVE:
                     break
                 if text.startswith("/"):
                     await self._command(text)
@@ -99,6 +101,9 @@ class _Chat:
             )
         )
         return DONE
+
+    async def _next_line(self) -> str | None:
+        return self._held.pop(0) if self._held else await self._read()
 
     async def _begin(self) -> None:
         """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
@@ -155,7 +160,7 @@ class _Chat:
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
                 async with self._screen.spinner(still=is_typed()):
-                    with hear_lines(self._screen, partial(_tell, run)):
+                    with hear_lines(self._screen, partial(self._hear, run)):
                         async for chunk in run:
                             show.take(chunk)
                     result = await run
@@ -178,6 +183,13 @@ class _Chat:
             with suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
             show.end_line()
+
+    async def _hear(self, run: Run[Any], text: str, urgent: bool) -> bool:
+        """Say to the run what was typed while it works. A command is carried out after the answer."""
+        if (command := as_command(text)).startswith("/") or command.lower() in _LEAVE:
+            self._held.append(command)
+            return True
+        return await run.say(text, urgent=urgent)
 
     async def _tools(self, rest: str) -> None:
         if self._agent.servers is not None:
@@ -275,10 +287,6 @@ class _Chat:
                 "         実行中に入力した行は次のステップで伝わります。! で始めると割り込みます。",
             )
         )
-
-
-async def _tell(run: Run[Any], text: str, urgent: bool) -> bool:
-    return await run.say(text, urgent=urgent)
 
 
 def as_command(text: str) -> str:

@@ -63,7 +63,7 @@ class QueueContract(ABC):
         async def test(queue: RunQueue, other: RunQueue) -> None:
             await queue.put([_run("a"), _run("b"), _run("c", at=time.time() + 600)])
             assert await _ids(queue, 1) == ["a"]
-            assert [one.executing for one in await other.workers()] == [1]
+            assert [one.executing for one in await other.workers() if one.executing] == [1]
             assert [(await other.entries(state))[0].run_id for state in ("taken", "waiting", "delayed")] == ["a", "b", "c"]
             assert await queue.set_aside("a", "it is broken")
             assert [(one.run_id, one.reason) for one in await other.entries("set_aside")] == [("a", "it is broken")]

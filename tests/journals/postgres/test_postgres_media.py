@@ -16,7 +16,9 @@ from kaname.kernel.bases import ModelBase
 
 
 def photo(size=200_000):
-    return Media("image/png", b64encode(b"\x89PNG\r\n\x1a\n" + os.urandom(size)).decode(), name="a.png")
+    return Media(
+        "image/png", b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8) + (8).to_bytes(4) * 2 + os.urandom(size)).decode(), name="a.png"
+    )
 
 
 class Seeing(ModelBase):
