@@ -17,7 +17,9 @@ from kaname.kernel.bases import ModelBase
 
 def photo(size=200_000):
     return Media(
-        "image/png", b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8) + (8).to_bytes(4) * 2 + os.urandom(size - 16)).decode(), name="a.png"
+        "image/png",
+        b64encode(b"\x89PNG\r\n\x1a\n" + bytes(8) + (8).to_bytes(4) * 2 + os.urandom(size - 16)).decode(),
+        name="a.png",
     )
 
 

@@ -118,8 +118,13 @@ async def _read(request: Request) -> bytes:
 
 
 def _secret(text: str) -> bytes:
-    """Return the bytes of a secret: base64 after `whsec_`, as many senders show it, or the text itself."""
-    return b64decode(text.removeprefix("whsec_")) if text.startswith("whsec_") else text.encode()
+    """Return the bytes of a secret: base64 after `whsec_`, as many senders show it, or the text itself; none if it is broken."""
+    if not text.startswith("whsec_"):
+        return text.encode()
+    try:
+        return b64decode(text.removeprefix("whsec_"), validate=True)
+    except ValueError:
+        return b""
 
 
 def _value(body: Any, path: str) -> Any:
