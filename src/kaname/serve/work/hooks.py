@@ -118,7 +118,7 @@ async def _read(request: Request) -> bytes:
 
 
 def _secret(text: str) -> bytes:
-    """Return the bytes of a secret: base64 after `whsec_`, as many senders show it, or the text itself; none if it is broken."""
+    """Return the bytes of a secret: base64 after `whsec_`, or the text itself. Broken ones have no bytes."""
     if not text.startswith("whsec_"):
         return text.encode()
     try:
