@@ -196,6 +196,25 @@ def test_texts_are_written_to_a_configuration_and_comments_stay(tmp_path, old, n
     assert [line.strip() in place.read_text() for line in ("# my agents", "# free", "# what it can do")] == [True] * 3
 
 
+@pytest.mark.parametrize("text", ["agents: {desk: {instructions: Answer all.}}\n", CONFIG.format(old="Answer all.  # mine")])
+def test_configuration_stays_readable(tmp_path, text):
+    from kaname import load_config
+
+    place = tmp_path / "kaname.yaml"
+    place.write_text(text, encoding="utf-8")
+    agent = Agent(ScriptedModel(["x"]), instructions="Answer all.", journal="memory")
+    place.write_text(rewrite(agent, [place], {"instructions": " Answer:\nall"})[place], encoding="utf-8")
+    assert load_config(place).agent("desk").instructions == " Answer:\nall"
+
+
+def test_program_keeps_its_line_ends_and_form_feeds(tmp_path):
+    place = tmp_path / "shop.py"
+    place.write_bytes("a = '\u2028'\r\n\f\r\nb = 'Answer all.'\r\nc = 1\r\n".encode())
+    agent = Agent(ScriptedModel(["x"]), instructions="Answer all.", journal="memory")
+    made = rewrite(agent, [place], {"instructions": "Be polite."})[place]
+    assert made == "a = '\u2028'\r\n\f\r\nb = \"Be polite.\"\r\nc = 1\r\n"
+
+
 SHOP = """from __future__ import annotations
 from kaname import Agent, ScriptedModel
 from tests.evals.test_improvement import Proposer, say

@@ -6,7 +6,19 @@ import random
 
 import pytest
 
-from kaname import Agent, ConfigError, Lessons, MemoryJournal, ScriptedModel, SqliteJournal, call, max_steps, tool
+from kaname import (
+    Agent,
+    AgentError,
+    ConfigError,
+    Lessons,
+    MemoryJournal,
+    ModelError,
+    ScriptedModel,
+    SqliteJournal,
+    call,
+    max_steps,
+    tool,
+)
 from kaname.agent.figures import rate
 from kaname.core.notices import Notice
 from kaname.core.record import replace
@@ -192,6 +204,52 @@ async def test_trial_drops_a_lesson_that_harms_cases_it_is_not_about():
     assert tried.trial["holds"]["difference"] == -1.0
     only = await LessonBook(journal).put(replace(lesson, status="suggested"))
     assert (await try_lesson(only, agent, Evaluation("few", cases[:8]))).trial["decision"] == "too few", "nothing to hold"
+
+
+async def test_trial_does_not_undo_a_rollback_and_says_nothing_after_errors():
+    journal = MemoryJournal()
+    book = LessonBook(journal)
+    lesson = await book.put(replace(make_lesson("shop", "", "Answer 300.", when=("price",)), status="approved"))
+    cases = [Case(f"price {number}", contains="300") for number in range(8)]
+    calls = []
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        calls.append(1)
+        if len(calls) == 12:
+            await book.drop(lesson.id)
+        return "seen"
+
+    def answer(request):
+        told = any("300" in one.text for one in request.messages if one.role == "system")
+        return call("look") if request.messages[-1].role == "user" else "300" if told else "x"
+
+    agent = Agent(ScriptedModel(answer), [look], name="shop", journal=journal, context=Lessons())
+    assert (await try_lesson(lesson, agent, Evaluation("all", cases))).status == "dropped"
+    with pytest.raises(ConfigError, match="no case named 'prize 1'"):
+        await try_lesson(lesson, agent, Evaluation("all", cases), helps=["prize 1"])
+    down = Agent(ScriptedModel([ModelError("down")]), name="shop", journal=journal)
+    kept = await book.put(replace(make_lesson("shop", "", "Say hello."), status="approved"))
+    with pytest.raises(AgentError, match="so the trial says nothing"):
+        await try_lesson(kept, down, Evaluation("down", cases))
+    assert (await book.find(kept.id)).status == "approved"
+
+
+async def test_arguments_of_another_user_are_not_quoted():
+    journal = MemoryJournal()
+
+    @tool
+    def save(id: int, **fields: str) -> str:
+        """Save."""
+        return "saved"
+
+    private = call("save", id=1, 給与は450万円="x")
+    for user, script in (("mika", [private, "ok"]), *[("ken", [call("save", wrong=1), call("save"), "no"])] * 2):
+        agent = Agent(ScriptedModel(script), [save], name="s", journal=journal, stops=max_steps(2))
+        await agent.run("save it", user_id=user)
+    for lesson in await learn_lessons(journal, "s"):
+        assert "給与" not in str(lesson.advice)
 
 
 async def test_approved_lesson_that_a_new_trial_does_not_confirm_is_dropped():

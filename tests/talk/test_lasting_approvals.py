@@ -5,6 +5,7 @@ import json
 import time
 
 import pytest
+from pydantic import SecretStr
 
 from kaname import Agent, Approve, InvalidState, MemoryJournal, Permit, ScriptedModel, SqliteJournal, call, tool
 from kaname.cli.main import main
@@ -204,3 +205,82 @@ def paying(tmp_path, policy):
         return call("pay", yen=10) if last.role == "user" else last.parts[0].output or last.parts[0].error
 
     return Agent(ScriptedModel(reply), [pay], policies=[policy], journal=tmp_path / "journal.db")
+
+
+async def test_approval_for_the_run_ends_with_it_in_a_session(journal):
+    paid = []
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    model = ScriptedModel(lambda request: call("pay", yen=5) if request.messages[-1].role == "user" else "done")
+    agent = Agent(model, [pay], policies=[Approve("pay")], journal=journal)
+    asked = await agent.run("Pay.", user_id="ken", session_id="s")
+    everything = {"approved": True, "for": "run", "where": {}}
+    assert (await agent.resume(asked.run_id, dict.fromkeys(asked.questions, everything), by="mika")).completed
+    assert (await agent.run("Pay.", user_id="ken", session_id="s")).stop.kind == "waiting"
+    assert paid == [5]
+
+
+async def test_refusal_comes_before_an_approval_of_the_same_step(journal):
+    paid = []
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    script = [[call("pay", yen=5), call("pay", yen=6)], call("pay", yen=6), "done"]
+    agent = Agent(ScriptedModel(script), [pay], policies=[Approve("pay")], journal=journal)
+    asked = await agent.run("Pay.", user_id="ken")
+    everything = {"approved": True, "for": "run", "where": {}}
+    result = await agent.resume(asked.run_id, {KEY: everything, "approve:c1_1": "no"}, by="mika")
+    assert (result.stop.kind, paid) == ("waiting", [5])
+
+
+async def test_own_approval_does_not_stand_for_that_of_another_person(journal):
+    paid = []
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        paid.append(yen)
+        return "paid"
+
+    small = Approve(when=lambda one: one.args["yen"] <= 10)
+    large = Approve(when=lambda one: one.args["yen"] > 10, by="other")
+    script = [call("pay", yen=5), call("pay", yen=999), "done"]
+    agent = Agent(ScriptedModel(script), [pay], policies=[small, large], journal=journal)
+    asked = await agent.run("Pay.", user_id="ken")
+    everything = {"approved": True, "for": "run", "where": {}, "by": "mika"}
+    result = await agent.resume(asked.run_id, {KEY: everything}, by="ken")
+    assert (result.stop.kind, paid) == ("waiting", [5])
+
+
+async def test_equal_call_has_no_other_arguments_and_no_hidden_ones(journal):
+    wiped = []
+
+    @tool
+    def wipe(path: str, force: bool = False) -> str:
+        """Wipe."""
+        wiped.append((path, force))
+        return "wiped"
+
+    @tool
+    def login(password: SecretStr) -> str:
+        """Log in."""
+        return "in"
+
+    script = [call("wipe", path="a"), call("wipe", path="a", force=True), "done"]
+    agent = Agent(ScriptedModel(script), [wipe], policies=[Approve("wipe")], journal=journal)
+    asked = await agent.run("Wipe.", user_id="ken")
+    result = await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always"}}, by="ken")
+    assert (result.stop.kind, wiped) == ("waiting", [("a", False)])
+    agent = Agent(ScriptedModel([call("login", password="one"), "in"]), [login], policies=[Approve("login")], journal=journal)
+    asked = await agent.run("Log in.", user_id="ken")
+    with pytest.raises(InvalidState, match="an argument of this call is hidden"):
+        await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always"}}, by="ken")

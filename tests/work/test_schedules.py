@@ -164,6 +164,26 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
     await agent.journal.close()
 
 
+async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_runs(tmp_path, caplog):
+    journal = choose(tmp_path / "journal.db")
+    agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=journal)
+    agent.schedule("bad", {"no": "input"}, every="10s")
+    agent.schedule("good", "Go", every="10s")
+    now = 1_000_000.0
+    scheduler = Scheduler([agent], clock=lambda: now)
+    await scheduler.check()
+    now += 10
+    await scheduler.check()
+    assert [one.run_id.partition("@")[0] for one in await journal.queue.entries("waiting")] == ["good"]
+    assert "schedule bad: no run is queued" in caplog.text
+    with pytest.raises(ConfigError, match="is not a time"):
+        agent.schedule("never", "Go", at=1e300)
+    for wrong in ({"priority": "high"}, {"at": float("nan")}, {"key": 5}):
+        with pytest.raises(ConfigError, match="priority must be a whole number"):
+            await agent.submit("Go", **wrong)
+    await journal.close()
+
+
 async def test_worker_executes_the_runs_of_a_schedule(tmp_path):
     agent = make_agent(tmp_path / "j.db", every="1s", cron="")
     worker = Worker([agent])

@@ -117,6 +117,11 @@ class AdaptiveAgent(Agent[OutputT]):
             self._recipes[name] = self._with_changes(name, changes)
         self._versions = {name: _version(recipe) for name, recipe in self._recipes.items()}
 
+    @property
+    def alternatives(self) -> tuple[Recipe, ...]:
+        """Return what it chooses between, beside its own recipe."""
+        return tuple([recipe for name, recipe in self._recipes.items() if name != DEFAULT])
+
     def _with_changes(self, name: str, changes: Mapping[str, Any]) -> Recipe:
         tools = changes.get("tools", ())
         wrong = [one for one in changes if one not in _CHANGES] + [one for one in tools if one not in self.tools]
@@ -222,6 +227,14 @@ class AdaptiveAgent(Agent[OutputT]):
         plain = copy(self)
         plain.recipe = self._recipes.get((await self._choice_of(run_id)).get("alternative", ""), self.recipe)
         return await Agent.replay(plain, run_id, **options)
+
+
+def refuse_alternatives(agent: Agent[Any]) -> None:
+    """Raise `ConfigError` for an agent that chooses its own texts: a change of them would not be what is measured."""
+    if isinstance(agent, AdaptiveAgent):
+        raise ConfigError(
+            notice("adaptive.fixed", "an AdaptiveAgent chooses between its alternatives. Improve an Agent, and add the result")
+        )
 
 
 def choose(standings: Sequence[Standing], explored: int, explore: float, random: Random) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ class Subject:
         sample = Path(self._temporary.name) / "sample"
         if agent is None:
             self._fill(sample)
-        self.agent = agent or self._build(sample)
+        self.agent = self._build(sample) if agent is None else copy(agent)  # whose journal is changed
         self.journal = self.agent.journal = journal or self._journal_of_all()
         self.description: Mapping[str, Any] = {}
         self.version = ""
@@ -52,7 +53,8 @@ class Subject:
         if self.agent.servers is not None:
             await self.agent.servers.start()
         self.description = describe(self.agent.recipe)
-        told = dump([_version(self.agent.recipe), _contents(self._files)])
+        others = [_version(one) for one in getattr(self.agent, "alternatives", ())]
+        told = dump([_version(self.agent.recipe), _contents(self._files), *others])
         self.version = digest(told.replace(self._temporary.name, ""))
 
     def input_of(self, case: Case) -> Input:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from copy import copy
 from typing import Any, Literal
 
 from ..agent.agent import Agent
-from ..core.errors import ConfigError
+from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.values import shorten
@@ -17,6 +17,7 @@ from ..memory.lessons.history import WRITER
 from ..memory.lessons.part import Lessons
 from ..memory.lessons.patterns import FailureGroup
 from ..memory.lessons.propose import LONGEST, Ask
+from .adaptive import refuse_alternatives
 from .evaluation import Evaluation
 from .results.comparison import Comparison, compare
 from .results.report import EvalReport
@@ -51,7 +52,7 @@ async def try_lesson(
     agent: Any,
     evaluation: Evaluation,
     *,
-    helps: Iterable[str] = (),
+    helps: Collection[str] = (),
     journal: Journal | None = None,
     **options: Any,
 ) -> Lesson:
@@ -66,20 +67,30 @@ async def try_lesson(
         options: Options of `evaluation.run`, such as `repeat`. Three attempts per case are better than one.
 
     Raises:
-        ConfigError: If the agent is something else.
+        ConfigError: If the agent is something else, or there is no such case.
+        AgentError: If attempts failed with errors: a model that cannot be reached says nothing about the lesson.
     """
+    if unknown := [name for name in helps if name not in [case.name for case in evaluation.cases]]:
+        raise ConfigError(notice("lessons.helps", "there is no case named {name!r} in the evaluation", name=unknown[0]))
     without = await evaluation.run(_variant(agent, ()), journal=journal, **options)
     told = await evaluation.run(_variant(agent, (lesson,)), journal=journal, **options)
+    if errors := without.errors + told.errors:
+        raise AgentError(
+            notice("lessons.errors", "{errors} attempts failed with errors, so the trial says nothing. Repeat it: the other "
+                   "attempts are not made again", errors=errors)
+        )  # fmt: skip
     wanted = {*helps} or {case.name for case in evaluation.cases if lesson.fits(case.title)}
     target, guard = adjust(*[compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)])
     decision = decide(target, guard, everywhere=not lesson.when and not [*helps])
     figures = {"decision": decision, "jobs": [without.job, told.job], "helps": _figures(target), "holds": _figures(guard)}
-    made = replace(lesson, trial=figures)
-    if decision == "harms" or (decision != "helps" and lesson.status == "approved"):
+    book = LessonBook(journal or agent.journal)
+    now = next((one for one in await book.all(lesson.agent) if one.id == lesson.id), lesson)  # dropped meanwhile, perhaps
+    made = replace(now, trial=figures)
+    if decision == "harms" or (decision != "helps" and now.status == "approved"):
         made = replace(
             made, status="dropped", why=notice("lessons.trial", "dropped after its trial: {decision}", decision=decision)
         )
-    return await LessonBook(journal or agent.journal).put(made)
+    return await book.put(made)
 
 
 def adjust(target: Comparison, guard: Comparison) -> list[Comparison]:
@@ -117,6 +128,7 @@ def _variant(given: Any, lessons: tuple[Lesson, ...]) -> Any:
         if callable(given):
             return lambda folder: _variant(given(folder), lessons)
         raise ConfigError(notice("lessons.agent", "a lesson is tried with an Agent, or a function that makes one"))
+    refuse_alternatives(given)
     made, kept = copy(given), [part for part in given.recipe.context if not isinstance(part, Lessons)]
     context = (*kept, Lessons(only=lessons)) if lessons else tuple(kept)
     made.recipe = given.recipe.with_changes(context=context)

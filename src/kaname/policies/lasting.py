@@ -11,6 +11,7 @@ from ..core.errors import ConfigError, InvalidState
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
+from ..core.reading.lazy_regex import lazy_regex
 from ..core.values import identity
 from ..kernel.approvals.port import Grant, HasGrants
 from .permit.conditions import all_of, holds, read_conditions
@@ -18,11 +19,13 @@ from .permit.conditions import all_of, holds, read_conditions
 if TYPE_CHECKING:
     from ..kernel.view import RunView
 
+ONLY = "*"  # in conditions: the names of the arguments that a call may have at all
+_HIDDEN = lazy_regex(r"\*{4,}")
 _FACT = "approval:"  # before the id of a call that was allowed by an earlier approval
 
 
-def complete(answer: Any, shown: ToolCall, by: str, journal: Any) -> Any:
-    """Return an answer as it is recorded: with the conditions, the time at which it ends, and the person who gave it.
+def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -> Any:
+    """Return an answer as it is recorded: with the conditions, the time at which it ends, the run, and who gave it.
 
     Raises `InvalidState` if the conditions cannot be read or do not hold for the call that was shown.
     """
@@ -46,20 +49,27 @@ def complete(answer: Any, shown: ToolCall, by: str, journal: Any) -> Any:
     if not fits:
         told = notice("approval.other_call", "the conditions {where} do not hold for the call in question", where=dict(where))
         raise InvalidState(told)
-    return {**answer, "where": where, "by": by or lasting.by}
+    return {**answer, "where": where, "by": by, "run": run_id}
 
 
 def _equal_arguments(call: ToolCall) -> dict[str, Any]:
+    """Return conditions that hold for the same arguments only. A value that is hidden from people cannot be compared."""
     args = call.args if isinstance(call.args, Mapping) else {}
-    return {name: {"equals": value} for name, value in args.items()}
+    if any(isinstance(value, str) and _HIDDEN.fullmatch(value) for value in args.values()):
+        told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
+        raise InvalidState(told)
+    return {**{name: {"equals": value} for name, value in args.items()}, ONLY: sorted(args)}
 
 
 def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     """Return True if all conditions hold for the arguments of a call. What cannot be decided does not hold."""
     args = call.args if isinstance(call.args, Mapping) else {}
+    if not {*args} <= {*where.get(ONLY, args)}:
+        return False
     answers = [
         holds(one, args[name]) if name in args else None
         for name, given in where.items()
+        if name != ONLY
         for one in read_conditions(given, f"where.{name}")
     ]
     return all_of(answers) is True
@@ -71,16 +81,21 @@ async def is_granted(call: ToolCall, view: RunView, by: str = "") -> bool:
     `by`: "other" if only an approval of another person than the user counts.
     """
     state = view.state
-    for key, subject in state.subjects.items():
-        if subject.name != call.name:
-            continue
-        decision, lasting = read_approval(state.answers.get(key))
+    given = [(one, read_approval(state.answers.get(key))) for key, one in state.subjects.items() if one.name == call.name]
+    for subject, (decision, _) in given:
         if decision is not None and not decision.approved and identity(subject.args) == identity(call.args):
             return False
-        if lasting is not None and lasting.scope == FOR_RUN and _holds_now(lasting, call, view):
+    for _, (_, lasting) in given:
+        here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id
+        if here and lasting is not None and _counts(lasting.by, by, view) and _holds_now(lasting, call, view):
             return True
     found = await view.recall_found(f"{_FACT}{call.id}", lambda: _find(call, view, by))
     return found is not None
+
+
+def _counts(given_by: str, by: str, view: RunView) -> bool:
+    """Return True if an approval by this person counts, where perhaps only that of another person than the user does."""
+    return by != "other" or given_by not in ("", view.state.user)
 
 
 def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
@@ -92,9 +107,7 @@ async def _find(call: ToolCall, view: RunView, by: str) -> str | None:
     if not isinstance(journal, HasGrants):
         return None
     for grant in await journal.grants.find(view.agent.name, view.state.user, call.name):
-        if by == "other" and grant.by in ("", view.state.user):
-            continue
-        if grant.is_valid(time.time()) and matches(grant.where, call):
+        if _counts(grant.by, by, view) and grant.is_valid(time.time()) and matches(grant.where, call):
             return grant.id
     return None
 

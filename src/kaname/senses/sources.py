@@ -11,6 +11,7 @@ import ssl
 import threading
 from base64 import b64decode
 from binascii import Error as NotBase64
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
@@ -147,7 +148,14 @@ def _public_address(host: str, port: int) -> tuple[str, int]:
 def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) -> tuple[bytes | str, str]:
     """Return the content and its type, or the address of a redirect."""
     sock = socket.create_connection(address, timeout=_SECONDS)
-    late = threading.Timer(_LONGEST, lambda: sock.shutdown(socket.SHUT_RDWR))  # a server that sends a byte now and then
+    over = threading.Event()
+
+    def give_up() -> None:
+        over.set()
+        with suppress(OSError):  # closed meanwhile
+            sock.shutdown(socket.SHUT_RDWR)
+
+    late = threading.Timer(_LONGEST, give_up)  # a server that sends a byte now and then
     late.daemon = True
     late.start()
     try:
@@ -162,7 +170,7 @@ def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) 
                 told = notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
                 raise SenseError(told)
             content = answer.read(most + 1)
-            if late.finished.is_set():  # what came is not all of it
+            if over.is_set():  # what came is not all of it
                 raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
             if len(content) > most:
                 raise _too_large(host, most)

@@ -193,8 +193,12 @@ class RunRoutes:
         caller, form = caller_of(request), await read_body(request, Answers)
         card = await self._service.card_to_answer(request.path_params["run_id"], caller)
         answers = {key: _with_arguments(given) for key, given in form.answers.items()}
-        mode = form.mode if caller.sees(card.user) else "detach"  # what the run of another user returns is not shown
-        return await self._resume(request, card, answers, False, mode)
+        if caller.sees(card.user):
+            return await self._resume(request, card, answers, False, response_mode(request, form.mode))
+        if not answers:
+            raise not_waiting(card)
+        await self._resume(request, card, answers, False, "detach")  # what the run of another user returns is not shown
+        return Json({"run_id": card.run_id}, 202)
 
     async def resume(self, request: Request) -> Response:
         card, form = await self._allowed_card(request, "talk"), await read_body(request, Resume)
@@ -202,7 +206,7 @@ class RunRoutes:
             caller_of(request, "approve")
         if form.takeover:
             caller_of(request, "admin")
-        return await self._resume(request, card, form.answers, form.takeover, form.mode)
+        return await self._resume(request, card, form.answers, form.takeover, response_mode(request, form.mode))
 
     async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
         caller = caller_of(request)
@@ -211,7 +215,7 @@ class RunRoutes:
         if answers:
             await self._service.auditor.require_log()
         run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
-        return await self._respond(request, run, caller, response_mode(request, mode))
+        return await self._respond(request, run, caller, mode)
 
     async def fork(self, request: Request) -> Response:
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, Fork), caller_of(request)

@@ -49,7 +49,7 @@ async def test_erasure_leaves_no_planted_string_in_the_database_and_keeps_the_da
     after = await everything(url)
     assert [one for one in PLANTED if one in after] == []
     assert await planted.verify() == []
-    assert {card.title for card in await planted.runs(user=OTHER)} == {"what Mia says", "Mia wants to send"}
+    assert {card.title for card in await planted.runs(user=OTHER)} == {"what Mia says", "Mia wants to send", "Mia waits"}
     again = await erase_user(USER, where)
     assert (again.journal.runs, again.journal.answers) == (0, 0)
 

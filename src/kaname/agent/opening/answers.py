@@ -48,7 +48,7 @@ def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dic
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
 
-                answer = complete(answer, asked.about, by, scope.journal)
+                answer = complete(answer, asked.about, by, scope.run_id, scope.journal)
             fresh[key] = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
             _check_changed_arguments(scope, asked, fresh[key])
         elif key not in state.answers:
@@ -70,7 +70,8 @@ def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dic
 
 def _is_same(recorded: Any, answer: Any) -> bool:
     if isinstance(recorded, Mapping) and isinstance(answer, Mapping) and "for" in recorded:  # completed when it was recorded
-        return all(recorded.get(name) == answer.get(name) for name in ("approved", "for"))
+        given = [name for name in ("approved", "for", "where") if name in answer]  # the time is counted from each answer
+        return all(recorded.get(name) == answer[name] for name in given)
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 

@@ -112,6 +112,9 @@ def make_schedule(
     if every is not None and (interval < 1 or interval % 1):
         told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
         raise ConfigError(told)
+    from .submit import check_order
+
+    check_order(**how)
     made = Schedule(name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
     if cron:
         _check_cron(made)
@@ -148,8 +151,9 @@ def _moment(given: Any, zone: tzinfo) -> float:
     try:
         found = datetime.fromisoformat(given) if isinstance(given, str) else given
         if isinstance(found, datetime):
-            return (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+            found = (found if found.tzinfo else found.replace(tzinfo=zone)).timestamp()
+        datetime.fromtimestamp(float(found), UTC).astimezone(zone)  # it can be shown
         return float(found)
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, OverflowError, OSError) as problem:
         told = notice("schedule.at", '{given!r} is not a time; write one such as "2026-12-01T09:00"', given=given)
         raise ConfigError(told) from problem

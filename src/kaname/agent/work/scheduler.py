@@ -79,12 +79,18 @@ class Scheduler:
         for agent, one in due:
             since = max(self._since[one.mark], self._known(one, marks, 0.0))
             if since < now:
-                ticks = [] if one.paused_mark in marks else one.due(since, now)
-                for tick in ticks:
-                    await agent.submit(one.user_input, run_id=one.run_id(tick), **one.how)
-                    log.info("schedule %s: queued run %s", one.name, one.run_id(tick))
+                await self._submit(agent, one, [] if one.paused_mark in marks else one.due(since, now))
                 await marks_of(self._agents).raise_to({one.mark: now})
             self._note(one, max(since, now))
+
+    async def _submit(self, agent: Agent[Any], one: Schedule, ticks: list[float]) -> None:
+        """Queue the runs of ticks. What is wrong with one schedule does not keep the others from their runs."""
+        for tick in ticks:
+            try:
+                await agent.submit(one.user_input, run_id=one.run_id(tick), **one.how)
+                log.info("schedule %s: queued run %s", one.name, one.run_id(tick))
+            except ConfigError as problem:
+                log.warning("schedule %s: no run is queued: %s", one.name, problem)
 
     async def _begin(self, new: list[Schedule], now: float) -> None:
         """Enter schedules that this process has not seen before. They count from now, or from where others have come."""

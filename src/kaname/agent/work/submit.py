@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from ...core.durations import seconds
@@ -31,6 +32,19 @@ def queue_of(journal: Journal) -> RunQueue:
     return journal.queue
 
 
+def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
+    """Raise `ConfigError` for what no worker could read: one such run would keep all others from being taken."""
+    timed = isinstance(at, int | float) and not isinstance(at, bool) and isfinite(at)
+    numbered = isinstance(priority, int) and not isinstance(priority, bool) and abs(priority) < 2**31
+    if not timed or not numbered or not isinstance(key, str) or not isinstance(queue, str):
+        raise ConfigError(
+            notice(
+                "queue.options",
+                "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
+            )
+        )
+
+
 async def submit_run(
     journal: Journal,
     agent: str,
@@ -43,6 +57,7 @@ async def submit_run(
 ) -> str:
     """Queue a new run (see `Agent.submit`), and return its id."""
     check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
+    check_order(**how)
     at = max(how.pop("at"), time.time() + seconds(delay) if delay else 0.0)
     item = QueuedRun(run_id or new_run_id(), agent, encode_order(as_turn(given)), session_id, user_id, at=at, **how)
     await queue_of(journal).put([item])

@@ -81,7 +81,7 @@ def _accept(given: argparse.Namespace, screen: Screen, made: Improvement, files:
         screen.note(say("nothing was written; --accept writes it", "書き込んでいません。--accept を付けると書き込みます"))
         return
     for path, text in contents.items():
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode())
     screen.note(say(f"written: {names}", f"書き込みました: {names}"), "green")
 
 

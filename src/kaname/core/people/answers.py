@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from ..errors import InvalidState
@@ -20,7 +21,7 @@ YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
 APPROVAL = "approve:"  # how the key of a question begins that `Approve` asks
 FOR_RUN, ALWAYS = "run", "always"
-_LASTING = ("for", "where", "until", "by")
+_LASTING = ("for", "where", "until", "by", "run")
 OUTBOX = "outbox:"  # how the key of a question begins that is about the calls in the outbox
 BATCH = "batch:"  # how the key of a question begins that a provider's batch answers
 _POLITE = "(?:する|します|しました|です)?"
@@ -45,13 +46,14 @@ class Lasting:
     """How long an approval holds: for this run, or always, until it is revoked.
 
     `where`: conditions on the arguments, by name; None if they must be those that were shown. `until`: when it ends, in seconds
-    since 1970, 0 for never. `by`: the person who gave it.
+    since 1970, 0 for never. `by`: the person who gave it. `run`: the run in which it was given.
     """
 
     scope: str
     where: Mapping[str, Any] | None = None
     until: float = 0.0
     by: str = ""
+    run: str = ""
 
 
 @record
@@ -114,10 +116,10 @@ def read_approval(answer: Any) -> tuple[Decision | None, Lasting | None]:
         return read_decision(answer), None
     where, until, by = answer.get("where"), answer.get("until", 0.0), answer.get("by", "")
     usable = answer["for"] in (FOR_RUN, ALWAYS) and (where is None or isinstance(where, Mapping)) and isinstance(by, str)
-    timed = isinstance(until, int | float) and not isinstance(until, bool)
+    timed = isinstance(until, int | float) and not isinstance(until, bool) and isfinite(until)
     if not usable or not timed or answer.get("approved") is not True or {*answer} - {"approved", *_LASTING}:
         return None, None
-    return Decision(True), Lasting(answer["for"], where, float(until), by)
+    return Decision(True), Lasting(answer["for"], where, float(until), by, str(answer.get("run", "")))
 
 
 def selection_options(count: int) -> tuple[str, ...]:

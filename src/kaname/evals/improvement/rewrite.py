@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import cleandoc
 from pathlib import Path
@@ -45,14 +46,45 @@ def rewrite(agent: Agent[Any], files: Iterable[Path], after: Mapping[str, str]) 
 
 def _replacements(path: Path, text: str | None, old: str, new: str) -> Iterator[str]:
     """Yield the contents of a file with the new text, once for each place where the old one is."""
-    text = path.read_text(encoding="utf-8") if text is None else text
-    for start, end, put in (_in_program if path.suffix == ".py" else _in_yaml)(text, old, new):
-        yield text[:start] + put + text[end:]
+    text = path.read_bytes().decode() if text is None else text  # with its own line ends
+    find, strings = (_in_program, _strings) if path.suffix == ".py" else (_in_yaml, _scalars)
+    for start, end, put in find(text, old, new):
+        made = text[:start] + (put.replace("\n", "\r\n") if "\r\n" in text else put) + text[end:]
+        if strings(made) is None or len(strings(made) or ()) != len(strings(text) or ()):
+            continue  # what comes out would not be the same file with another text
+        yield made
+
+
+def _strings(text: str) -> list[str] | None:
+    """Return the texts in a program; None if it is not one."""
+    try:
+        return [str(node.value) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)]
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _scalars(text: str) -> list[str] | None:
+    """Return the texts in a configuration; None if it is not one."""
+    import yaml
+
+    found, waiting = list[str](), list[Any]()
+    try:
+        yaml.safe_load(text)
+        waiting = [yaml.compose(text, Loader=yaml.SafeLoader)]
+    except yaml.YAMLError:
+        return None
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.ScalarNode):
+            found.append(node.value)
+        elif isinstance(node, yaml.CollectionNode):
+            waiting += [one for pair in node.value for one in (pair if isinstance(pair, tuple) else [pair])]
+    return found
 
 
 def _in_program(text: str, old: str, new: str) -> Iterator[tuple[int, int, str]]:
     """Yield the places of the strings that hold the text: those that equal it, and docstrings that begin with it."""
-    lines = text.splitlines(keepends=True)
+    lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n|$)", text)  # as Python counts them
 
     def offset(line: int, column: int) -> int:
         return sum([len(one) for one in lines[: line - 1]]) + len(lines[line - 1].encode()[:column].decode())
@@ -92,12 +124,10 @@ def _in_yaml(text: str, old: str, new: str) -> Iterator[tuple[int, int, str]]:
         node = waiting.pop()
         if isinstance(node, yaml.SequenceNode):
             waiting += node.value
-        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        for _, value in node.value if isinstance(node, yaml.MappingNode) else ():
             waiting.append(value)
             if not isinstance(value, yaml.ScalarNode) or not old or value.value.strip() != old.strip():
                 continue
-            lines = new.split("\n")
-            indent = "\n" + " " * (key.start_mark.column + 2)
-            put = json.dumps(new, ensure_ascii=False) if len(lines) == 1 else "|-" + "".join([indent + one for one in lines])
+            put = json.dumps(new, ensure_ascii=not new.replace("\n", "").isprintable())
             start, end = value.start_mark.index, value.end_mark.index
             yield start, start + len(text[start:end].rstrip()), put

@@ -11,6 +11,7 @@ from ...agent.agent import Agent
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...tools.registry import ToolRegistry
+from ..adaptive import refuse_alternatives
 
 PARTS = ("instructions", "tools", "examples")
 INSTRUCTIONS, EXAMPLES, TOOL = "instructions", "examples", "tool:"  # the names of texts; that of a tool follows
@@ -41,6 +42,7 @@ def read_texts(agent: Agent[Any], parts: Collection[str] = PARTS) -> dict[str, s
 def with_texts(agent: Agent[Any], texts: Mapping[str, str]) -> Agent[Any]:
     """Return a copy of the agent with other texts."""
     made = copy(agent)
+    refuse_alternatives(agent)
     changes: dict[str, Any] = {"instructions": join_instructions(agent.recipe.instructions, texts)}
     if any(name.startswith(TOOL) for name in texts):
         told = [_describe(tool, texts.get(TOOL + name, tool.description)) for name, tool in agent.tools.items()]

@@ -37,7 +37,10 @@ _PUT = """
     ON CONFLICT (run) DO UPDATE SET state = 'waiting', seq = excluded.seq, attempts = 0, reason = ''
     WHERE queue.state = 'set_aside' AND queue.seq <> excluded.seq
 """
-_KEYS = "SELECT min(key) FROM queue WHERE queue = :queue AND state = 'waiting' AND key > :key"
+_KEYS = """
+    SELECT min(key) FROM queue WHERE queue = :queue AND state = 'waiting' AND key > :key
+        AND agent IN (SELECT value FROM json_each(:agents))
+"""
 _CANDIDATES = """
     SELECT number, run, key, priority FROM queue AS m
     WHERE queue = :queue AND key = :key AND state = 'waiting' AND (thread = '' OR NOT EXISTS (

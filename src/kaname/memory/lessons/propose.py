@@ -16,7 +16,8 @@ from .history import Cause, PastRun, read_history
 from .patterns import FailureGroup, group_failures, is_same_kind, telling_words
 
 _LEAST, _EVIDENCE = 2, 20  # failed runs before a lesson is suggested; ids that are kept
-_NAME = re.compile(r"[\w.-]{1,64}")  # of a tool or an argument: anything else is not quoted
+_NAME = re.compile(r"[\w.-]{1,64}")  # of a tool: anything else is not quoted
+_ARGUMENT = re.compile(r"[A-Za-z]\w{0,23}", re.ASCII)
 LONGEST = 300  # characters of an advice
 _COMPARED, _TOLD, _ALPHA = 10, 100, 0.01  # runs without a lesson, and with it, before it is judged by them
 
@@ -92,7 +93,7 @@ def _advice(group: FailureGroup, runs: Sequence[PastRun]) -> str:
     arguments, are quoted: everything else in a run can be other people's text."""
     tool = group.tool if group.tool in group.runs[-1].offered and _NAME.fullmatch(group.tool) else ""
     if group.cause == "wrong arguments":
-        names = ", ".join(_arguments(tool, runs)) if tool else ""
+        names = ", ".join(_arguments(tool, group.user, runs)) if tool else ""
         if names:
             return notice("lessons.arguments", "Call {tool} with these arguments: {names}.", tool=tool, names=names)
         if not tool:
@@ -105,11 +106,15 @@ def _advice(group: FailureGroup, runs: Sequence[PastRun]) -> str:
     return join_notices(" ", [_ADVICE[group.cause](tool), *worked])
 
 
-def _arguments(tool: str, runs: Sequence[PastRun]) -> tuple[str, ...]:
-    """Return the arguments that calls of a tool have had that fitted it."""
-    seen = Counter([call.arguments for run in runs for call in run.calls if call.name == tool and not call.problem])
+def _arguments(tool: str, user: str, runs: Sequence[PastRun]) -> tuple[str, ...]:
+    """Return the arguments that calls of a tool by the same user have had that fitted it.
+
+    A tool that takes any argument lets a model write text as the name of one: only short names are quoted.
+    """
+    own = [call for run in runs if run.user == user for call in run.calls]
+    seen = Counter([call.arguments for call in own if call.name == tool and not call.problem])
     best = seen.most_common(1)[0][0] if seen else ()
-    return best if all(_NAME.fullmatch(name) for name in best) else ()
+    return best if all(_ARGUMENT.fullmatch(name) for name in best) else ()
 
 
 def _way(group: FailureGroup, runs: Sequence[PastRun], avoided: str) -> tuple[str, ...]:

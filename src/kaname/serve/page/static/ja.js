@@ -353,6 +353,7 @@ export const ja = {
   "for all users": "全ユーザー",
   "not tried": "未試行",
   "Approve without a trial": "試行せずに承認",
+  "Approve for all users without a trial": "試行せずに全ユーザーに承認",
   "Approve for all users": "全ユーザー向けに承認",
   "Rolled back": "取り下げました",
   "Roll back": "取り下げる",

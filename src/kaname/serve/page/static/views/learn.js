@@ -31,7 +31,7 @@ function Lesson({ one, done }) {
     <p class="note parted"><span>${one.id}</span><span>${one.agent}</span><span>${one.shared ? t("for all users") : one.user}</span><span>${trial || t("not tried")}</span><span>${notice(one.why)}</span>
       ${one.evidence.slice(-3).map(id => html`<a href=${link(["runs", id])}>${id.slice(0, 8)}</a>`)}</p>
     <p class="row">
-      ${one.status === "suggested" ? html`<${Button} onClick=${approve(false)}>${one.proven ? t("Approve") : t("Approve without a trial")}</${Button}>${one.user ? html`<${Button} onClick=${approve(true)}>${t("Approve for all users")}</${Button}>` : null}` : null}
+      ${one.status === "suggested" ? html`<${Button} onClick=${approve(false)}>${one.proven ? t("Approve") : t("Approve without a trial")}</${Button}>${one.user ? html`<${Button} onClick=${approve(true)}>${one.proven ? t("Approve for all users") : t("Approve for all users without a trial")}</${Button}>` : null}` : null}
       ${one.status !== "dropped" ? html`<${Button} onClick=${change({ action: "rollback" }, t("Rolled back"))}>${t("Roll back")}</${Button}>` : null}
     </p><${ErrorBox} problem=${problem} />
   </li>`;
