@@ -662,9 +662,10 @@ def test_a_role_answers_the_questions_of_other_users_runs_of_one_agent(tmp_path)
         assert [len(one.get("/api/questions").json()["questions"]) for one in (ann, cfo, hr)] == [1, 1, 0]
         assert hr.post(f"{address}/answers", json={"answers": {key: "yes"}}).status_code in (403, 404)
         assert cfo.get(address).status_code == 404, "it can answer, and not read the run"
-        answered = cfo.post(f"{address}/answers", json={"answers": {key: "yes"}, "mode": "wait"})
-        assert answered.status_code in (200, 202)
-        assert "messages" not in answered.json()
+        assert cfo.post(f"{address}/answers", json={"answers": {}}).status_code == 409
+        events = {"accept": "text/event-stream"}
+        answered = cfo.post(f"{address}/answers", json={"answers": {key: "yes"}, "mode": "wait"}, headers=events)
+        assert (answered.status_code, answered.json()) == (202, {"run_id": run["run_id"]}), "and nothing of the run"
         while ann.get(address).json()["status"] in ("running", "waiting"):
             time.sleep(0.05)
         assert (tmp_path / "paid.txt").read_text().split() == ["5"]

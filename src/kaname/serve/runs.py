@@ -193,12 +193,11 @@ class RunRoutes:
         caller, form = caller_of(request), await read_body(request, Answers)
         card = await self._service.card_to_answer(request.path_params["run_id"], caller)
         answers = {key: _with_arguments(given) for key, given in form.answers.items()}
-        if caller.sees(card.user):
-            return await self._resume(request, card, answers, False, response_mode(request, form.mode))
-        if not answers:
+        seen = caller.sees(card.user)
+        if not seen and not answers:
             raise not_waiting(card)
-        await self._resume(request, card, answers, False, "detach")  # what the run of another user returns is not shown
-        return Json({"run_id": card.run_id}, 202)
+        made = await self._resume(request, card, answers, False, response_mode(request, form.mode) if seen else "detach")
+        return made if seen else Json({"run_id": card.run_id}, 202)  # what the run of another user returns is not shown
 
     async def resume(self, request: Request) -> Response:
         card, form = await self._allowed_card(request, "talk"), await read_body(request, Resume)
@@ -394,10 +393,7 @@ def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[st
     call = asked.about or result.state.open.get(asked.call_id)
     tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
     does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
-    told = (
-        None
-        if call is None
-        else {"id": call.id, "name": call.name, "arguments": call.args, **_arguments_as_text(call.args), **does}
-    )
+    named = {} if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
+    told = None if call is None else {**named, **_arguments_as_text(call.args), **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
     return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from itertools import takewhile
+from math import isfinite
 from typing import Any, Literal
 
 from ...core.durations import seconds
@@ -94,6 +95,19 @@ class Schedule:
         return current or late[-1:] if self.missed == "one" else current
 
 
+def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
+    """Raise `ConfigError` for what no worker could read: one such run would keep all others from being taken."""
+    timed = isinstance(at, int | float) and not isinstance(at, bool) and isfinite(at)
+    numbered = isinstance(priority, int) and not isinstance(priority, bool) and abs(priority) < 2**31
+    if not timed or not numbered or not isinstance(key, str) or not isinstance(queue, str):
+        raise ConfigError(
+            notice(
+                "queue.options",
+                "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
+            )
+        )
+
+
 def make_schedule(
     name: str, user_input: Any, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
 ) -> Schedule:
@@ -112,8 +126,6 @@ def make_schedule(
     if every is not None and (interval < 1 or interval % 1):
         told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
         raise ConfigError(told)
-    from .submit import check_order
-
     check_order(**how)
     made = Schedule(name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
     if cron:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
 from ...core.durations import seconds
@@ -18,6 +17,7 @@ from ..input import Input, as_mapping, as_turn
 from ..opening.opener import Opener
 from ..opening.request import RunRequest, new_run_id
 from .order import encode_order
+from .schedule import check_order
 
 _PARKING, _PAUSE = 10.0, 0.05  # seconds that a run that asks may take to be released, and between two tries
 
@@ -30,19 +30,6 @@ def queue_of(journal: Journal) -> RunQueue:
         )
         raise ConfigError(told)
     return journal.queue
-
-
-def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
-    """Raise `ConfigError` for what no worker could read: one such run would keep all others from being taken."""
-    timed = isinstance(at, int | float) and not isinstance(at, bool) and isfinite(at)
-    numbered = isinstance(priority, int) and not isinstance(priority, bool) and abs(priority) < 2**31
-    if not timed or not numbered or not isinstance(key, str) or not isinstance(queue, str):
-        raise ConfigError(
-            notice(
-                "queue.options",
-                "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
-            )
-        )
 
 
 async def submit_run(
