@@ -109,9 +109,11 @@ def test_the_interactive_session(tmp_path):
     terminal.wait_for("you can continue the conversation")
     terminal.type("still\x1b\rthere?\r")  # two lines
     terminal.wait_for("まだいます strong")
+    terminal.wait_for("[15 tokens")  # what is typed before that is said to the run
     terminal.type("1 + 2?\r")
     terminal.wait_for("← 3")
     terminal.wait_for("三です")
+    terminal.wait_for("[30 tokens")
     terminal.type("QUIT\r")  # in any case
     terminal.wait_for("kaname chat --session")
     assert terminal.end() == 0
