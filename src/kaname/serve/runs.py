@@ -208,8 +208,8 @@ class RunRoutes:
         return await self._resume(request, card, form.answers, form.takeover, response_mode(request, form.mode))
 
     async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
-        caller = caller_of(request)
-        if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
+        caller, over = caller_of(request), card.status not in (*UNDER_WAY, "completed", "degraded")
+        if over and any(not key.startswith(f"{card.run_id}/") for key in answers):  # else work that it has left behind asks
             raise not_waiting(card)
         if answers:
             await self._service.auditor.require_log()
@@ -396,4 +396,5 @@ def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[st
     named = {} if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
     told = None if call is None else {**named, **_arguments_as_text(call.args), **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
-    return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}
+    said |= {"in_doubt": asked.in_doubt, "by": asked.by, "until": asked.until or None}
+    return {"key": key, **said, "options": list(asked.options), "call": told}
