@@ -10,6 +10,7 @@ from kaname.core.events import Answered
 from kaname.core.messages import Message, ModelReply, assistant
 
 from .test_background import SECONDS, until
+from .test_lasting_approvals import after
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -58,12 +59,6 @@ def lead(journal, policy, go=None, **more):
     return Agent(ScriptedModel(reply), name="lead", journal=journal, team=team)
 
 
-async def past(asked):
-    """Wait until a question has expired."""
-    while time.time() < asked.until:
-        await asyncio.sleep(asked.until - time.time())
-
-
 async def test_question_of_a_child_is_answered_by_another_person_whose_name_is_recorded(journal):
     agent = lead(journal, Approve("pay", by="other"))
     asked = await agent.run("Pay.", user_id="ken")
@@ -93,7 +88,7 @@ async def test_question_of_a_child_that_expires_is_decided_by_its_own_rule(journ
     agent = lead(journal, Approve("pay", by="other", expires=0.05, then=then))
     asked = await agent.run("Pay.", user_id="ken")
     (key,) = asked.questions
-    await past(asked.questions[key])
+    await after(asked.questions[key].until)
     with pytest.raises(InvalidState, match="has expired"):
         await agent.resume(asked.run_id, {key: "yes"}, by="mia")
     result = await agent.resume(asked.run_id)
@@ -140,7 +135,7 @@ async def test_question_of_a_task_whose_run_has_ended_is_listed_and_checked_like
 async def test_question_of_a_task_that_expires_after_its_run_has_ended_is_decided_by_its_rule(journal):
     agent, ended, key = await in_background(journal, Approve("pay", expires=0.3, then="approve"))
     (asked,) = (await agent.result(ended.run_id)).questions.values()
-    await past(asked)
+    await after(asked.until)
     with pytest.raises(InvalidState, match="has expired"):
         await agent.resume(ended.run_id, {key: "no"}, by="mia")
     await agent.resume(ended.run_id)
