@@ -144,12 +144,16 @@ async def revive(scope: Scope) -> None:
     """Look after the tasks of a conversation that a run continues: resume interrupted ones, and hear of those that ended."""
     for child_id, value in open_tasks(scope.state).items():
         _listening[id(scope.journal), child_id] = scope
-        card = await _card(scope.journal, child_id)
-        if card is None or find_live(scope.journal, child_id) is not None:  # the call that starts it is tried again
+        if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
             continue
+        ready = card.status == "waiting" and await _can_continue(scope, child_id)
+        if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+            if not ready:
+                continue
+            await asyncio.wait([work.task])  # it has asked, and is about to rest
         if card.status == "running":
             _look_after(_wait_elsewhere(scope.journal, child_id))
-        elif card.status == "interrupted" or (card.status == "waiting" and await _can_continue(scope, child_id)):
+        elif card.status == "interrupted" or ready:
             if (agent := _agent_of(scope, value)) is not None:
                 await _begin(scope, child_id, agent, "")
         else:
@@ -157,9 +161,9 @@ async def revive(scope: Scope) -> None:
 
 
 async def _can_continue(scope: Scope, child_id: str) -> bool:
-    """Return True if a task that waits has been answered, or its question has expired."""
-    asked, now = (await load(scope.journal, child_id)).questions.values(), time.time()
-    return bool(answers_for(scope, child_id)) or any(is_expired(one, now) for one in asked)
+    """Return True if a question of a task that waits has been answered, or has expired."""
+    asked, given, now = (await load(scope.journal, child_id)).questions, answers_for(scope, child_id), time.time()
+    return any(key in given or is_expired(one, now) for key, one in asked.items())
 
 
 def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable | None:
