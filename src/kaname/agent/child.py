@@ -21,14 +21,13 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..policies.budget.purse import Purse, purse_of
-from .opening.request import Given
+from .opening.request import AGAIN, Given
 
 if TYPE_CHECKING:
     from .result import Result
     from .run import Run
 
 T = TypeVar("T")
-AGAIN = ";"  # before the number of a question that is asked once more
 _PAUSE = 0.2  # seconds between two looks at a child that is busy
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 

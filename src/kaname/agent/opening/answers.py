@@ -18,8 +18,7 @@ from ...kernel.ports import Journal
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
-from ..child import AGAIN
-from .request import Given
+from .request import AGAIN, Given
 
 
 async def questions_of_tasks(journal: Journal, state: State) -> dict[str, Asked]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from ...core.messages import Message
 from ...core.record import field, record
 
+AGAIN = ";"  # before the number of a child's question that is asked once more
 QUEUED = "queued"  # the name of a fact: a worker has to continue the run
 Turns = Literal["wait", "refuse", "ahead"]
 

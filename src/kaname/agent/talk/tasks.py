@@ -27,8 +27,9 @@ from ...kernel.ports import Journal, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
 from ..attach import stop_run
-from ..child import AGAIN, Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
+from ..child import Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
 from ..opening.answers import is_expired
+from ..opening.request import AGAIN
 from ..opening.turns import until_over
 from ..run import Run, find_live
 
