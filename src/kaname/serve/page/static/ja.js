@@ -215,6 +215,7 @@ export const ja = {
   Facts: "記録",
   "show the story": "経過を表示",
   "all {count} facts": "全 {count} 件の記録",
+  Plan: "計画",
   "Plan {number}": "計画 {number}",
   Workflow: "ワークフロー",
   Tasks: "タスク",
