@@ -150,3 +150,24 @@ async def test_an_answer_that_differs_in_how_long_it_holds_is_another_answer(jou
     await agent.resume(asked.run_id, {key: {"approved": True, "for": "run"}})
     with pytest.raises(InvalidState, match="already been answered"):
         await agent.resume(asked.run_id, {key: {"approved": True}})
+
+
+async def test_answer_reaches_a_task_that_is_still_at_work_when_it_is_given(journal):
+    go, rest, asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    release = journal.release
+
+    async def rest_late(*given):
+        asked.set()
+        await rest.wait()
+        await release(*given)
+
+    agent = lead(journal, Approve("pay"), go, background=True)
+    ended = await asyncio.wait_for(agent.run("Pay."), SECONDS)
+    journal.release = rest_late
+    go.set()
+    key = f"{await until(journal, 'waiting', 'payer')}:approve:c1_0"
+    await asyncio.wait_for(asked.wait(), SECONDS)
+    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"})._result())
+    asyncio.get_running_loop().call_later(0.1, rest.set)
+    await asyncio.wait_for(resuming, SECONDS)
+    await until(journal, "completed", "payer")

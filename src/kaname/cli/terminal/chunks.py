@@ -97,6 +97,15 @@ class Show:
             self._last_todo = lines
             self._line("\n".join([f"  {line}" for line in lines]), "dim", whole=True)
 
+    def _show_progress(self, data: dict[str, Any]) -> None:
+        """Show how far a plan or a workflow is; first the plan itself, then its steps as things to do."""
+        if "steps" in data:
+            self._line(translate(data["steps"]), "dim", whole=True)
+        elif "items" in data:
+            self._todo(data["items"])
+        self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
+        self._screen.doing = self._far + ", ".join(data["running"])
+
     def _media(self, data: dict[str, Any]) -> None:
         """Save a picture or a sound that the model made, and show where."""
         if self._quiet:
@@ -170,12 +179,7 @@ class Show:
                         self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
-                if "steps" in data:
-                    self._line(translate(data["steps"]), "dim", whole=True)
-                elif "items" in data:
-                    self._todo(data["items"])
-                self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
-                self._screen.doing = self._far + ", ".join(data["running"])
+                self._show_progress(data)
             case "throttled":
                 self._screen.doing = translate(data["content"]) or say("thinking", "考え中")
             case "queued":
