@@ -1,11 +1,15 @@
 """Questions at a real terminal."""
 
+import asyncio
 import json
 import os
 import sys
+import time
+from io import StringIO
 
 import pytest
 
+from kaname import Agent, Approve, ScriptedModel, call, tool
 from kaname.cli.terminal import questions
 from kaname.cli.terminal.screen import Screen
 from tests.parts import typed_into
@@ -18,21 +22,69 @@ def pay(yen: int) -> str:
     "Pay."
     return f"paid {yen}"
 """
+PROMPT = "[yes/no/always]"
 
 
-def asked(tmp_path, feed):
+def asked(tmp_path, feed, more="", *command):
     (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "s.json").write_text(json.dumps([{"calls": [{"name": "pay", "args": {"yen": 5}}]}, "fin"]))
-    (tmp_path / "kaname.yaml").write_text("agents: {a: {model: scripted/s.json, tools: [tools.py], approve: [pay]}}")
+    agent = f"model: scripted/s.json, tools: [tools.py], approve: [pay]{more}"
+    (tmp_path / "kaname.yaml").write_text(f"agents: {{a: {{{agent}}}}}")
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "KANAME_JOURNAL": str(tmp_path / "j.db"), "LANG": "C.UTF-8"}
-    return typed_into([sys.executable, "-m", "kaname.cli.main", "run", "Pay."], environment, tmp_path, feed)
+    command = command or ("run", "Pay.")
+    return typed_into([sys.executable, "-m", "kaname.cli.main", *command], environment, tmp_path, feed)
 
 
 def test_empty_line_is_no_answer(tmp_path):
-    code, shown = asked(tmp_path, [("[yes/no]", "\r"), ("[yes/no]", "  \r"), ("[yes/no]", "yes\r")])
+    code, shown = asked(tmp_path, [(PROMPT, "\r"), (PROMPT, "  \r"), (PROMPT, "yes\r")])
     assert code == 0
     assert "paid 5" in shown
-    assert shown.count("[yes/no]") == 3
+    assert shown.count(PROMPT) == 3
+
+
+def test_always_allows_equal_calls_of_later_runs(tmp_path):
+    code, shown = asked(tmp_path, [(PROMPT, "always\r")])
+    assert (code, "paid 5" in shown) == (0, True)
+    code, shown = asked(tmp_path, [])
+    assert (code, "paid 5" in shown, PROMPT in shown) == (0, True, False)
+
+
+async def test_question_that_expires_while_it_is_asked_is_told_and_the_run_goes_on(monkeypatch):
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "fin"]), [pay], policies=[Approve("pay", expires=0.2)])
+    result, screen, asked = await agent.run("Pay."), Screen(StringIO(), StringIO()), []
+
+    def answer_late(prompt, screen):
+        asked.append(prompt)
+        while time.time() < next(iter(result.questions.values())).until:
+            time.sleep(0.05)
+        return "yes"
+
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    monkeypatch.setattr(questions, "read_line", answer_late)
+    going = await questions.resume_with_answers(agent, result, screen, (), asyncio.Event())
+    ended = await going
+    assert ended.output == "fin"
+    assert "not answered in time" in ended.state.results["c1_0"].error
+    assert len(asked) == 1
+    shown = screen.err.getvalue()
+    assert "the question expires at" in shown
+    assert "has expired; the run continues" in shown
+
+
+def test_question_for_another_person_is_answered_with_the_name_of_that_person(tmp_path):
+    code, shown = asked(tmp_path, [], ", approval: {by: other}")
+    assert code == 3
+    assert PROMPT not in shown
+    run = shown.partition("runs resume ")[2].split()[0]
+    for by, wanted in [((), 1), (("--by", "mia"), 0)]:
+        code, shown = asked(tmp_path, [], ", approval: {by: other}", "runs", "resume", run, "--answer", "yes", *by)
+        assert (code, "paid 5" in shown) == (wanted, not wanted), shown
+    assert "another person" not in shown
 
 
 def test_call_that_waits_in_the_outbox_is_shown_as_waiting(tmp_path):
@@ -59,7 +111,7 @@ def read_mail() -> str:
 
 
 def test_end_of_input_leaves_the_question_open(tmp_path):
-    code, shown = asked(tmp_path, [("[yes/no]", "\x04")])
+    code, shown = asked(tmp_path, [(PROMPT, "\x04")])
     assert code == 3
     assert "paid" not in shown
     assert "to continue" in shown

@@ -278,6 +278,18 @@ async def test_agents_of_a_file_name_each_other(tmp_path):
         load_config(tmp_path / "kaname.yaml")
 
 
+def test_a_team_in_a_file_can_work_in_the_background(tmp_path):
+    writer = "  writer: {model: scripted/s.json, team: [checker]}\n  checker: {model: scripted/s.json}\n"
+    (tmp_path / "s.json").write_text("[]")
+    (tmp_path / "kaname.yaml").write_text(
+        f"agents:\n  lead: {{model: scripted/s.json, team: [writer], background: true}}\n{writer}"
+    )
+    lead = Agent.from_config(load_config(tmp_path / "kaname.yaml"), agent="lead", journal="memory")
+    (member,) = lead.team.members
+    assert ["tasks" in one.tools for one in (lead, member)] == [True, False]
+    assert "background" in lead.tools["delegate_to_agent"].parameters["properties"]
+
+
 async def test_d18_replay_of_a_transfer_touches_nothing_and_a_question_in_a_child_is_asked_again():
     clerk = agent(
         lambda r: call("pay", yen=5) if r.messages[-1].role == "user" else "paid it", "clerk", [pay], policies=[Approve("pay")]

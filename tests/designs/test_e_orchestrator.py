@@ -362,8 +362,10 @@ async def test_d6_independent_steps_run_at_the_same_time_and_progress_is_seen():
         if chunk.get("status") == "progress":
             told.append((chunk["percent"], chunk["done"], chunk["of"], len(chunk["running"])))
             assert ("steps" in chunk.data) == (len(told) == 1), "the plan is shown once"
+            items = [(one["text"], one["status"]) for one in chunk["items"]]
     assert (told[0], told[-1]) == ((0, 0, 4, 3), (75, 3, 4, 1))
     assert told == sorted(told)
+    assert items == [("s0", "done"), ("s1", "done"), ("s2", "done"), ("last", "doing")], "in the form of a list of things to do"
     assert most == 3
     assert seen == sorted(seen)
     assert seen[-1] == 1.0

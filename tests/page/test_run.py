@@ -144,6 +144,9 @@ def test_a_plan_is_drawn_with_the_state_of_its_steps_also_after_one_that_could_n
     page = go("#/runs/planned")
     for told in ("● one · add · done", "○ two · add · not started"):
         expect(page.get_by_role("button", name=told)).to_be_visible()
+    expect(page.get_by_role("list", name="Plan").get_by_role("listitem")).to_have_text(["✓ one", "○ two"])
+    page = go("#/chat/planned")
+    expect(page.get_by_role("list", name="Plan").get_by_role("listitem")).to_have_text(["✓ one", "○ two"])
 
 
 def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):

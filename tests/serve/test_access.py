@@ -660,15 +660,21 @@ def test_a_role_answers_the_questions_of_other_users_runs_of_one_agent(tmp_path)
         run = ann.post("/api/runs", json={"input": "go", "agent": "cashier"}).json()
         key, address = run["questions"][0]["key"], f"/api/runs/{run['run_id']}"
         assert [len(one.get("/api/questions").json()["questions"]) for one in (ann, cfo, hr)] == [1, 1, 0]
+        assert (run["questions"][0]["until"], run["questions"][0]["by"]) == (None, "")
         assert hr.post(f"{address}/answers", json={"answers": {key: "yes"}}).status_code in (403, 404)
         assert cfo.get(address).status_code == 404, "it can answer, and not read the run"
         assert cfo.post(f"{address}/answers", json={"answers": {}}).status_code == 409
         events = {"accept": "text/event-stream"}
-        answered = cfo.post(f"{address}/answers", json={"answers": {key: "yes"}, "mode": "wait"}, headers=events)
+        always = {"approved": True, "for": "always"}
+        answered = cfo.post(f"{address}/answers", json={"answers": {key: always}, "mode": "wait"}, headers=events)
         assert (answered.status_code, answered.json()) == (202, {"run_id": run["run_id"]}), "and nothing of the run"
         while ann.get(address).json()["status"] in ("running", "waiting"):
             time.sleep(0.05)
         assert (tmp_path / "paid.txt").read_text().split() == ["5"]
+        (grant,), none = [one.get("/api/approvals").json()["approvals"] for one in (cfo, hr)]
+        assert (grant["user"], grant["by"], none) == ("ann", "cfo", []), "the one who gave it sees it"
+        assert ann.get("/api/approvals").json()["approvals"] == [grant], "and the one for whom it holds"
+        assert [one.delete(f"/api/approvals/{grant['id']}").status_code for one in (hr, cfo, ann)] == [404, 204, 404]
 
 
 def test_approval_is_not_used_again_by_a_fork_of_one_who_may_not_approve(tmp_path):

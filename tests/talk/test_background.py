@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, SqliteJournal, Team, ToolContext, call, cost, tool
+from kaname import (
+    Agent,
+    Approve,
+    MemoryJournal,
+    ScriptedModel,
+    SqliteJournal,
+    Team,
+    ToolContext,
+    call,
+    cost,
+    deadline,
+    tool,
+)
 from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
 
@@ -247,12 +259,17 @@ async def test_tool_in_the_background_returns_at_once_and_its_result_is_collecte
         await go.wait()
         return {"pages": pages}
 
+    listed = []
+
     def reply(request):
         last = request.messages[-1]
         if last.role == "user":
             return call("render", pages=3)
         if last.parts[0].name == "render":
             assert last.parts[0].output["status"] == "running"
+            return call("tasks", action="list")
+        if not listed:
+            listed.extend(last.parts[0].output)
             go.set()
             return call("tasks", action="collect", task="c1_0")
         return f"rendered {last.parts[0].output['pages']}"
@@ -260,6 +277,7 @@ async def test_tool_in_the_background_returns_at_once_and_its_result_is_collecte
     agent = Agent(ScriptedModel(reply), [render], journal=journal)
     result = await asyncio.wait_for(agent.run("go"), SECONDS)
     assert result.output == "rendered 3"
+    assert [one["agent"] for one in listed] == ["render"]
 
 
 async def test_cost_limit_of_the_run_holds_for_its_tasks_and_their_cost_is_the_runs(journal):
@@ -281,6 +299,81 @@ async def test_cost_limit_of_the_run_holds_for_its_tasks_and_their_cost_is_the_r
     result = await asyncio.wait_for(agent.run("go"), SECONDS)
     assert result.output == "done"
     assert result.usage.cost == pytest.approx(0.4)
+
+
+async def test_stopping_a_run_that_has_ended_stops_its_tasks(journal):
+    child = Child()
+    agent = leader(journal, lambda request: delegate() if len(request.messages) == 1 else "later", child.agent)
+    ended = await asyncio.wait_for(agent.run("go"), SECONDS)
+    assert ended.output == "later"
+    await asyncio.wait_for(child.at_work.wait(), SECONDS)
+    assert await agent.stop(ended.run_id)
+    await until(journal, "cancelled")
+    assert (await agent.result(ended.run_id)).completed
+    assert not await agent.stop(ended.run_id)
+
+
+async def test_stopping_a_run_ends_its_task_that_waits_for_an_answer(journal):
+    going = asyncio.Event()
+
+    @tool
+    def read() -> str:
+        """Read."""
+        return "read"
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        going.set()
+        await asyncio.Event().wait()
+        return ""
+
+    child = Agent(ScriptedModel([call("read")]), [read], name="reader", policies=[Approve("read")], journal=MemoryJournal())
+    agent = leader(journal, lambda request: [delegate(), call("hang")] if len(request.messages) == 1 else "", child)
+    agent.tools.register(hang)
+    run = agent.run("go").start()
+    await asyncio.wait_for(going.wait(), SECONDS)
+    await until(journal, "waiting")
+    run.abort()
+    assert (await asyncio.wait_for(run, SECONDS)).stop.kind == "cancelled"
+    await until(journal, "cancelled")
+
+
+async def test_tasks_stop_at_the_deadline_of_the_run_that_started_them():
+    child, journal = Child(), MemoryJournal()
+
+    @tool(background=True, effect="idempotent")
+    async def render() -> str:
+        """Render."""
+        await asyncio.Event().wait()
+        return ""
+
+    def reply(request):
+        return [delegate(), call("render")] if len(request.messages) == 1 else "later"
+
+    agent = leader(journal, reply, child.agent, tools=[render], stops=deadline(1))
+    await asyncio.wait_for(agent.run("go"), SECONDS)
+    assert await until(journal, "deadline", "reader")
+    assert await until(journal, "deadline", "render")
+
+
+def test_run_sync_waits_for_the_work_in_the_background(tmp_path):
+    done = []
+
+    @tool(background=True, effect="idempotent")
+    async def render() -> str:
+        """Render."""
+        await asyncio.sleep(0)
+        done.append(True)
+        return "rendered"
+
+    model = ScriptedModel(lambda request: call("render") if request.messages[-1].role == "user" else "later")
+    agent = Agent(model, [render], journal=tmp_path / "journal.db")
+    result = agent.run_sync("go")
+    assert result.output == "later"
+    assert done == [True]
+    (task,) = asyncio.run(agent.journal.runs(parent=result.run_id))
+    assert (task.agent, task.status) == ("render", "completed")
 
 
 @pytest.mark.slow

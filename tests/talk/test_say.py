@@ -189,8 +189,9 @@ async def test_a_message_from_another_process_reaches_the_run(tmp_path):
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", program, journal, run.run_id, stdout=subprocess.PIPE)
     told, _ = await asyncio.wait_for(other.communicate(), SECONDS)
     assert told.strip() == b"True"
-    while not run._work.scope.inbox:  # the process polls
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(SECONDS):
+        while not run._work.scope.inbox:  # the process polls
+            await asyncio.sleep(0.02)
     working.go.set()
     await asyncio.wait_for(run, SECONDS)
     assert working.sent[-1] == ["How much?", "In yen"]

@@ -6,14 +6,12 @@ import sys
 from tests.parts import typed_into
 
 AGENT = '''
-import asyncio
 from kaname import Agent, ScriptedModel, ToolContext, call, tool
 
 @tool
 async def look(context: ToolContext) -> str:
     """Look until the user says something."""
-    while not await context.journal.inbox.letters(context.run_id):
-        await asyncio.sleep(0.02)
+    await context.journal.inbox.letters(context.run_id, wait=True)
     return "seen"
 
 def reply(request):

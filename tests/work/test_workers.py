@@ -15,6 +15,7 @@ from kaname import (
     RunNotFound,
     ScriptedModel,
     SqliteJournal,
+    Team,
     Worker,
     call,
     tool,
@@ -24,7 +25,7 @@ from kaname.agent.run import find_live
 from kaname.agent.work import worker as module
 from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Answered, Event, Opened, Received, Resumed
-from kaname.core.messages import user
+from kaname.core.messages import Message, ModelReply, assistant, user
 from kaname.journals.queue import QueuedRun
 
 
@@ -227,6 +228,34 @@ async def test_question_that_expires_is_answered_by_a_worker(open_journal):
     async with Working(agent):
         assert (await ended(agent, run)).output == "not paid"
     assert [event.body.answer["approved"] async for event in journal.read(run) if isinstance(event.body, Answered)] == [False]
+    await journal.close()
+
+
+async def test_question_of_a_task_whose_run_has_ended_expires_too(open_journal):
+    journal, go = open_journal(), asyncio.Event()
+
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    class Paying:
+        name = "paying"
+
+        async def reply(self, request, emit):
+            await go.wait()
+            last = request.messages[-1]
+            return ModelReply(Message("assistant", (call("pay", yen=5),)) if last.role == "user" else assistant("not paid"))
+
+    child = Agent(Paying(), [pay], name="payer", policies=[Approve("pay", expires=0.1)], journal=MemoryJournal())
+    script = [call("delegate_to_agent", agent="payer", task="Pay.", background=True), "later"]
+    agent = Agent(ScriptedModel(script), name="lead", journal=journal, team=Team((child,), background=True))
+    run = await agent.submit("pay")
+    async with Working(agent):
+        assert (await ended(agent, run)).output == "later"
+        go.set()
+        task = (await journal.runs(agent="payer"))[0].run_id
+        assert (await ended(agent, task)).output == "not paid"
     await journal.close()
 
 

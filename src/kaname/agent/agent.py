@@ -193,7 +193,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
-        """Run and wait for the result, in code without an event loop. Options are those of `run`."""
+        """Run and wait for the result, and for work in the background, in code without an event loop. Options as for `run`."""
         return run_blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
@@ -316,7 +316,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Stop a run, wherever it is executed or waits. Return False if it was over; raise `RunNotFound` if there is none."""
+        """Stop a run and its work in the background, wherever they are. Return False if all was over; raise `RunNotFound`."""
         from .attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)

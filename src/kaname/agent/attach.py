@@ -82,7 +82,7 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
     """Stop a run, wherever it is; return False if it was over already. Raise `RunNotFound` if there is no such run.
 
     A run that is being executed is asked to stop, here or in another process. One that waits for an answer, or that was
-    interrupted, is ended in the journal together with its children.
+    interrupted, is ended in the journal together with its children. Of one that has ended, work in the background is stopped.
     """
     told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
     if (work := find_live(journal, run_id)) is not None:
@@ -96,15 +96,15 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
             return True
         raise
     cards = await journal.runs(run_id=run_id, limit=1)
-    if not cards or cards[0].status not in UNDER_WAY:
-        return False
+    ended = not cards or cards[0].status not in UNDER_WAY
     try:
-        await end_run(journal, run_id, Stop("cancelled", told))
+        if not ended:
+            await end_run(journal, run_id, Stop("cancelled", told))
     except RunBusy:  # somebody has resumed it since
         return await journal.ask_to_stop(run_id, reason)
-    before = 0
+    before, stopped = 0, not ended
     while children := await journal.runs(parent=run_id, before=before, limit=_CHILDREN):
         before = children[-1].place
         for child in children:
-            await stop_run(journal, child.run_id, told)
-    return True
+            stopped = await stop_run(journal, child.run_id, told) or stopped
+    return stopped

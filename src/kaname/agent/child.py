@@ -21,13 +21,13 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..policies.budget.purse import Purse, purse_of
+from .opening.request import AGAIN, Given
 
 if TYPE_CHECKING:
     from .result import Result
     from .run import Run
 
 T = TypeVar("T")
-AGAIN = ";"  # before the number of a question that is asked once more
 _PAUSE = 0.2  # seconds between two looks at a child that is busy
 _SHARED = ("budget", "deadline")  # what a child spends is its parent's
 
@@ -101,23 +101,26 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
-def answers_for(scope: Scope, child_id: str) -> dict[str, Any]:
+def answers_for(scope: Scope, child_id: str) -> dict[str, Given]:
     """Return the answers to a child's questions that were asked in the run. Of several to one question, the last counts."""
     return {key.partition(AGAIN)[0]: answer for key, answer in _answers_given(scope, child_id).items()}
 
 
-def _answers_given(scope: Scope, child_id: str) -> dict[str, Any]:
-    prefix = f"{child_id}:"
-    return {key.removeprefix(prefix): answer for key, answer in scope.state.answers.items() if key.startswith(prefix)}
+def _answers_given(scope: Scope, child_id: str) -> dict[str, Given]:
+    prefix, by = f"{child_id}:", scope.state.answered_by
+    given = [(key, Given(answer, by.get(key, ""))) for key, answer in scope.state.answers.items() if key.startswith(prefix)]
+    return {key.removeprefix(prefix): one for key, one in given}
 
 
 def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
     return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
 
 
-def recipe_within(scope: Scope, child_id: str, recipe: Recipe) -> Recipe:
-    """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo."""
-    limits = (*_shared_limits(scope, child_id), *recipe.stops)
+def recipe_within(scope: Scope, child_id: str, recipe: Recipe, *, apart: bool = False) -> Recipe:
+    """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo.
+
+    `apart`: the call that opens it does not wait for it, so it has to watch the time itself."""
+    limits = (*_shared_limits(scope, child_id, apart), *recipe.stops)
     inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
     around = sorted((*inherited, *recipe.policies), key=lambda policy: policy.depth)
     return replace(recipe, stops=limits, policies=tuple(around))
@@ -212,10 +215,13 @@ class SharedLimit:
     """A parent's limit on money or time, judged by what it, this child and the others have spent. It may be a limit that the
     parent shares with its own parent."""
 
-    def __init__(self, rule: StopRule, scope: Scope, child_id: str) -> None:
+    def __init__(self, rule: StopRule, scope: Scope, child_id: str, apart: bool = False) -> None:
         self._rule, self._scope, self._child_id = rule, scope, child_id
         self._begun = scope.state.spent.seconds  # children work at the same time: theirs is not added up
         self.kind = optional(rule, StopRuleBase, "kind")
+        limit = rule.left if isinstance(rule, SharedLimit) else optional(rule, StopRuleBase, "limit")
+        self.left: float | None = limit - self._begun if limit and self.kind == "deadline" else None  # seconds
+        self.limit = self.left if apart else None  # else the parent's stands around the whole child
         self.allows_unpriced = optional(rule, StopRuleBase, "allows_unpriced")
         self.root: StopRule = optional(rule, StopRuleBase, "root") or rule  # the one that a person has written
         self.purse: Purse = optional(rule, StopRuleBase, "purse") or purse_of(scope.view)
@@ -238,6 +244,6 @@ class SharedLimit:
             mine.usage, mine.seconds = before
 
 
-def _shared_limits(scope: Scope, child_id: str) -> tuple[StopRule, ...]:
+def _shared_limits(scope: Scope, child_id: str, apart: bool) -> tuple[StopRule, ...]:
     found = [rule for rule in scope.stops(scope.agent) if optional(rule, StopRuleBase, "kind") in _SHARED]
-    return tuple([SharedLimit(rule, scope, child_id) for rule in found])
+    return tuple([SharedLimit(rule, scope, child_id, apart) for rule in found])

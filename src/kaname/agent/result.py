@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
@@ -19,6 +20,7 @@ from ..kernel.bases import StrategyBase, optional
 from ..kernel.chain import overrides
 from ..kernel.load import load
 from ..kernel.ports import Journal, Strategy
+from .opening.answers import questions_of_tasks
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -191,11 +193,14 @@ View = Callable[[str, State], Result[Any]]
 
 
 def run_blocking(make: Callable[[], Awaitable[Result[OutputT]]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
-    """Run it to its end in an event loop of its own."""
+    """Run it to its end in an event loop of its own, with its work in the background, which would end with the loop."""
 
     async def go() -> Result[OutputT]:
         try:
-            return await make()
+            made = await make()
+            if (tasks := sys.modules.get("kaname.agent.talk.tasks")) is not None:
+                await tasks.settle_tasks()
+            return made
         finally:
             await close()
 
@@ -218,8 +223,12 @@ def _loop_is_running() -> bool:
 
 
 async def read_result(journal: Journal, run_id: str, view: View) -> Result[Any]:
-    """Return the result of a run as the journal has it, whichever process executes it."""
+    """Return the result of a run as the journal has it, whichever process executes it.
+
+    Its questions include those of work in the background that it left behind when it ended."""
     cards = await journal.runs(run_id=run_id, limit=1)
     result = view(run_id, await load(journal, run_id))
+    if asked := await questions_of_tasks(journal, result.state):
+        result = replace(result, questions={**result.questions, **asked})
     going = bool(cards) and cards[0].status == "running" and result.stop.kind == "released"
     return replace(result, stop=Stop("running")) if going else result

@@ -82,7 +82,15 @@ async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
 
 
 async def follow(
-    agent: Agent, run: Run, stop: asyncio.Event, screen: Screen, *, as_json: bool, quiet: bool, where: str = ""
+    agent: Agent,
+    run: Run,
+    stop: asyncio.Event,
+    screen: Screen,
+    *,
+    as_json: bool,
+    quiet: bool,
+    where: str = "",
+    by: str = "",
 ) -> int:
     """Show a run until its end. The first Ctrl-C stops the run in order and keeps its work; the second ends the program."""
     show = Show(screen, quiet=quiet)
@@ -97,7 +105,7 @@ async def follow(
                 result: Result = await run
             going = None
             if result.stop.kind == "waiting" and not as_json:
-                going = await resume_with_answers(agent, result, screen, show.asked, stop)
+                going = await resume_with_answers(agent, result, screen, show.asked, stop, by)
         except AgentError as problem:
             return _report_failure(problem, show, screen, as_json=as_json, where=where)
         if going is None:
@@ -188,6 +196,7 @@ def _resume_hint(run_id: str, result: Result | None = None, where: str = "") -> 
         key, question = next(iter(result.questions.items()))
         wanted = question.options[0] if question.options and not question.in_doubt else "…"  # look up a call in doubt
         answer = f" --answer {wanted}" if len(result.questions) == 1 else f" --answer '{key}={wanted}' …"
+        answer += " --by NAME" if question.by == "other" else ""
     command = f"{this_command()} runs resume {run_id}{answer}{where}"
     return say(f"to continue: {command}", f"続けるには: {command}")
 

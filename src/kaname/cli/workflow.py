@@ -74,7 +74,7 @@ async def _resume_or_show(given: argparse.Namespace, screen: Screen) -> int:
         return DONE
     stop, state = asyncio.Event(), await load(journal, run.run_id)
     answers = parse_answers(given.answer, state.questions)
-    return await _follow(given, made, made.resume(run.run_id, answers, abort_event=stop), stop, screen)
+    return await _follow(given, made, made.resume(run.run_id, answers, abort_event=stop, by=given.by), stop, screen)
 
 
 async def _follow(given: argparse.Namespace, made: Workflow, run: Any, stop: asyncio.Event, screen: Screen) -> int:

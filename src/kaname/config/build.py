@@ -49,6 +49,7 @@ class AgentConfig:
     alone: bool = False  # the only agent of the file
     policies: tuple[str, ...] = ()
     team: tuple[str, ...] = ()
+    background: bool = False
     memory: Literal["", "rules", "model", "nothing"] = ""
     lessons: Literal["", "off", "suggest", "apply"] = ""
     compact: int = 0
@@ -197,7 +198,7 @@ class Config:
     def parts(self, name: str | None = None) -> dict[str, Any]:
         """The arguments of `Agent` for an agent of the files."""
         agent = self.agent(name)
-        return {**agent.parts(), "team": Named(agent.team, self.parts) if agent.team else ()}
+        return {**agent.parts(), "team": Named(agent.team, self.parts, agent.background) if agent.team else ()}
 
     @property
     def llm(self) -> LLMConfig | None:

@@ -162,6 +162,7 @@ _AGENT = mapping_of(
         "tool_search": TOOL_SEARCH,
         "project": field_of(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
         "team": {**TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
+        "background": field_of("boolean", "the team can also work in the background (false)"),
         "keep": _KEPT,
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -31,7 +32,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 12
+FOLD = 13
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -77,6 +78,7 @@ class State:
     results: dict[str, ToolResult] = field(factory=dict)  # of this turn
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
+    answered_by: dict[str, str] = field(factory=dict)  # the people who gave the answers, by key
     subjects: dict[str, ToolCall] = field(factory=dict)  # the calls that answered questions were about, by key
     custom: dict[str, Any] = field(factory=dict)  # the data of the last custom fact, by its name
     spent: Spent = field(factory=Spent)
@@ -141,7 +143,7 @@ class State:
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
     lists = ("messages", "said", "replies", "stand_ins")
-    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "subjects", "custom")
+    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "subjects", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -149,10 +151,8 @@ def call_identity(call: ToolCall) -> Hashable:
     """Return a key that is equal for calls of the same tool with equal arguments."""
     args: Any = call.args
     if isinstance(args, str):
-        try:
+        with suppress(ValueError):
             args = read_json(args)
-        except ValueError:
-            args = call.args
     try:
         return (call.name, identity(args))
     except RecursionError:  # nested too deeply to be meant
@@ -163,8 +163,7 @@ def evolve(state: State, event: Event) -> State:
     """Apply one fact to the state, in place, and return the state. Appending in place keeps a long run fast."""
     state.seq = event.seq
     state.facts += 1
-    body = event.body
-    kind = type(body)
+    body, kind = event.body, type(event.body)
     if state.time and kind not in _PAUSES:
         state.spent.seconds += max(0.0, event.time - state.time)
     state.time = event.time
@@ -279,7 +278,7 @@ def _apply_asked(state: State, body: Asked, event: Event) -> None:
 
 def _apply_answered(state: State, body: Answered, event: Event) -> None:
     asked = state.questions.pop(body.key, None)
-    state.answers[body.key] = body.answer
+    state.answers[body.key], state.answered_by[body.key] = body.answer, body.by
     if asked is not None and asked.about is not None:
         state.subjects[body.key] = asked.about
 

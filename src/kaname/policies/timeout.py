@@ -175,8 +175,8 @@ class Deadline(Policy):
         raise Halt(Stop("deadline", used_up))
 
     def _limit(self, rules: tuple[StopRule, ...]) -> float:
-        """Return the shortest deadline in seconds; 0 if there is none. A parent's has no limit here: it stands around the
-        whole child. The last answer is kept, because the rules are the same at every call of a run."""
+        """Return the shortest deadline in seconds; 0 if there is none. A parent's has no limit here if it stands around
+        the whole child. The last answer is kept, because the rules are the same at every call of a run."""
         if rules is not self._judged[0]:
             limits = [
                 optional(rule, StopRuleBase, "limit") for rule in rules if optional(rule, StopRuleBase, "kind") == "deadline"

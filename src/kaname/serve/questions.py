@@ -44,4 +44,5 @@ def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[st
     named = {} if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
     told = None if call is None else {**named, **_arguments_as_text(call.args), **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
-    return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}
+    terms = {"in_doubt": asked.in_doubt, "by": asked.by, "until": asked.until or None}
+    return {"key": key, **said, "options": list(asked.options), "call": told, **terms}

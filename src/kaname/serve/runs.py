@@ -207,8 +207,8 @@ class RunRoutes:
         return await self._resume(request, card, form.answers, form.takeover, response_mode(request, form.mode))
 
     async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
-        caller = caller_of(request)
-        if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
+        caller, over = caller_of(request), card.status not in (*UNDER_WAY, "completed", "degraded")
+        if over and any(not key.startswith(f"{card.run_id}/") for key in answers):  # else work that it has left behind asks
             raise not_waiting(card)
         if answers:
             await self._service.auditor.require_log()

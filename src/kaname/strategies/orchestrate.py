@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import read_decision
+from ..core.people.todo import todo_of_plan
 from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
@@ -213,8 +214,9 @@ class Orchestrate(StrategyBase):
         return calls
 
     def _describe_progress(self, attempt: Attempt, progress: Progress, state: State) -> dict[str, Any]:
-        """Return the progress; at the beginning with the plan, unless a person has just seen it."""
-        told = {"plan": attempt.number, **progress.brief(state)}
+        """Return the progress, with the steps as things to do; at the beginning the plan, unless a person has just seen it."""
+        items = todo_of_plan({name: node.status for name, node in progress.nodes.items()})
+        told = {"plan": attempt.number, **progress.brief(state), "items": items}
         fresh = not self.approve and not _is_begun(progress, state)
         return (
             {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), progress.graph, self._effects())} if fresh else told

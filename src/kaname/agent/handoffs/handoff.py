@@ -80,6 +80,7 @@ class Named:
 
     names: tuple[str, ...]
     parts: Callable[[str], dict[str, Any]]  # the arguments of an agent, by its name
+    background: bool = False
     made: dict[str, Any] = field(factory=dict)
 
     def members(self, owner: Any) -> list[Any]:
@@ -91,7 +92,7 @@ class Named:
         others = parts.pop("team")
         self.made[name] = member = kind(parts.pop("model"), parts.pop("tools"), **parts)
         if others:
-            join(member, Named(others.names, self.parts, self.made))
+            join(member, Named(others.names, self.parts, others.background, self.made))
         return member
 
 
@@ -123,7 +124,9 @@ def as_team(given: Team | Iterable[Any], owner: str) -> Team:
 
 def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     """Give an agent its team, and the tools to hand work to it."""
-    agent.team = team = as_team(given.members(agent) if isinstance(given, Named) else given, agent.name)
+    if isinstance(given, Named):
+        given = Team(tuple(given.members(agent)), background=given.background)
+    agent.team = team = as_team(given, agent.name)
     untyped = [one.name for one in team.members if optional(one.recipe.strategy, StrategyBase, "output") is None]
     if team.transfer and untyped and optional(agent.recipe.strategy, StrategyBase, "output") is not None:
         raise ConfigError(
@@ -355,7 +358,7 @@ class HandingBack:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         state, reachable = self._scope.state, self._team
         if state.stop is not None and state.stop.kind == "cancelled":
-            self._stop_tasks()
+            await self._stop_tasks()
         if reachable is None or state.stop is None or isinstance(error, asyncio.CancelledError):
             return
         path = agents_of_turn(state)
@@ -367,11 +370,11 @@ class HandingBack:
                 if isinstance(said, Failure):
                     getLogger("kaname").warning("on_handoff_return after run %s: %s", self._scope.run_id, said)
 
-    def _stop_tasks(self) -> None:
+    async def _stop_tasks(self) -> None:
         if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
             from ..talk.tasks import stop_tasks
 
-            stop_tasks(self._scope)
+            await stop_tasks(self._scope)
 
 
 def _purpose(agent: Any) -> str:

@@ -4,53 +4,61 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from ...core.errors import InvalidState, nearest
+from ...core.errors import InvalidState, RunNotFound, nearest
 from ...core.events import BACKGROUND, Asked
 from ...core.notices import notice
-from ...core.people.answers import check_answer, read_decision
+from ...core.people.answers import APPROVAL, check_answer, read_decision
+from ...core.record import replace
 from ...core.state import State
+from ...kernel.load import load
+from ...kernel.ports import Journal
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
+from .request import AGAIN, Given
 
 
-def answers_to_tasks(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers to work in the background whose questions the run has not asked itself, because it has ended."""
-    tasks = [key.removeprefix(BACKGROUND) for key in state.custom if key.startswith(BACKGROUND)]
-    asked = [key for key in answers if key not in state.questions and any(key.startswith(f"{one}:") for one in tasks)]
-    return {key: answers[key] for key in asked if key not in state.answers}
+async def questions_of_tasks(journal: Journal, state: State) -> dict[str, Asked]:
+    """Return the questions of work in the background whose run has ended, by the keys under which that run answers them."""
+    found = dict[str, Asked]()
+    for key, value in state.custom.items() if state.stop is not None else ():
+        if key.startswith(BACKGROUND) and not value.get("collected"):
+            child_id = key.removeprefix(BACKGROUND)
+            with suppress(RunNotFound):
+                asked = (await load(journal, child_id)).questions
+                found |= {f"{child_id}:{key}": replace(one, key=f"{child_id}:{key}") for key, one in asked.items()}
+    return found
 
 
-def with_expired(state: State, answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answers with those of questions that have expired. Raises `InvalidState` if one comes too late."""
-    expired = {key: asked for key, asked in state.questions.items() if asked.until and time.time() >= asked.until}
-    for key in answers:
-        if key in expired:
-            raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
-    return {**answers, **{key: asked.then for key, asked in expired.items()}}
+def is_expired(asked: Asked, now: float) -> bool:
+    return bool(asked.until) and now >= asked.until
 
 
-def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dict[str, Any]:
-    """Return the answers to open questions as they are recorded.
+def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: Mapping[str, Asked], *, judged: bool) -> dict[str, Given]:
+    """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
-    The same answer given again is passed over. Another one, one to no question, one that is unclear, and arguments that the
-    tool or a policy does not accept raise `InvalidState`.
+    The same answer given again is passed over. Another one, one to no question, one that is unclear, that comes too late or
+    from the wrong person, and arguments that the tool or a policy does not accept raise `InvalidState`.
+
+    `tasks`: questions of work in the background that can be answered as well. `judged`: the parent passes down what it has
+    recorded: who gave it, and when, was judged there.
     """
-    state, fresh = scope.state, dict[str, Any]()
-    for key, answer in answers.items():
-        if (asked := state.questions.get(key)) is not None:
-            expires = bool(asked.until) and time.time() >= asked.until
-            if asked.by == "other" and not expires and by in ("", state.user):
-                told = notice("answer.other", "another person than {user!r} must answer {key!r}", user=state.user, key=key)
-                raise InvalidState(told)
+    state, fresh, now = scope.state, dict[str, Given](), time.time()
+    due = {key: Given(asked.then) for key, asked in state.questions.items() if key not in answers and is_expired(asked, now)}
+    for key, (answer, by) in {**answers, **due}.items():
+        if (asked := state.questions.get(key) or tasks.get(key.partition(AGAIN)[0])) is not None:
+            if not judged and key not in due:
+                _check_giver(key, asked, by, state.user, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
 
-                answer = complete(answer, asked.about, by, scope.run_id, scope.journal)
-            fresh[key] = must_be_json(check_answer(asked, answer), f"the answer to {key!r}")
-            _check_changed_arguments(scope, asked, fresh[key])
+                own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
+                answer = complete(answer, asked.about, by, own, scope.journal)
+            fresh[key] = Given(must_be_json(check_answer(asked, answer), f"the answer to {key!r}"), by)
+            _check_changed_arguments(scope, asked, fresh[key].answer)
         elif key not in state.answers:
             told = notice(
                 "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
@@ -68,10 +76,17 @@ def check_answers(scope: Scope, answers: Mapping[str, Any], by: str = "") -> dic
     return fresh
 
 
+def _check_giver(key: str, asked: Asked, by: str, user: str, now: float) -> None:
+    if is_expired(asked, now):
+        raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
+    if asked.by == "other" and by in ("", user):
+        raise InvalidState(notice("answer.other", "another person than {user!r} must answer {key!r}", user=user, key=key))
+
+
 def _is_same(recorded: Any, answer: Any) -> bool:
     if isinstance(recorded, Mapping) and isinstance(answer, Mapping) and "for" in recorded:  # completed when it was recorded
-        given = [name for name in ("approved", "for", "where") if name in answer]  # the time is counted from each answer
-        return all(recorded.get(name) == answer[name] for name in given)
+        given = ("approved", "for", "where") if "where" in answer else ("approved", "for")  # a time is counted from each answer
+        return all(recorded.get(name) == answer.get(name) for name in given)
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 

@@ -29,8 +29,8 @@ from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model, with_flow
-from .answers import answers_to_tasks, check_answers, with_expired
-from .request import QUEUED, RunRequest
+from .answers import check_answers, questions_of_tasks
+from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
 
@@ -157,7 +157,8 @@ class Opener:
     async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
         run_id = request.run_id
-        answers = {key: await self._answer(answer) for key, answer in request.answers.items()}
+        given = {key: one if isinstance(one, Given) else Given(one, request.by) for key, one in request.answers.items()}
+        answers = {key: Given(await self._answer(one.answer), one.by) for key, one in given.items()}
         state = await load(self.journal, run_id)
         if state.parent is not None and answers and request.parent is None:
             raise InvalidState(
@@ -169,28 +170,24 @@ class Opener:
                 )
             )
         check_strategy(run_id, state, self.recipe)
-        passed_on = answers_to_tasks(state, answers)
-        answers = with_expired(state, {key: answer for key, answer in answers.items() if key not in passed_on})
-        known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
-        state.answers |= passed_on
+        known, rests = await self._take_answers(request, state, channel, answers)
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
                 if event.seq > request.after:
                     channel.event(event)
-        if _at_rest(state, known, request):
+        if rests:
             yield self._scope(run_id, 0, state, channel)
             return
         lease = await self.journal.claim(run_id, takeover=request.takeover)
         try:
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
-                known = check_answers(self._scope(run_id, 0, state, channel), answers, request.by)
-                state.answers |= passed_on
+                known, rests = await self._take_answers(request, state, channel, answers)
             await self._recall(run_id)
         except BaseException:
             await self.journal.release(run_id, lease.epoch)
             raise
-        if _at_rest(state, known, request):
+        if rests:
             await self.journal.release(run_id, lease.epoch)
             yield self._scope(run_id, 0, state, channel)
             return
@@ -198,12 +195,25 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         marks = [Custom(QUEUED, shown=False)] if request.queued else []
-        await self._record(scope, [resumed, *[Answered(key, answer, request.by) for key, answer in known.items()], *marks])
+        await self._record(scope, [resumed, *[Answered(key, *one) for key, one in known.items()], *marks])
         scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
         async with self._remember_at_end(scope, facts):
             yield scope
+
+    async def _take_answers(
+        self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
+    ) -> tuple[dict[str, Given], bool]:
+        """Return the answers to record, and whether the run rests. Work in the background whose run has ended gets its own."""
+        tasks = await questions_of_tasks(self.journal, state) if answers else {}
+        scope = self._scope(request.run_id, 0, state, channel)
+        known = check_answers(scope, answers, tasks, judged=request.parent is not None)
+        for key in [key for key in known if key not in state.questions]:
+            state.answers.pop(key, None)  # of several answers to one question, the last counts
+            state.answers[key], state.answered_by[key] = known.pop(key)
+        inner = bool(answers) and all(key.startswith(f"{request.run_id}/") for key in answers)
+        return known, (state.stop is not None and inner) or _at_rest(state, known, request)
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ...core.messages import Message
 from ...core.record import field, record
 
+AGAIN = ";"  # before the number of a child's question that is asked once more
 QUEUED = "queued"  # the name of a fact: a worker has to continue the run
 Turns = Literal["wait", "refuse", "ahead"]
+
+
+class Given(NamedTuple):
+    """An answer, and the person who gave it."""
+
+    answer: Any
+    by: str = ""
 
 
 @record
@@ -27,8 +35,8 @@ class RunRequest:
         base: The run whose conversation it continues. By default the last run of its session; "" for none.
         turns: What to do while another run of the session is at work: wait for it, refuse this one, or go ahead.
         parent: The run and the tool call that open it.
-        answers: Answers to its questions, by their keys.
-        by: Who gave the answers.
+        answers: Answers to its questions, by their keys. A parent passes down each as `Given`.
+        by: Who gave the other answers.
         queued: Record with the answers that a worker has to continue the run.
         unfinished: Leave it as it is if it has ended, however it ended. A worker asks so, because the run may have ended since.
         takeover: Take it from a process that seems to execute it.

@@ -18,7 +18,7 @@ from ...kernel.bases import StrategyBase
 from ...kernel.channel import Channel
 from ...kernel.ports import Action, Journal, Recipe, ToolContext
 from ...kernel.scope import Scope
-from ...policies.timeout import Timeout
+from ...policies.timeout import Deadline, Timeout
 from ..actions import Doing
 from ..child import Parent
 from ..opening.opener import Opener
@@ -52,7 +52,7 @@ class ToolRun:
         inner: Any = copy(tool)
         inner.labels = {"role": "own"}
         self.name = name
-        self.recipe = Recipe(name, OneCall(tool.name), None, {tool.name: inner}, (Timeout(),))
+        self.recipe = Recipe(name, OneCall(tool.name), None, {tool.name: inner}, (Deadline(), Timeout()))
 
     def run_on(
         self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
@@ -88,7 +88,7 @@ class InBackground(Doing):
         return shown
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
-        return await start_task(self.name, self.task_agent(context.agent), dump(prepared), context)
+        return await start_task(self.name, self.task_agent(self.name), dump(prepared), context)
 
     def task_agent(self, name: str) -> ToolRun:
         return ToolRun(self._tool, name)

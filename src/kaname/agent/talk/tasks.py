@@ -14,7 +14,7 @@ from logging import getLogger
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
-from ...core.errors import AgentError, ConfigError, RunBusy, Suspend
+from ...core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
 from ...core.events import BACKGROUND, Asked, Interjected
 from ...core.messages import ToolResult, user
 from ...core.notices import notice
@@ -27,7 +27,9 @@ from ...kernel.ports import Journal, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
 from ..attach import stop_run
-from ..child import AGAIN, Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
+from ..child import Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
+from ..opening.answers import is_expired
+from ..opening.request import AGAIN
 from ..opening.turns import until_over
 from ..run import Run, find_live
 
@@ -77,7 +79,7 @@ async def _begin(scope: Scope, child_id: str, agent: Runnable, given: Any) -> No
     """Start a child, or resume it, within the limits of the run; and look after it until it ends or asks."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
     parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope))
-    recipe, answers = recipe_within(scope, child_id, agent.recipe), answers_for(scope, child_id)
+    recipe, answers = recipe_within(scope, child_id, agent.recipe, apart=True), answers_for(scope, child_id)
     run = agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
     try:
         await run.begun()
@@ -143,16 +145,26 @@ async def revive(scope: Scope) -> None:
     """Look after the tasks of a conversation that a run continues: resume interrupted ones, and hear of those that ended."""
     for child_id, value in open_tasks(scope.state).items():
         _listening[id(scope.journal), child_id] = scope
-        card = await _card(scope.journal, child_id)
-        if card is None or find_live(scope.journal, child_id) is not None:  # the call that starts it is tried again
+        if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
             continue
+        ready = card.status == "waiting" and await _can_continue(scope, child_id)
+        if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+            if not ready:
+                continue
+            await asyncio.wait([work.task])  # it has asked, and is about to rest
         if card.status == "running":
             _look_after(_wait_elsewhere(scope.journal, child_id))
-        elif card.status == "interrupted" or (card.status == "waiting" and answers_for(scope, child_id)):
+        elif card.status == "interrupted" or ready:
             if (agent := _agent_of(scope, value)) is not None:
                 await _begin(scope, child_id, agent, "")
         else:
             await _hear(scope, card)
+
+
+async def _can_continue(scope: Scope, child_id: str) -> bool:
+    """Return True if a question of a task that waits has been answered, or has expired."""
+    asked, given, now = (await load(scope.journal, child_id)).questions, answers_for(scope, child_id), time.time()
+    return any(key in given or is_expired(one, now) for key, one in asked.items())
 
 
 def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable | None:
@@ -166,11 +178,18 @@ def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable | None:
     return None
 
 
-def stop_tasks(scope: Scope) -> None:
-    """Stop what works in the background in this process, because the run is stopped."""
+async def stop_tasks(scope: Scope) -> None:
+    """Stop what works in the background, because the run is stopped."""
     for child_id in open_tasks(scope.state):
-        if (work := find_live(scope.journal, child_id)) is not None:
-            work.abort(notice("task.parent_stopped", "the run that started it was stopped"))
+        with suppress(RunNotFound):  # it has not begun
+            await stop_run(scope.journal, child_id, notice("task.parent_stopped", "the run that started it was stopped"))
+
+
+async def settle_tasks() -> None:
+    """Wait until nothing works in the background in this event loop: it is about to close."""
+    loop = asyncio.get_running_loop()
+    while mine := [task for task in _keeping if task.get_loop() is loop]:
+        await asyncio.wait(mine)
 
 
 class TaskList(Doing):

@@ -218,13 +218,15 @@ class Worker:
         before, known = 0, dict[str, tuple[int, float]]()
         while cards := await self._journal.runs(status="waiting", before=before, limit=_PAGE):
             before = cards[-1].place
-            for card in [card for card in cards if not card.parent and card.agent in self._agents]:
+            for card in [card for card in cards if card.parent or card.agent in self._agents]:
                 seq, until = self._expiring.get(card.run_id, (0, 0.0))
                 if seq != card.seq:
                     facts = [event.body async for event in self._journal.read(card.run_id, card.seq - 1)]
                     until = facts[-1].until if facts and isinstance(facts[-1], Asked) else 0.0
                 known[card.run_id] = card.seq, until
-                if until and time() >= until:
+                if until and time() >= until and card.parent:
+                    await self._revive_tasks(card.parent)
+                elif until and time() >= until:
                     await self._queue.put([QueuedRun(card.run_id, card.agent, queue=self._wanted.queues[0], seq=card.seq)])
         self._expiring = known
 

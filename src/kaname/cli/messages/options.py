@@ -9,6 +9,11 @@ from .eval_options import EVAL_OPTIONS, IMPROVE_OPTIONS
 
 # fmt: off
 TOOL, ANSWER = {**LIST, "metavar": "MODULE:NAME"}, {**LIST, "metavar": "[KEY=]ANSWER"}
+BY: Option = (
+    "--by", {"default": "", "metavar": "NAME"},
+    "resume: the person who answers, if another person than the user must answer.",
+    "resume: 回答する人の名前。本人以外の回答が必要な確認で指定します。",
+)
 A_TOOL: Option = (
     "-t --tool", TOOL,
     "Add a tool: calculator, database:FILE, search, senses, MODULE:NAME, or FILE.py for all its tools. Repeat for several.",
@@ -187,6 +192,7 @@ COMMANDS = (
          "resume: answer a question. To approve a call with other arguments, pass '{\"args\": {\"yen\": 10}}'. "
          "Repeat for several questions.",
          "resume: 確認に回答します。引数を変えて承認するには '{\"args\": {\"yen\": 10}}' を渡します。複数指定できます。"),
+        BY,
         ("--before", {"metavar": "RUN"}, "list: show runs before this one.", "list: この実行より前のものを表示します。"),
         ("--keep", {"metavar": "TIME"},
          'prune: keep ended runs for this time, such as "90d", and delete older ones (default: `keep` in the configuration).',
@@ -278,6 +284,7 @@ COMMANDS = (
          "show: 形式 (既定: terminal)。"),
         A_TOOL,
         ("--answer", ANSWER, "resume: answer a question. Repeat for several.", "resume: 確認に回答します。複数指定できます。"),
+        BY,
         CHUNKS,
         ("-q --quiet", FLAG, "Show only the result.", "結果だけを表示します。"),
         *AGENT,

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from ...agent.attach import follow_chunks, stop_run
 from ...agent.figures import rate
+from ...agent.opening.answers import questions_of_tasks
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.install import this_command
@@ -226,7 +227,8 @@ async def _continue(given: argparse.Namespace, journal: Journal, run: RunInfo, s
     state = await load(journal, run.run_id)
     answers = {}
     if given.action == "resume" and given.answer:
-        if not state.questions:
+        questions = {**state.questions, **await questions_of_tasks(journal, state)}
+        if not questions:
             screen.note(
                 say(
                     f"{run.run_id} is not waiting for an answer: {run.status}",
@@ -235,7 +237,7 @@ async def _continue(given: argparse.Namespace, journal: Journal, run: RunInfo, s
                 "red",
             )
             return USAGE
-        answers = parse_answers(given.answer, state.questions)
+        answers = parse_answers(given.answer, questions)
     with keys_at_first_call() if given.action == "replay" else nullcontext():
         agent = agent_from(given, screen)
     stop = asyncio.Event()
@@ -247,8 +249,9 @@ async def _continue(given: argparse.Namespace, journal: Journal, run: RunInfo, s
         if given.action == "fork":
             going = agent.fork(run.run_id, given.at, user_input=given.other, abort_event=stop)
         else:
-            going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop)
-        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=place_options(given))
+            going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop, by=given.by)
+        by, where = given.by if given.action == "resume" else "", place_options(given)
+        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by)
     finally:
         await agent.close()
 

@@ -40,6 +40,7 @@ class Show:
         self._results = 0  # of them
         self._far = ""  # how many tasks of a graph are done
         self._children = Children(lambda text, colour: self._line(text, colour), call_text, result_text)
+        self._last_todo: list[str] = []
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -55,7 +56,7 @@ class Show:
         if handle is not None and (kind != "error" or chunk.fails):  # a refused call is shown by its response
             handle(chunk.data)
         elif kind == TODO and isinstance(items := chunk.data.get("items"), list):
-            self._line("\n".join([f"  {line}" for line in todo_lines(items)]), "dim", whole=True)
+            self._todo(items)
 
     def finish(self, answer: str = "", citations: Sequence[Mapping[str, Any]] = ()) -> None:
         """Show the end of a run: the `answer`, if it has not been shown, and its citations."""
@@ -89,6 +90,21 @@ class Show:
                 self.end_line()
             self._screen.note(data["content"], end="")
             self._thinking_now = self._open_line = True
+
+    def _todo(self, items: list[Any]) -> None:
+        """Show things to do, if the list has changed."""
+        if (lines := todo_lines(items)) != self._last_todo:
+            self._last_todo = lines
+            self._line("\n".join([f"  {line}" for line in lines]), "dim", whole=True)
+
+    def _show_progress(self, data: dict[str, Any]) -> None:
+        """Show how far a plan or a workflow is; first the plan itself, then its steps as things to do."""
+        if "steps" in data:
+            self._line(translate(data["steps"]), "dim", whole=True)
+        elif "items" in data:
+            self._todo(data["items"])
+        self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
+        self._screen.doing = self._far + ", ".join(data["running"])
 
     def _media(self, data: dict[str, Any]) -> None:
         """Save a picture or a sound that the model made, and show where."""
@@ -163,10 +179,7 @@ class Show:
                         self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
-                if "steps" in data:
-                    self._line(translate(data["steps"]), "dim", whole=True)
-                self._far = f"{data['done']}/{data['of']} ({data['percent']} %)  "
-                self._screen.doing = self._far + ", ".join(data["running"])
+                self._show_progress(data)
             case "throttled":
                 self._screen.doing = translate(data["content"]) or say("thinking", "考え中")
             case "queued":

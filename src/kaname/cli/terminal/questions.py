@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 
 from ...agent.agent import Agent
+from ...agent.opening.answers import is_expired
 from ...agent.result import Result
 from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
-from ...core.people.answers import NO, YES, check_answer, says
+from ...core.install import this_command
+from ...core.people.answers import ALWAYS, NO, YES, check_answer, is_approval, normalize_answer, says
 from ...core.values import read_json
 from ..messages import say, translate
 from .screen import Screen
+
+_ALWAYS = (ALWAYS, "常に", "いつも")
 
 
 def can_ask() -> bool:
@@ -95,19 +101,27 @@ def confirm(asked: str, screen: Screen) -> bool:
     return False
 
 
-def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) -> dict[str, Any]:
+def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by: str = "") -> dict[str, Any]:
     """Ask the questions of a run and return the answers by key; empty without a terminal or without an answer.
 
-    `shown`: questions that are on the screen already.
+    `shown`: questions that are on the screen already. `by`: the person who answers, if it is not the one who started the run.
     """
     if not can_ask():
         return {}
     answers: dict[str, Any] = {}
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
-        options = f"[{'/'.join(map(_option, question.options))}] " if question.options else "> "
+        choices = (*question.options, *([ALWAYS] if is_approval(question) else []))
+        options = f"[{'/'.join(map(_option, choices))}] " if choices else "> "
         if alone and str(question.prompt) not in shown:
             screen.note(f"? {translate(question.prompt)}", "yellow")
+        if question.by == "other" and not by:
+            command = f"{this_command()} runs resume {result.run_id} --by NAME --answer '{key}=yes'"
+            screen.note(say(f"another person must answer: {command}", f"別の人の回答が必要です: {command}"), "yellow")
+            continue
+        if question.until:
+            ends = f"{datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S}"
+            screen.note(say(f"the question expires at {ends}", f"確認の期限: {ends}"))
         while key not in answers:
             answer = read_line(options if alone else f"{translate(question.prompt)} {options}", screen)
             if answer is None:
@@ -115,7 +129,7 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
             if not answer:  # Enter by mistake; Ctrl-D leaves the question open
                 continue
             try:
-                answers[key] = check_answer(question, parse_answer(answer))
+                answers[key] = check_answer(question, parse_answer(answer, question))
             except InvalidState as problem:  # ask once more: a typing error must not end the command
                 screen.note(translate(problem), "red")
     return answers
@@ -123,27 +137,35 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = ()) ->
 
 def _option(option: str) -> str:
     """Return an option in the language of the user, if it is one of kaname."""
-    return {YES: say("yes", "はい"), NO: say("no", "いいえ")}.get(option, option)
+    return {YES: say("yes", "はい"), NO: say("no", "いいえ"), ALWAYS: say("always", "常に")}.get(option, option)
 
 
 async def resume_with_answers(
-    agent: Agent[Any], result: Result, screen: Screen, shown: Collection[str], stop: asyncio.Event
+    agent: Agent[Any], result: Result, screen: Screen, shown: Collection[str], stop: asyncio.Event, by: str = ""
 ) -> Run[Any] | None:
     """Ask the questions and resume the run.
 
-    If an answer is refused, ask once more. Return None if the person does not answer.
+    If an answer is refused, ask once more. If a question has expired, resume the run without an answer. Return None if the
+    person does not answer.
     """
-    while answers := ask_the_user(result, screen, shown):
+    while True:
+        if any(is_expired(asked, time.time()) for asked in result.questions.values()):
+            told = say("the question has expired; the run continues", "確認の期限が過ぎたため、実行を続けます")
+            screen.note(told, "yellow")
+            return await agent.resume(result.run_id, abort_event=stop).begun()
+        if not (answers := ask_the_user(result, screen, shown, by)):
+            return None
         try:
-            return await agent.resume(result.run_id, answers, abort_event=stop).begun()
+            return await agent.resume(result.run_id, answers, abort_event=stop, by=by).begun()
         except InvalidState as refused:
             screen.note(translate(refused), "red")
             shown = ()
-    return None
 
 
-def parse_answer(answer: str) -> Any:
-    """Return the answer as an object if it is one ({"args": …}), otherwise as text."""
+def parse_answer(answer: str, asked: Asked) -> Any:
+    """Return the answer as an object if it is one ({"args": …}) or says "always" to an approval, otherwise as text."""
+    if is_approval(asked) and normalize_answer(answer) in _ALWAYS:
+        return {"approved": True, "for": ALWAYS}
     if not answer.lstrip().startswith("{"):
         return answer
     try:
@@ -158,7 +180,7 @@ def parse_answers(given: list[str], questions: Mapping[str, Asked]) -> dict[str,
     for one in given:
         key, equals, answer = one.partition("=")
         if equals and key in questions:
-            answers[key] = parse_answer(answer)
+            answers[key] = parse_answer(answer, questions[key])
         else:
-            answers |= dict.fromkeys([key for key in questions if key not in answers], parse_answer(one))
+            answers |= {key: parse_answer(one, asked) for key, asked in questions.items() if key not in answers}
     return answers

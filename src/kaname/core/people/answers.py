@@ -165,6 +165,11 @@ def is_yes_or_no(options: Sequence[str]) -> bool:
     return sorted([str(says(one)) for one in options]) == ["False", "True"]
 
 
+def is_approval(asked: Asked) -> bool:
+    """Return True for a question that `Approve` asks, here or in a child run, whose id stands before the key."""
+    return asked.about is not None and f":{APPROVAL}" in f":{asked.key}" and is_yes_or_no(asked.options)
+
+
 def check_answer(asked: Asked, answer: Any) -> Any:
     """Return the answer in the form in which it is recorded. Raises `InvalidState` with the accepted answers.
 
@@ -179,7 +184,7 @@ def check_answer(asked: Asked, answer: Any) -> Any:
     if not asked.options:
         return answer
     if asked.about is not None and is_yes_or_no(asked.options):
-        read = read_approval(answer)[0] if f":{APPROVAL}" in f":{asked.key}" else read_decision(answer)
+        read = read_approval(answer)[0] if is_approval(asked) else read_decision(answer)
         if read is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
         return answer

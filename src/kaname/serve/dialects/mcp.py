@@ -168,7 +168,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
     result = await service.wait_for_result(run)
-    while result.questions:
+    while result.stop.kind == "waiting" and result.questions:
         _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
             return _input_required(result)

@@ -29,13 +29,13 @@ class ApprovalRoutes:
 
     async def revoke(self, request: Request) -> Response:
         journal, wanted = self._service.journal, request.path_params["grant_id"]
-        known = [one.id for one in await self._seen_by(caller_of(request, "approve"))]
+        known = [one.id for one in await self._seen_by(caller_of(request))]
         if not isinstance(journal, HasGrants) or wanted not in known or not await journal.grants.revoke(wanted):
             raise HttpRefused(404, notice("serve.no_approval", "there is no approval {id_!r}", id_=wanted))
         return Response(status_code=204)
 
     async def _seen_by(self, caller: Caller) -> list[Grant]:
-        """Return the approvals for runs that the caller sees."""
+        """Return the approvals for runs that the caller sees, and those that the caller has given."""
         journal = self._service.journal
         found = await journal.grants.all() if isinstance(journal, HasGrants) else []
-        return [one for one in found if caller.sees(one.user)]
+        return [one for one in found if caller.sees(one.user) or one.by == caller.name]

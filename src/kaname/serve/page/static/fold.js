@@ -139,7 +139,9 @@ class Story {
     this.bars.push({ lane: fact.agent, kind: "model", from, to: fact.time, text: label, seq: fact.seq, run: fact.run });
     if (!fact.graph) return;
     item.plan = ++this.plans;
-    this.graph = { ...fact.graph, own: /^plan\d+\./, from: this.calls.size }; // the calls of its steps follow
+    if (this.graph) this.graph.to = this.calls.size;
+    const graph = (this.graph = { ...fact.graph, own: /^plan\d+\./, from: this.calls.size }); // the calls of its steps follow
+    item.steps = () => this.tasks(graph).map(({ name, status }) => ({ text: name, status: STEPS[status] || "open" }));
   }
 
   call(call, fact) {
@@ -311,11 +313,11 @@ class Story {
   }
 
   // The tasks of the plan or workflow, with their status.
-  tasks() {
-    if (!this.graph) return [];
-    const { own, from, tasks } = this.graph;
+  tasks(graph = this.graph) {
+    if (!graph) return [];
+    const { own, from, to, tasks } = graph;
     const made = new Map();
-    for (const call of [...this.calls.values()].slice(from)) {
+    for (const call of [...this.calls.values()].slice(from, to)) {
       if (!own.test(call.id)) continue;
       const name = call.id.replace(own, "").replace(/[[\]@#~?].*$/, "");
       made.set(name, [...(made.get(name) || []), call]);
@@ -326,6 +328,8 @@ class Story {
     });
   }
 }
+
+const STEPS = { done: "done", running: "doing", waiting: "doing", failed: "failed" }; // of a plan, as things to do
 
 function taskStatus(calls, state) {
   if (!calls.length) return state.stop ? "not run" : "not started";

@@ -215,6 +215,7 @@ export const ja = {
   Facts: "記録",
   "show the story": "経過を表示",
   "all {count} facts": "全 {count} 件の記録",
+  Plan: "計画",
   "Plan {number}": "計画 {number}",
   Workflow: "ワークフロー",
   Tasks: "タスク",
@@ -305,6 +306,8 @@ export const ja = {
   "Always allowed": "常に許可する呼び出し",
   "approved by {by}": "承認者: {by}",
   "until {time}": "{time} まで",
+  "Expires: {time}": "期限: {time}",
+  "Another person than the user must answer.": "本人以外の人の回答が必要です。",
   Revoke: "取り消す",
   "Always allow": "常に許可する",
   "Allow this and later calls where (JSON; remove an argument to allow any value of it)":

@@ -58,7 +58,7 @@ function ChatItem({ item, given }) {
       return html`<div class="theirs">
         <${Thinking}
           text=${item.thinking}
-        />${item.text && !item.plan ? html`<${Markdown} text=${item.text} />` : null}${item.media.map(one => html`<${Medium} one=${one} />`)}${item.calls.length ? html`<${Calls} calls=${item.calls} over=${given.over} />` : null}
+        />${item.plan ? body({ kind: "todo", title: "Plan", items: item.steps() }, given) : item.text ? html`<${Markdown} text=${item.text} />` : null}${item.media.map(one => html`<${Medium} one=${one} />`)}${item.calls.length ? html`<${Calls} calls=${item.calls} over=${given.over} />` : null}
       </div>`;
     case "said":
       return html`<div class="theirs"><${Markdown} text=${item.text} /></div>`;

@@ -25,7 +25,7 @@ function Approvals({ answered }) {
           html`<li key=${one.id} class="row">
             <code>${visible(one.tool)} ${one.shown}</code>
             <span class="note">${[one.agent, one.user, one.by && t("approved by {by}", one), one.until && t("until {time}", { time: when(one.until) })].filter(Boolean).join(" · ")}</span>
-            ${may("approve") ? html`<${Button} onClick=${() => revoke(one.id)}>${t("Revoke")}</${Button}>` : null}
+            <${Button} onClick=${() => revoke(one.id)}>${t("Revoke")}</${Button}>
           </li>`,
       )}
     </ul>

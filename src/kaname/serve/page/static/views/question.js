@@ -4,7 +4,7 @@ import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Announce, ErrorBox, useKeys } from "../parts.js";
-import { by, callText, parseLoosely, money, asText, visible } from "../format.js";
+import { by, callText, parseLoosely, money, asText, visible, when } from "../format.js";
 import { notice, problemText, t } from "../words.js";
 
 const EFFECTS = {
@@ -162,6 +162,8 @@ export function Question({ question, run, active, spent, choose, answering }) {
     ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("The call was started before a crash. It is unknown whether it took effect. Check before you decide.")}</p>` : null}
+    ${known?.by === "other" ? html`<p class="note">${t("Another person than the user must answer.")}</p>` : null}
+    ${known?.until ? html`<p class="note">${t("Expires: {time}", { time: when(known.until) })}</p>` : null}
     ${spent == null ? null : html`<p class="note">${t("Spent so far: {cost}.", { cost: money(spent) })}</p>`}
     ${!allowed ? html`<p class="note">${t("You can see this question, but you are not allowed to answer it.")}</p>` : null}
     ${

@@ -14,7 +14,7 @@ const LONG = 600; // characters
 const LINES = 12;
 
 // An external text, unchanged. A long text is cut, a huge one can be downloaded.
-const TODO = { open: "to do", doing: "in progress", done: "done" };
+const TODO = { open: "to do", doing: "in progress", done: "done", failed: "failed" };
 
 export function Text({ text }) {
   const [whole, set] = useState(false);
@@ -110,7 +110,7 @@ function Reply({ item, given }) {
     ${
       item.text
         ? item.plan
-          ? html`<details>
+          ? html`${body({ kind: "todo", title: "Plan", items: item.steps() }, given)}<details>
               <summary>${t("plan {number}", { number: item.plan })}</summary>
               <${Pre} text=${item.text} />
             </details>`
@@ -185,7 +185,7 @@ export function body(item, given) {
         <p class="ret"><${Text} text=${item.call.error ?? asText(item.call.output)} /></p>`;
     case "todo":
       return html`<ul class="todo" aria-label=${t(item.title || "To do")}>
-        ${item.items.map(one => html`<li class=${one.status}><span role="img" aria-label=${t(TODO[one.status] || one.status)}>${{ done: "✓", doing: "◐" }[one.status] || "○"}</span> ${one.run ? html`<a href=${link(["runs", one.run])}>${one.text}</a>` : one.text}</li>`)}
+        ${item.items.map(one => html`<li class=${one.status}><span role="img" aria-label=${t(TODO[one.status] || one.status)}>${{ done: "✓", doing: "◐", failed: "✕" }[one.status] || "○"}</span> ${one.run ? html`<a href=${link(["runs", one.run])}>${one.text}</a>` : one.text}</li>`)}
       </ul>`;
     case "recalled":
       return html`<details>
