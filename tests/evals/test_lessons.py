@@ -33,6 +33,7 @@ from kaname.evals import (
     ask_model,
     compare,
     learn_lessons,
+    list_reports,
     make_lesson,
     read_history,
     try_lesson,
@@ -43,6 +44,7 @@ from kaname.memory.lessons.propose import judge_by_runs
 from kaname.memory.protection.erasing import erase_user
 from kaname.memory.protection.places import DataPlaces
 from kaname.memory.retention import Keep, prune
+from tests.protection.evaluated import SECRETS, evaluate_words
 
 
 @tool(effect="pure")
@@ -367,6 +369,25 @@ async def test_lessons_are_kept_by_pruning_and_erased_with_their_user(tmp_path):
     await erase_user("ken", DataPlaces.below(tmp_path))
     journal = SqliteJournal(tmp_path / "journal.db")
     assert await LessonBook(journal).all() == []
+    await journal.close()
+
+
+async def test_erasing_a_user_erases_cases_trials_and_improvements_with_their_words(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await evaluate_words(journal, tmp_path)
+    await journal.close()
+
+    def held():
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        names = [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in SECRETS)]
+        return sorted(names)
+
+    assert [name for name in held() if "/evals/" in name], "the folders of attempts hold it, too"
+    assert [name for name in held() if "/memory/user-eval" in name], "and the memories of attempts"
+    await erase_user("ken", DataPlaces.below(tmp_path))
+    assert held() == []
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert [report.name for report in await list_reports(journal)][-1] == "other", "without words of the user"
     await journal.close()
 
 

@@ -15,7 +15,8 @@ from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
-from ..journals.default import choose
+from ..core.runs import EVALUATIONS
+from ..journals.default import choose, path_beside
 from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
 from .case import Case, without_address
@@ -88,7 +89,7 @@ class Subject:
         """Return the folder of an attempt, with the files of the evaluation; None if the agent needs none."""
         if self._make is None:
             return None
-        place = Path(self._root) / "evals" / job / (key if key.replace(".", "").isalnum() else digest(key))
+        place = self._root / job / (key if key.replace(".", "").isalnum() else digest(key))
         if not place.exists():
             part = place.with_name(f"{place.name}.part")
             shutil.rmtree(part, ignore_errors=True)
@@ -105,11 +106,9 @@ class Subject:
         self._temporary.cleanup()
 
     @property
-    def _root(self) -> str:
-        """Return the folder of the journal, or a temporary one for a journal in memory."""
-        if path := getattr(self.journal, "path", None):
-            return str(Path(path).resolve().parent)
-        return self._temporary.name
+    def _root(self) -> Path:
+        """Return a folder next to the journal, or a temporary one for a journal in memory."""
+        return path_beside(self.journal, EVALUATIONS) if hasattr(self.journal, "path") else Path(self._temporary.name)
 
     def _fill(self, folder: Path) -> None:
         """Make a folder with the files of the evaluation."""
