@@ -55,7 +55,7 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
         raise ConfigError(
             say(
                 f"no kaname.yaml here defines the agent {given.agent!r}. Name an agent in a program as FILE.py:NAME",
-                f"{given.agent!r} を定義した kaname.yaml がありません。プログラムのエージェントは FILE.py:名前 と指定してください",
+                f"{given.agent!r} を定義した kaname.yaml がありません。プログラムなら FILE.py:名前 と指定してください",
             )
         )
     parts = config.parts(given.agent) if config is not None else {}

@@ -19,6 +19,8 @@ from ..core.runs import EVALUATIONS
 from ..journals.default import choose, path_beside
 from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
+from ..memory.lessons.book import LessonBook
+from ..memory.lessons.part import Lessons
 from .case import Case, without_address
 
 
@@ -55,8 +57,14 @@ class Subject:
             await self.agent.servers.start()
         self.description = describe(self.agent.recipe)
         others = [_version(one) for one in getattr(self.agent, "alternatives", ())]
-        told = dump([_version(self.agent.recipe), _contents(self._files), *others])
+        told = dump([_version(self.agent.recipe), _contents(self._files), *others, *await self._lessons()])
         self.version = digest(told.replace(self._temporary.name, ""))
+
+    async def _lessons(self) -> list[str]:
+        """Return the lessons that every user's runs are told: with others, it is another agent."""
+        modes = [part.mode for part in self.agent.recipe.context if isinstance(part, Lessons) and part.identity == ""]
+        known = [one for one in await LessonBook(self.journal).all(self.agent.name) if one.shared] if modes else []
+        return sorted([str(one.advice) for one in known if any(one.is_told(mode) for mode in modes)])
 
     def input_of(self, case: Case) -> Input:
         """Return the input of a case. For a workflow it is its parameters, checked and with defaults."""

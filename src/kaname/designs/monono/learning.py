@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ...agent.input import check_argument
 from ...core.notices import join_notices, notice
@@ -61,7 +61,7 @@ class LearningEngine:
         given: Mapping[str, Any] = {"task": failed_task_context}
         given = failed_task_context if isinstance(failed_task_context, Mapping) else given
         task = str(given.get("task") or given.get("task_description") or "")
-        tool, cause = str(given.get("tool") or ""), given.get("cause") or "limit"
+        tool, cause = str(given.get("tool") or ""), cast(Cause, given.get("cause") or "limit")
         _check(cause in get_args(Cause), 'failed_task_context["cause"]', f"one of {', '.join(get_args(Cause)[1:])}", cause)
         failed = PastRun("now", "", "", "", 0.0, task, (), cause, tool, offered=(tool,))
         known = [one for one in self._like(task) if one.note]

@@ -120,10 +120,9 @@ def _erase_media(journal: Path, copies: Sequence[Path], runs: Sequence[str]) -> 
 
 def _family(connection: sqlite3.Connection, user: str, holder: Holder) -> list[str]:
     """Return the runs of a user, those inside them, and evaluations of the user's words. Raises `RunBusy` if one is busy."""
-    rows = {run: (epoch, owner) for run, epoch, owner in connection.execute(_MINE, (user,))}
+    rows = {row[0]: row[1:] for row in connection.execute(_MINE, (user,))}
     for one in evaluations_with(user, connection.execute(HEADERS.format(""))):
-        found = connection.execute(_ATTEMPTS, (one, f"{one}-", f"{one}."))  # "." comes after "-"
-        rows |= {run: (epoch, owner) for run, epoch, owner in found}
+        rows |= {row[0]: row[1:] for row in connection.execute(_ATTEMPTS, (one, f"{one}-", f"{one}."))}  # "." follows "-"
     doomed = list(rows)
     known = set(doomed)
     for one in doomed:
