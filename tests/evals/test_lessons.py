@@ -169,6 +169,60 @@ async def test_lessons_of_one_user_reach_another_only_when_a_person_shares_them(
     await agent.close()
 
 
+async def test_advice_that_two_users_shared_is_told_once():
+    journal, seen = MemoryJournal(), []
+    book = LessonBook(journal)
+    for user in ("ken", "mika"):
+        one = await book.put(make_lesson("shop", user, "Answer in yen."))
+        await book.approve(one.id, share=True, untested=True)
+    model = ScriptedModel(lambda request: seen.append(request.messages[0].text) or "x")
+    await Agent(model, name="shop", journal=journal, context=Lessons()).run("How much is tea?", user_id="ann")
+    assert seen[0].count("Answer in yen.") == 1
+    (run,) = await read_history(journal)
+    assert len(run.told) == 2, "both are judged by this run"
+
+
+async def test_id_of_a_lesson_is_long_its_beginning_is_enough_and_old_ids_stay():
+    journal = MemoryJournal()
+    book, agent = LessonBook(journal), shop(journal)
+    await fail(agent)
+    (new,) = await book.of("shop", "ken")
+    assert len(new.id) == 12
+    assert (await book.find(new.id[:6])).id == new.id
+    for unclear in ("", "x"):
+        with pytest.raises(ConfigError, match="there is no lesson"):
+            await book.find(unclear)
+    older = MemoryJournal()
+    await LessonBook(older).put(replace(new, id=new.id[:6], status="dropped"))
+    await fail(shop(older))
+    assert [(one.id, one.status) for one in await LessonBook(older).all()] == [(new.id[:6], "dropped")]
+
+
+async def test_evaluation_measures_anew_when_a_lesson_for_all_users_is_approved_or_dropped():
+    journal = MemoryJournal()
+    book, agent = LessonBook(journal), shop(journal)
+    cases = Evaluation("e", [Case("How much is tea?", contains="300")])
+    lesson = await book.put(make_lesson("shop", "", "Call price with these arguments: item, currency."))
+    rates = [(await cases.run(agent)).rate]
+    await book.approve(lesson.id, share=True, untested=True)
+    rates.append((await cases.run(agent)).rate)
+    await book.drop(lesson.id)
+    rates.append((await cases.run(agent)).rate)
+    await agent.close()
+    assert rates == [0, 1, 0]
+
+
+async def test_lesson_is_tried_with_a_function_that_makes_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "journal.db"))
+    lesson = make_lesson("shop", "", "Answer 300.")
+    cases = Evaluation("e", [Case(f"price {number}", contains="300") for number in range(6)])
+    made = await try_lesson(lesson, lambda folder: Agent(ScriptedModel(lambda request: request.messages[0].text)), cases)
+    assert made.trial["decision"] == "helps"
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert (await LessonBook(journal).find(lesson.id)).is_proven
+    await journal.close()
+
+
 async def test_trial_shows_that_a_lesson_helps_and_apply_tells_it_without_a_person():
     journal = MemoryJournal()
     agent = shop(journal, "apply")
