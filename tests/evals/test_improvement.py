@@ -14,7 +14,7 @@ from kaname import Agent, AgentError, ConfigError, ScriptedModel, Workflow, repl
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import ModelReply, Usage, assistant
-from kaname.evals import Case, Evaluation, improve, list_reports
+from kaname.evals import Case, Evaluation, improve, list_reports, read_history
 from kaname.evals.improvement.rewrite import rewrite
 from kaname.evals.improvement.search import split
 from kaname.evals.improvement.texts import read_texts, with_texts
@@ -63,6 +63,7 @@ async def test_texts_that_help_on_unseen_cases_are_found_and_shown_with_figures_
     assert made.cost == pytest.approx(made.attempts * 0.001 + made.proposals * 0.01)
     assert shown[-1][3] == 1.0
     assert agent.recipe.instructions == "Answer."  # the agent itself is not changed
+    assert await read_history(agent.journal) == [], "neither attempts nor proposals are runs to learn from"
     listed = await list_reports(agent.journal)
     assert [one.name for one in listed] == ["e.held-out"] * 2  # not the many candidates of the search
     seen, unseen = split(Evaluation("e", CASES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -146,6 +147,23 @@ async def test_runs_of_evaluations_do_not_push_out_those_that_count():
     await made.run("How much is tea?")
     await Evaluation("e", [f"case {number}" for number in range(20)]).run(made)
     assert [one.task for one in await read_history(journal, agent="shop", limit=5)] == ["How much is tea?"]
+
+
+def test_last_run_is_neither_an_attempt_nor_the_place_of_lessons(tmp_path, capsys):
+    async def make():
+        journal = SqliteJournal(tmp_path / "j.db")
+        made = agent(lambda request: "Tea is 300.", journal)
+        await made.run("How much is tea?", user_id="ken")
+        await LessonBook(journal).put(make_lesson("shop", "ken", "Be brief."))
+        await Evaluation("e", ["case"]).run(made)
+        await journal.close()
+
+    asyncio.run(make())
+    place, added = ["--journal", str(tmp_path / "j.db")], tmp_path / "evals.jsonl"
+    assert main(["runs", "rate", "last", "bad", *place]) == 0
+    assert main(["eval", "add", "last", str(added), *place]) == 0
+    case = json.loads(added.read_text())
+    assert (case["input"], case["from_user"]) == ("How much is tea?", "ken")
 
 
 async def test_cancelled_and_inner_runs_are_not_judged():

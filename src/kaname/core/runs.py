@@ -27,6 +27,7 @@ _TITLE = 80
 TITLE = "title"  # the name of the fact that gives a run another
 EVALUATION = "evaluation"  # the agent of evaluations, and the name of the facts that say which cases there are
 EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts begin
+IMPROVEMENT_PREFIX = "improve-"  # how the ids of proposals for better texts begin
 EVALUATIONS = "evals"  # the folder next to the journal with the workspaces of attempts
 LESSONS = "lessons"  # the agent of the runs that hold lessons, and how the name of the fact begins that says which were told
 SHARED = "shared/"  # how the name of a session of several agents or users begins
@@ -61,8 +62,8 @@ class RunInfo:
 
 
 def is_own_run(card: RunInfo) -> bool:
-    """Return True for a run that was started for its own sake: not inside another run, nor by an evaluation."""
-    return not card.parent and not card.run_id.startswith(EVALUATION_PREFIX)
+    """Return True for a run that was started for its own sake: not inside another one, by an evaluation, or to hold lessons."""
+    return not card.parent and card.agent != LESSONS and not card.run_id.startswith((EVALUATION_PREFIX, IMPROVEMENT_PREFIX))
 
 
 class SessionInfo(NamedTuple):

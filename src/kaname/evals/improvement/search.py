@@ -19,6 +19,7 @@ from ...core.errors import AgentError, ConfigError
 from ...core.install import install_command
 from ...core.notices import notice
 from ...core.record import record
+from ...core.runs import IMPROVEMENT_PREFIX
 from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
 from ..checks.outcome import CaseOutcome
@@ -185,7 +186,7 @@ class _Search:
         self._progress, self.journal = self._options.pop("progress"), subject.journal
         self._proposer: Agent[str] = Agent(model, name=IMPROVEMENT, journal=self.journal)
         self._model_name = str(getattr(model, "name", ""))
-        self._job = f"improve-{digest([cases.name, self._model_name])[:12]}"
+        self._job = f"{IMPROVEMENT_PREFIX}{digest([cases.name, self._model_name])[:12]}"
         cases.related = (self._job,)
         self._loop, self._working = asyncio.get_running_loop(), cast(Future[Any] | None, None)
         self._failure: BaseException | None = None  # GEPA continues after some errors; this search does not

@@ -77,7 +77,7 @@ async def read_history(journal: Journal, *, agent: str = "", user: str | None = 
     found = list[PastRun]()
 
     def counts(card: RunInfo) -> bool:
-        return card.status not in (*UNDER_WAY, "cancelled") and is_own_run(card) and card.agent not in (LESSONS, WRITER)
+        return card.status not in (*UNDER_WAY, "cancelled") and is_own_run(card) and card.agent != WRITER
 
     for card in await list_runs(journal, counts, agent=agent, user=user, limit=limit):
         with suppress(RunNotFound):  # deleted meanwhile
