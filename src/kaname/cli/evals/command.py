@@ -64,7 +64,7 @@ async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation
     repeat = given.repeat or evaluation.repeat
     if not given.quiet:
         screen.note(translate(what_it_can_show(len(evaluation.cases), repeat)))
-    shown = Progress(screen, quiet=given.quiet)
+    shown = AttemptBar(screen, quiet=given.quiet)
     try:
         report = await evaluation.run(
             subject,
@@ -105,7 +105,7 @@ def subject_for(
     return agent, agent
 
 
-class Progress:
+class AttemptBar:
     """A bar while the attempts are made; without a terminal, a line for every tenth."""
 
     def __init__(self, screen: Screen, *, quiet: bool) -> None:
