@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kaname import Agent, Lessons, Memory, MemoryJournal, ScriptedModel, call, max_steps, tool
+from kaname import Agent, ConfigError, Lessons, Memory, MemoryJournal, ScriptedModel, call, max_steps, tool
 from kaname.designs import LearningEngine
 from kaname.evals import Case, Evaluation, LessonBook, try_lesson
 
@@ -46,19 +46,19 @@ def test_improvements_name_what_has_worked_and_what_users_have_said(engine):
 @pytest.mark.requirement("D10")
 async def test_responses_are_personalized_by_history_and_preferences_and_agents_are_told(engine, tmp_path):
     history = [
-        {"role": "user", "content": "No, shorter please."},
+        {"role": "user", "content": "Always keep it short."},
         {"role": "assistant", "content": "Always answer in German."},
         "From now on, answer me in Japanese.",
         "Write a longer poem.",
     ]
     assert engine.personalize_responses("ken", history, {"tone": "casual"}) == {
-        "length": "brief",
-        "language": "Japanese",
+        "length": '"Always keep it short."',
+        "language": '"From now on, answer me in Japanese."',
         "tone": "casual",
     }
     assert engine.personalize_responses("ken", ["いつも丁寧に答えて"]) == {
-        "length": "brief",
-        "language": "Japanese",
+        "length": '"Always keep it short."',
+        "language": '"From now on, answer me in Japanese."',
         "tone": "casual",
     }, "what the user has set is not changed by what is learned"
     assert engine.personalize_responses("mika", [], {}) == {}
@@ -69,8 +69,27 @@ async def test_responses_are_personalized_by_history_and_preferences_and_agents_
         journal="memory",
     )
     await agent.run("Hello", user_id="ken")
-    assert "- language: Japanese" in seen[-1][-2].text
+    assert '- language: "From now on, answer me in Japanese."' in seen[-1][-2].text
     await agent.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("track_success_patterns", {"task_description": 5, "approach_details": [], "was_successful": True}),
+        ("track_success_patterns", {"task_description": "x", "approach_details": 5, "was_successful": True}),
+        ("suggest_improvements", {"failed_task_context": None}),
+        ("suggest_improvements", {"failed_task_context": {"task": "x", "cause": "bad luck"}}),
+        ("personalize_responses", {"user_id": 5}),
+        ("personalize_responses", {"user_id": "ken", "interaction_history": "Always keep it short."}),
+        ("personalize_responses", {"user_id": "ken", "preferences": ["short"]}),
+    ],
+)
+def test_wrong_argument_is_refused_and_named(engine, method, given):
+    with pytest.raises(ConfigError, match="LearningEngine: .* must be"):
+        getattr(engine, method)(**given)
+    with pytest.raises(ConfigError, match="LearningEngine: memory must be"):
+        LearningEngine(5)
 
 
 @pytest.mark.requirement("D10")

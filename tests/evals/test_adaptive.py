@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from kaname import ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
+from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
 from kaname.agent.figures import rate
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
-from kaname.evals import AdaptiveAgent, Reward, Standing, explain_choice
+from kaname.evals import AdaptiveAgent, Evaluation, Reward, Standing, explain_choice
 from kaname.evals.adaptive import choose
 from kaname.kernel.load import read_run
 
@@ -141,6 +141,40 @@ async def test_a_changed_alternative_starts_anew():
     await run_many(adaptive(fails_unless("kind"), journal), 20)
     changed = adaptive(fails_unless("kind"), journal, alternatives={"kind": {"instructions": "Be kind and brief."}})
     assert {one.alternative: one.runs for one in await changed.standings()}["kind"] == 0
+
+
+async def test_runs_of_evaluations_and_inside_others_do_not_push_out_those_that_count():
+    agent = adaptive(ScriptedModel(lambda request: "x"), window=4)
+    await run_many(agent, 2)
+    await Evaluation("e", [f"case {number}" for number in range(9)]).run(agent)
+
+    calls = [call("delegate_to_agent", agent=agent.name, task=f"task {number}") for number in range(5)]
+    outer = Agent(ScriptedModel([*calls, "done"]), name="outer", journal=agent.journal, team=[agent])
+    assert (await outer.run("go")).completed
+    assert len(await agent.journal.runs(agent=agent.name, limit=100)) == 16
+    assert sum([one.runs for one in await agent.standings()]) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"alternatives": None},
+        {"alternatives": ["short"]},
+        {"alternatives": {"short": "Be short."}},
+        {"alternatives": {"short": {"tools": 5}}},
+        {"reward": 3},
+        {"reward": Reward(outcome="much")},
+        {"reward": Reward(0, 0)},
+        {"kind_of": "price"},
+        {"explore": "much"},
+        {"explore": 2},
+        {"window": 0},
+        {"seed": [1]},
+    ],
+)
+def test_wrong_argument_is_refused_and_named(wrong):
+    with pytest.raises(ConfigError, match=rf"AdaptiveAgent\({next(iter(wrong))}"):
+        adaptive(ScriptedModel(["x"]), **wrong)
 
 
 @pytest.mark.parametrize("wrong", [{"a": {"colour": "red"}}, {"a": {"tools": ["none"]}}, {"default": {}}])

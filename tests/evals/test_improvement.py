@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kaname import Agent, AgentError, ConfigError, ScriptedModel, Workflow, tool
+from kaname import Agent, AgentError, ConfigError, ScriptedModel, Workflow, replace, tool
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import ModelReply, Usage, assistant
-from kaname.evals import Case, Evaluation, improve, list_reports
+from kaname.evals import Case, Evaluation, improve, list_reports, read_history
 from kaname.evals.improvement.rewrite import rewrite
 from kaname.evals.improvement.search import split
 from kaname.evals.improvement.texts import read_texts, with_texts
@@ -63,6 +63,7 @@ async def test_texts_that_help_on_unseen_cases_are_found_and_shown_with_figures_
     assert made.cost == pytest.approx(made.attempts * 0.001 + made.proposals * 0.01)
     assert shown[-1][3] == 1.0
     assert agent.recipe.instructions == "Answer."  # the agent itself is not changed
+    assert await read_history(agent.journal) == [], "neither attempts nor proposals are runs to learn from"
     listed = await list_reports(agent.journal)
     assert [one.name for one in listed] == ["e.held-out"] * 2  # not the many candidates of the search
     seen, unseen = split(Evaluation("e", CASES))
@@ -98,6 +99,47 @@ async def test_limits_on_attempts_and_cost_hold():
         await improve(answering(), Evaluation("e", CASES), model=Proposer(BETTER), calls=20)
     with pytest.raises(ConfigError, match="at least 12 cases"):
         await improve(answering(), Evaluation("e", CASES[:8]), model=Proposer(BETTER))
+
+
+async def test_cost_bounds_the_first_round_too_and_says_what_it_allows():
+    made, shown = [], []
+
+    def dear(request):
+        made.append(request)
+        return "yes"
+
+    agent = Agent(ScriptedModel(dear, usage=Usage(10, 5, cost=0.1)), instructions="Answer.", journal="memory")
+    with pytest.raises(ConfigError, match=r"an attempt costs \$0.1000, .* at least 54 attempts: allow \$5.4"):
+        await improve(agent, Evaluation("e", CASES), model=Proposer(BETTER), cost=1.0)
+    assert len(made) == 1
+    found = await improve(
+        agent, Evaluation("e", CASES), model=Proposer("Hm."), cost=5.5, progress=lambda *told: shown.append(told[:2])
+    )
+    assert shown[0] == (1, 55), "one attempt first, and then what the money allows"
+    assert found.cost <= 5.5
+
+
+async def test_prices_that_rise_end_the_search_before_the_limit():
+    cost = iter([0.01] * 3 + [0.5] * 100)
+
+    class Rising(ScriptedModel):
+        async def reply(self, request, emit):
+            made = await super().reply(request, emit)
+            return replace(made, usage=Usage(10, 5, cost=next(cost)))
+
+    agent = Agent(Rising(lambda request: "yes"), instructions="Answer.", journal="memory")
+    with pytest.raises(AgentError, match=r"of \$2.00 are spent, and the next calls could exceed the limit"):
+        await improve(agent, Evaluation("e", CASES), model=Proposer(BETTER), cost=2.0, at_once=1)
+    assert 0.5 * (100 - len([*cost])) <= 2.0
+
+
+async def test_repetitions_count_as_attempts():
+    with pytest.raises(ConfigError, match="80 attempts are too few: this evaluation needs at least 162"):
+        await improve(answering(), Evaluation("e", CASES), model=Proposer(BETTER), calls=80, repeat=3)
+    made = await improve(answering(), Evaluation("e", CASES), model=Proposer(BETTER), calls=200, repeat=3)
+    assert made.helps
+    assert made.attempts % 3 == 0
+    assert 144 <= made.attempts <= 200
 
 
 async def test_a_second_candidate_on_the_same_held_out_cases_has_to_show_more():

@@ -33,6 +33,7 @@ from kaname.evals import (
     ask_model,
     compare,
     learn_lessons,
+    list_reports,
     make_lesson,
     read_history,
     try_lesson,
@@ -43,6 +44,7 @@ from kaname.memory.lessons.propose import judge_by_runs
 from kaname.memory.protection.erasing import erase_user
 from kaname.memory.protection.places import DataPlaces
 from kaname.memory.retention import Keep, prune
+from tests.protection.evaluated import SECRETS, evaluate_words
 
 
 @tool(effect="pure")
@@ -165,6 +167,60 @@ async def test_lessons_of_one_user_reach_another_only_when_a_person_shares_them(
     await LessonBook(journal).drop(shared.id)
     assert (await agent.run("How much is cake?", user_id="mika")).stop.kind == "max_steps"
     await agent.close()
+
+
+async def test_advice_that_two_users_shared_is_told_once():
+    journal, seen = MemoryJournal(), []
+    book = LessonBook(journal)
+    for user in ("ken", "mika"):
+        one = await book.put(make_lesson("shop", user, "Answer in yen."))
+        await book.approve(one.id, share=True, untested=True)
+    model = ScriptedModel(lambda request: seen.append(request.messages[0].text) or "x")
+    await Agent(model, name="shop", journal=journal, context=Lessons()).run("How much is tea?", user_id="ann")
+    assert seen[0].count("Answer in yen.") == 1
+    (run,) = await read_history(journal)
+    assert len(run.told) == 2, "both are judged by this run"
+
+
+async def test_id_of_a_lesson_is_long_its_beginning_is_enough_and_old_ids_stay():
+    journal = MemoryJournal()
+    book, agent = LessonBook(journal), shop(journal)
+    await fail(agent)
+    (new,) = await book.of("shop", "ken")
+    assert len(new.id) == 12
+    assert (await book.find(new.id[:6])).id == new.id
+    for unclear in ("", "x"):
+        with pytest.raises(ConfigError, match="there is no lesson"):
+            await book.find(unclear)
+    older = MemoryJournal()
+    await LessonBook(older).put(replace(new, id=new.id[:6], status="dropped"))
+    await fail(shop(older))
+    assert [(one.id, one.status) for one in await LessonBook(older).all()] == [(new.id[:6], "dropped")]
+
+
+async def test_evaluation_measures_anew_when_a_lesson_for_all_users_is_approved_or_dropped():
+    journal = MemoryJournal()
+    book, agent = LessonBook(journal), shop(journal)
+    cases = Evaluation("e", [Case("How much is tea?", contains="300")])
+    lesson = await book.put(make_lesson("shop", "", "Call price with these arguments: item, currency."))
+    rates = [(await cases.run(agent)).rate]
+    await book.approve(lesson.id, share=True, untested=True)
+    rates.append((await cases.run(agent)).rate)
+    await book.drop(lesson.id)
+    rates.append((await cases.run(agent)).rate)
+    await agent.close()
+    assert rates == [0, 1, 0]
+
+
+async def test_lesson_is_tried_with_a_function_that_makes_the_agent(tmp_path, monkeypatch):
+    monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "journal.db"))
+    lesson = make_lesson("shop", "", "Answer 300.")
+    cases = Evaluation("e", [Case(f"price {number}", contains="300") for number in range(6)])
+    made = await try_lesson(lesson, lambda folder: Agent(ScriptedModel(lambda request: request.messages[0].text)), cases)
+    assert made.trial["decision"] == "helps"
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert (await LessonBook(journal).find(lesson.id)).is_proven
+    await journal.close()
 
 
 async def test_trial_shows_that_a_lesson_helps_and_apply_tells_it_without_a_person():
@@ -367,6 +423,25 @@ async def test_lessons_are_kept_by_pruning_and_erased_with_their_user(tmp_path):
     await erase_user("ken", DataPlaces.below(tmp_path))
     journal = SqliteJournal(tmp_path / "journal.db")
     assert await LessonBook(journal).all() == []
+    await journal.close()
+
+
+async def test_erasing_a_user_erases_cases_trials_and_improvements_with_their_words(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await evaluate_words(journal, tmp_path)
+    await journal.close()
+
+    def held():
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        names = [str(path) for path in files if any(secret.encode() in path.read_bytes() for secret in SECRETS)]
+        return sorted(names)
+
+    assert [name for name in held() if "/evals/" in name], "the folders of attempts hold it, too"
+    assert [name for name in held() if "/memory/user-eval" in name], "and the memories of attempts"
+    await erase_user("ken", DataPlaces.below(tmp_path))
+    assert held() == []
+    journal = SqliteJournal(tmp_path / "journal.db")
+    assert [report.name for report in await list_reports(journal)][-1] == "other", "without words of the user"
     await journal.close()
 
 

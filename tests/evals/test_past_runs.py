@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -23,7 +24,7 @@ from kaname.agent.figures import rate
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
-from kaname.evals import LessonBook, case_from_run, find_patterns, group_failures, make_lesson, read_history
+from kaname.evals import Evaluation, LessonBook, case_from_run, find_patterns, group_failures, make_lesson, read_history
 from kaname.evals.records import read_rating
 from kaname.memory.lessons.history import PastRun, UsedTool
 from kaname.memory.lessons.patterns import group_tasks, telling_words
@@ -107,14 +108,15 @@ async def test_failed_run_has_the_one_cause_that_its_facts_show(cause, name, mod
 @pytest.mark.parametrize(
     ("first", "second", "unhappy"),
     [
-        ("Write to Ann", "No, write to Anna", True),
+        ("Write to Ann", "No, I meant Anna", True),
+        ("Write to Ann", "No, write to Anna", False),  # the user may have another idea
         ("Write to Ann", "That's wrong: she is called Anna.", True),
         ("アンに書いて", "違います。アンナです", True),
-        ("アンに書いて", "アンではなくアンナに書いて", True),
+        ("アンに書いて", "アンではなくアンナに書いて", False),
         ("Write to Ann", "write to ann!", True),
         ("Write to Ann", "Now write to Ben", False),
         ("アンに書いて", "ベンにも書いて", False),
-        ("Write to Ann", "Nothing more, thanks", False),
+        ("Write to Ann", "No problem, thanks", False),
     ],
 )
 async def test_correction_or_repetition_in_the_same_conversation_marks_the_run_before(first, second, unhappy):
@@ -137,6 +139,31 @@ async def test_bad_rating_marks_its_own_run_and_not_the_next_of_the_session():
     assert [(one.cause, one.note) for one in await read_history(journal)] == [("user unhappy", "too long"), ("", "")]
     assert [await read_rating(journal, one.run_id) for one in (first, second)] == ["bad", ""]
     assert "reference" in await case_from_run(journal, second.run_id)
+
+
+async def test_runs_of_evaluations_do_not_push_out_those_that_count():
+    journal = MemoryJournal()
+    made = agent(lambda request: "x", journal)
+    await made.run("How much is tea?")
+    await Evaluation("e", [f"case {number}" for number in range(20)]).run(made)
+    assert [one.task for one in await read_history(journal, agent="shop", limit=5)] == ["How much is tea?"]
+
+
+def test_last_run_is_neither_an_attempt_nor_the_place_of_lessons(tmp_path, capsys):
+    async def make():
+        journal = SqliteJournal(tmp_path / "j.db")
+        made = agent(lambda request: "Tea is 300.", journal)
+        await made.run("How much is tea?", user_id="ken")
+        await LessonBook(journal).put(make_lesson("shop", "ken", "Be brief."))
+        await Evaluation("e", ["case"]).run(made)
+        await journal.close()
+
+    asyncio.run(make())
+    place, added = ["--journal", str(tmp_path / "j.db")], tmp_path / "evals.jsonl"
+    assert main(["runs", "rate", "last", "bad", *place]) == 0
+    assert main(["eval", "add", "last", str(added), *place]) == 0
+    case = json.loads(added.read_text())
+    assert (case["input"], case["from_user"]) == ("How much is tea?", "ken")
 
 
 async def test_cancelled_and_inner_runs_are_not_judged():

@@ -89,6 +89,13 @@ def as_mapping(name: str, given: Mapping[str, Any] | None, example: str) -> Mapp
     return given or {}
 
 
+def check_argument(fits: bool, where: str, what: str, given: Any) -> None:
+    """Raise `ConfigError` unless an argument fits. `where`: its name, such as "Agent(tools=…)". `what`: what is expected."""
+    if not fits:
+        told = notice("input.argument", "{where} must be {what}, not {given!r:.100}", where=where, what=what, given=given)
+        raise ConfigError(told)
+
+
 def check_deps(tools: Mapping[str, Any], deps: Any) -> None:
     """A tool says with `ToolContext[Deps]` what it wants of the program."""
     for tool in tools.values():

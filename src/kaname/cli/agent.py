@@ -54,8 +54,8 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     if config is None and given.agent:
         raise ConfigError(
             say(
-                f"no kaname.yaml here defines the agent {given.agent!r}. For an agent in a program, use -a FILE.py:NAME",
-                f"{given.agent!r} を定義した kaname.yaml がありません。プログラムなら -a FILE.py:名前 と指定してください",
+                f"no kaname.yaml here defines the agent {given.agent!r}. Name an agent in a program as FILE.py:NAME",
+                f"{given.agent!r} を定義した kaname.yaml がありません。プログラムなら FILE.py:名前 と指定してください",
             )
         )
     parts = config.parts(given.agent) if config is not None else {}

@@ -25,7 +25,10 @@ from .record import mutable
 
 _TITLE = 80
 TITLE = "title"  # the name of the fact that gives a run another
+EVALUATION = "evaluation"  # the agent of evaluations, and the name of the facts that say which cases there are
 EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts begin
+IMPROVEMENT_PREFIX = "improve-"  # how the ids of proposals for better texts begin
+EVALUATIONS = "evals"  # the folder next to the journal with the workspaces of attempts
 LESSONS = "lessons"  # the agent of the runs that hold lessons, and how the name of the fact begins that says which were told
 SHARED = "shared/"  # how the name of a session of several agents or users begins
 UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
@@ -56,6 +59,11 @@ class RunInfo:
     questions: int = 0
     parent: str = ""
     place: int = 0
+
+
+def is_own_run(card: RunInfo) -> bool:
+    """Return True for a run that was started for its own sake: not inside another one, by an evaluation, or to hold lessons."""
+    return not card.parent and card.agent != LESSONS and not card.run_id.startswith((EVALUATION_PREFIX, IMPROVEMENT_PREFIX))
 
 
 class SessionInfo(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..agent.agent import Agent
 from ..agent.figures import RATING
+from ..agent.input import check_argument
 from ..agent.opening.opener import Opener
 from ..agent.opening.request import RunRequest
 from ..agent.recipe import changed_recipe
@@ -25,14 +26,13 @@ from ..core.errors import ConfigError, RunNotFound, nearest
 from ..core.events import Asked, Custom, Opened, Stopped
 from ..core.notices import notice
 from ..core.record import record
-from ..core.runs import UNDER_WAY
+from ..core.runs import UNDER_WAY, is_own_run
 from ..kernel.channel import Channel
-from ..kernel.load import read_run
+from ..kernel.load import list_runs, read_run
 from ..kernel.ports import Recipe
 from ..kernel.scope import Scope
 from ..tools.registry import ToolRegistry
 from .case import without_address
-from .records import PREFIX
 
 DEFAULT = "default"  # the agent without changes
 CHOICE = "choice"  # the key of a choice in the description of the agent, in the first fact of a run
@@ -41,7 +41,7 @@ _CHANGES = ("instructions", "model", "tools", "settings")
 
 @record
 class Reward:
-    """What counts, and how much. The reward of a run is the mean of what is known of it, by these weights, from 0 to 1.
+    """Say what counts, and how much. The reward of a run is the mean of what is known of it, by these weights, from 0 to 1.
 
     `outcome`: 1 if the run completed. `rating`: 1 for good, 0 for bad. `cost` and `time`: 1 for nothing, 0.5 for the median of
     the last runs, and less for more. The time of runs that asked a person, and the outcome of cancelled runs, do not count.
@@ -55,7 +55,7 @@ class Reward:
 
 @record
 class Standing:
-    """What an alternative has achieved: the number of runs of this kind, those that have a reward, and their mean reward."""
+    """Say what an alternative has achieved: the number of runs of this kind, those with a reward, and their mean reward."""
 
     kind: str
     alternative: str
@@ -110,6 +110,7 @@ class AdaptiveAgent(Agent[OutputT]):
         **options: Any,
     ) -> None:
         super().__init__(model, tools, **options)
+        _check(alternatives, reward, kind_of, explore, window, seed)
         self._reward, self._kind_of, self._explore, self._window = reward or Reward(), kind_of, explore, window
         self._random, self._trials = Random(seed), dict[str, _Trial]()
         self._recipes = {DEFAULT: self.recipe}
@@ -156,9 +157,8 @@ class AdaptiveAgent(Agent[OutputT]):
 
     async def _read(self) -> list[_Trial]:
         """Return the last runs with a choice between the alternatives of today. Only runs that have changed are read."""
-        cards = await self.journal.runs(agent=self.name, limit=self._window)
         trials = dict[str, _Trial]()
-        for card in [card for card in cards if not card.run_id.startswith(PREFIX)]:
+        for card in await list_runs(self.journal, is_own_run, agent=self.name, limit=self._window):
             trial = self._trials.get(card.run_id)
             if trial is None or (trial.seq != card.seq and card.status not in UNDER_WAY):
                 trial = await self._read_trial(card.run_id, card.cost)
@@ -185,7 +185,7 @@ class AdaptiveAgent(Agent[OutputT]):
 
     async def _choose(self, text: str) -> dict[str, Any]:
         """Choose an alternative for a task, and say why."""
-        kind = self._kind_of(text) if self._kind_of is not None else ""
+        kind = str(self._kind_of(text)) if self._kind_of is not None else ""
         trials = await self._read()
         standings = self._standings(kind, trials)
         explored = len([one for one in trials if one.choice["kind"] == kind and one.choice["explored"]])
@@ -265,6 +265,26 @@ def explain_choice(description: Mapping[str, Any]) -> str:
     name, kind, best = choice["alternative"], choice["kind"] or "-", choice["best"]
     return notice("adaptive.chosen", "{name} (best so far: {best}; kind of task: {kind}; mean rewards and runs: {seen})",
                   name=name, best=best, kind=kind, seen=seen)  # fmt: skip
+
+
+def _check(alternatives: Any, reward: Any, kind_of: Any, explore: Any, window: Any, seed: Any) -> None:
+    """Check what an `AdaptiveAgent` was given. Raises `ConfigError`."""
+
+    def check(fits: bool, name: str, what: str, given: Any) -> None:
+        check_argument(fits, f"AdaptiveAgent({name}=…)", what, given)
+
+    check(isinstance(alternatives, Mapping), "alternatives", "a mapping of names to changes", alternatives)
+    for name, changes in alternatives.items():
+        check(isinstance(changes, Mapping), f"alternatives[{name!r}]", 'a mapping such as {"instructions": "…"}', changes)
+        tools = changes.get("tools", ())
+        check(isinstance(tools, list | tuple | set), f'alternatives[{name!r}]["tools"]', "a list of names", tools)
+    weights = [1.0] if reward is None else [getattr(reward, one, None) for one in Reward.__match_args__]
+    good = all(isinstance(one, int | float) and one >= 0 for one in weights) and any(weights)
+    check(good, "reward", "a Reward with weights from 0 up, and one above 0", reward)
+    check(kind_of is None or callable(kind_of), "kind_of", "a function of a text", kind_of)
+    check(isinstance(explore, int | float) and 0 <= explore <= 1, "explore", "a number from 0 to 1", explore)
+    check(isinstance(window, int) and window >= 1, "window", "a number of runs from 1 up", window)
+    check(seed is None or isinstance(seed, int), "seed", "a whole number", seed)
 
 
 def _middle(values: list[float]) -> float:

@@ -64,6 +64,8 @@ class Evaluation:
         self.name, self.repeat, self.judge, self.agent = name, repeat, judge, agent
         self.cases = tuple(_number_names([case.with_checks(shared) for case in made]))
         self.files = None if files is None else Path(files)
+        self.people: tuple[str, ...] = ()  # users whose words are in it, beside those in the cases
+        self.related: tuple[str, ...] = ()  # how the ids of other runs begin that have been made from it
 
     def __repr__(self) -> str:
         return f"<Evaluation {self.name!r}: {len(self.cases)} cases × {self.repeat}>"
@@ -125,7 +127,10 @@ class Evaluation:
         job = await self._job(subject.journal, subject.version, fresh=fresh)
         listed = [[case.name, case.title, case.digest] for case in self.cases]
         about = {**subject.about, "version": subject.version, "time": time.time()}
-        header = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
+        header: dict[str, Any] = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
+        people = {*self.people, *[name for case in self.cases for name in (case.from_user, case.user_id)]} - {""}
+        if people:  # `erase_user` reads this
+            header |= {"people": sorted(people), "runs": [*self.related]}
         recording = Recording(subject.journal, job, header)
         await recording.open(subject.description)
         try:

@@ -17,7 +17,7 @@ from .evaluation import Evaluation
 from .simulated import SimulatedUser
 
 _TEXT = {"type": "string"}
-_OWN = ("input", "name", "user", "reference", "answer", "user_id")  # keys of a case that are not checks
+_OWN = ("input", "name", "user", "reference", "answer", "user_id", "from_user")  # keys of a case that are not checks
 _USER: dict[str, Any] = {
     "type": "object",
     "required": ["goal"],
@@ -35,7 +35,7 @@ _CASE: dict[str, Any] = {
     "properties": {
         "input": {"type": ["string", "array", "object"]},
         "user": _USER,
-        **dict.fromkeys(("name", "reference", "answer", "user_id"), _TEXT),
+        **dict.fromkeys([name for name in _OWN if name not in ("input", "user")], _TEXT),
         **{name: {} for name in KINDS},
     },
 }
@@ -126,7 +126,7 @@ def make_case(given: Mapping[str, Any]) -> Case:
     if unknown := [name for name in given if name not in _OWN and name not in KINDS]:
         told = notice("eval.unknown_key", "unknown key {name!r}", name=unknown[0])
         raise ConfigError(told + nearest(unknown[0], [*_OWN, *KINDS]))
-    own = {name: given[name] for name in ("input", "name", "reference", "answer", "user_id") if name in given}
+    own = {name: given[name] for name in _OWN if name in given and name != "user"}
     user = SimulatedUser(**given["user"]) if given.get("user") else None
     return Case(**own, user=user, **{name: given[name] for name in given if name in KINDS})
 

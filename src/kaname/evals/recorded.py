@@ -11,6 +11,7 @@ from ..core.codec import dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
+from ..core.runs import EVALUATION_PREFIX
 from ..core.values import plain_text
 from ..kernel.load import load
 from ..kernel.ports import Journal
@@ -38,6 +39,7 @@ async def case_from_run(journal: Journal, run_id: str, name: str = "") -> dict[s
     text_only = not before and len(state.question.parts) == 1 and state.question.text
     given: Any = state.question.text if text_only else [*before, to_openai(state.question)]
     made: dict[str, Any] = {"name": name or f"{state.question.text[:40].strip()} ({run_id[-6:]})", "input": given}
+    made |= {"from_user": state.user} if state.user and not state.user.startswith(EVALUATION_PREFIX) else {}
     stop = state.stop.kind if state.stop else ""
     if stop == "completed" and await read_rating(journal, run_id) != "bad":
         outcome = CaseOutcome([result_of(run_id, state, None)])

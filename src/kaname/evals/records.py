@@ -11,13 +11,12 @@ from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
 from ..core.notices import notice
 from ..core.record import replace
-from ..core.runs import EVALUATION_PREFIX, TITLE, RunInfo
+from ..core.runs import EVALUATION, EVALUATION_PREFIX, TITLE, RunInfo
 from ..core.steps import Stop
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
 from .results.report import CaseAttempt, EvalReport, make_report
 
-EVALUATION = "evaluation"  # the agent of these runs, and the name of the facts that say which cases there are
 PREFIX = EVALUATION_PREFIX
 SEARCH = ".search"  # how the names of evaluations end that an improvement makes of its many candidates: lists leave them out
 _ATTEMPTS = "attempts"  # the name of the facts with verdicts

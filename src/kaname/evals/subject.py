@@ -15,9 +15,12 @@ from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
-from ..journals.default import choose
+from ..core.runs import EVALUATIONS
+from ..journals.default import choose, path_beside
 from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
+from ..memory.lessons.book import LessonBook
+from ..memory.lessons.part import Lessons
 from .case import Case, without_address
 
 
@@ -54,8 +57,14 @@ class Subject:
             await self.agent.servers.start()
         self.description = describe(self.agent.recipe)
         others = [_version(one) for one in getattr(self.agent, "alternatives", ())]
-        told = dump([_version(self.agent.recipe), _contents(self._files), *others])
+        told = dump([_version(self.agent.recipe), _contents(self._files), *others, *await self._lessons()])
         self.version = digest(told.replace(self._temporary.name, ""))
+
+    async def _lessons(self) -> list[str]:
+        """Return the lessons that every user's runs are told: with others, it is another agent."""
+        modes = [part.mode for part in self.agent.recipe.context if isinstance(part, Lessons) and part.identity == ""]
+        known = [one for one in await LessonBook(self.journal).all(self.agent.name) if one.shared] if modes else []
+        return sorted([str(one.advice) for one in known if any(one.is_told(mode) for mode in modes)])
 
     def input_of(self, case: Case) -> Input:
         """Return the input of a case. For a workflow it is its parameters, checked and with defaults."""
@@ -88,7 +97,7 @@ class Subject:
         """Return the folder of an attempt, with the files of the evaluation; None if the agent needs none."""
         if self._make is None:
             return None
-        place = Path(self._root) / "evals" / job / (key if key.replace(".", "").isalnum() else digest(key))
+        place = self._root / job / (key if key.replace(".", "").isalnum() else digest(key))
         if not place.exists():
             part = place.with_name(f"{place.name}.part")
             shutil.rmtree(part, ignore_errors=True)
@@ -105,11 +114,9 @@ class Subject:
         self._temporary.cleanup()
 
     @property
-    def _root(self) -> str:
-        """Return the folder of the journal, or a temporary one for a journal in memory."""
-        if path := getattr(self.journal, "path", None):
-            return str(Path(path).resolve().parent)
-        return self._temporary.name
+    def _root(self) -> Path:
+        """Return a folder next to the journal, or a temporary one for a journal in memory."""
+        return path_beside(self.journal, EVALUATIONS) if hasattr(self.journal, "path") else Path(self._temporary.name)
 
     def _fill(self, folder: Path) -> None:
         """Make a folder with the files of the evaluation."""

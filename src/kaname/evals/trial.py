@@ -11,6 +11,7 @@ from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.values import shorten
+from ..journals.default import choose
 from ..kernel.ports import Journal, Model
 from ..memory.lessons.book import Lesson, LessonBook
 from ..memory.lessons.history import WRITER
@@ -73,7 +74,9 @@ async def try_lesson(
     if unknown := [name for name in helps if name not in [case.name for case in evaluation.cases]]:
         raise ConfigError(notice("lessons.helps", "there is no case named {name!r} in the evaluation", name=unknown[0]))
     without = await evaluation.run(_variant(agent, ()), journal=journal, **options)
-    told = await evaluation.run(_variant(agent, (lesson,)), journal=journal, **options)
+    cases = evaluation.only([case.name for case in evaluation.cases])
+    cases.people = (*cases.people, lesson.user)
+    told = await cases.run(_variant(agent, (lesson,)), journal=journal, **options)
     if errors := without.errors + told.errors:
         raise AgentError(
             notice("lessons.errors", "{errors} attempts failed with errors, so the trial says nothing. Repeat it: the other "
@@ -83,7 +86,7 @@ async def try_lesson(
     target, guard = adjust(*[compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)])
     decision = decide(target, guard, everywhere=not lesson.when and not [*helps])
     figures = {"decision": decision, "jobs": [without.job, told.job], "helps": _figures(target), "holds": _figures(guard)}
-    book = LessonBook(journal or agent.journal)
+    book = LessonBook(journal or getattr(agent, "journal", None) or choose(None))
     now = next((one for one in await book.all(lesson.agent) if one.id == lesson.id), lesson)  # dropped meanwhile, perhaps
     made = replace(now, trial=figures)
     if decision == "harms" or (decision != "helps" and now.status == "approved"):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..core.codec import decode_body, dump, encode_body
-from ..core.events import Answered, Compacted, Interjected, Opened
+from ..core.events import Answered, Compacted, Custom, Interjected, Opened
 from ..core.people.answers import NO, YES
 from ..core.record import replace
-from ..core.runs import SHARED
+from ..core.runs import EVALUATION, SHARED
 from .sqlite.protection.sealing import ERASED_TEXT, erased_fact
 
 SAID = (Answered.__name__, Interjected.__name__)  # the facts that say what a person said in a run
@@ -17,7 +17,7 @@ _SHORTEST = 3  # characters of an answer that is looked for in the other facts o
 
 
 class Erased(NamedTuple):
-    """What was erased from a journal.
+    """Count what was erased from a journal.
 
     `runs`: deleted runs. `kept`: runs that stay as placeholders, because runs of other people continue from them. `answers`:
     facts in other people's runs that named the user. `accounts`: accounts of budgets. `copies`: files that `backup` made.
@@ -33,15 +33,31 @@ class Erased(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What a journal holds of a user.
+    """Name what a journal holds of a user.
 
-    `runs`: the ids of the runs, with those inside them. `sessions`: the names of their own sessions. `texts`: what the user
-    answered in other people's runs.
+    `runs`: the ids of the runs, with those inside them, and of evaluations with the user's words. `sessions`: the names of
+    their own sessions. `texts`: what the user answered in other people's runs. `tried`: the users of attempts in evaluations.
     """
 
     runs: tuple[str, ...] = ()
     sessions: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
+
+
+HEADERS = """SELECT f.run, f.body FROM {0}facts AS f JOIN {0}runs AS r ON r.run = f.run
+WHERE r.agent = 'evaluation' AND f.type = 'Custom' AND f.body LIKE '%"people":%'"""
+
+
+def evaluations_with(user: str, headers: Iterable[tuple[str, str]]) -> set[str]:
+    """Return how the ids of runs begin that hold words of the user for an evaluation. `headers`: facts that say so."""
+    found = set[str]()
+    for run, body in headers:
+        fact = decode_body(Custom.__name__, body)
+        told = fact.data if isinstance(fact, Custom) and fact.name == EVALUATION else None
+        if isinstance(told, Mapping) and user in told.get("people", ()):
+            found |= {run, *told.get("runs", ())}
+    return found
 
 
 def blank_fact(alias: str, seq: int, kind: str, body: str) -> tuple[str, str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from logging import getLogger
+from typing import Any
 
 from ..core.codec import decode_state, encode_state
 from ..core.errors import ConfigError, JournalError, RunNotFound
 from ..core.events import Custom, Event, Opened, Stopped
 from ..core.notices import notice
+from ..core.runs import RunInfo
 from ..core.state import FOLD, State, evolve
 from ..core.steps import Stop
 from .ports import Journal, Lineage
 from .threads import off_loop
 
 _EVERY = 100  # facts
+_PAGES = 10
 
 
 async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
@@ -27,6 +31,21 @@ async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> li
     if not events:
         raise RunNotFound(run_id)
     return events
+
+
+async def list_runs(journal: Journal, fits: Callable[[RunInfo], bool], *, limit: int, **which: Any) -> list[RunInfo]:
+    """Return the last runs that fit, the newest first. Others do not take their places, as far as ten times `limit` runs back.
+
+    `which`: what else the runs have in common, as `Journal.runs` takes it.
+    """
+    found, before = list[RunInfo](), 0
+    for _ in range(_PAGES):
+        cards = await journal.runs(**which, before=before, limit=limit)
+        found += [card for card in cards if fits(card)]
+        if len(cards) < limit or len(found) >= limit:
+            break
+        before = cards[-1].place
+    return found[:limit]
 
 
 async def read_whole(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:

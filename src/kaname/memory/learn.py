@@ -98,8 +98,9 @@ class Learning:
             if not note or await off_loop(store.find_learned, [mark]):
                 continue
             keep = partial(store.add, said=time.time(), run=card.run_id)
-            for about, value in (wanted := preferences_in(note, lasting=True)).items():
-                await off_loop(partial(keep, value, "profile", about=about))
+            rating = rated[-1].get("rating", "") if rated else ""
+            for about, said in (wanted := preferences_in(note, lasting=True)).items():
+                await off_loop(partial(keep, f'"{said}" ({RATING}: {rating})', "profile", about=about))
             if not wanted:
                 await off_loop(partial(keep, note, "preference"))
             await off_loop(store.mark_learned, mark)
@@ -142,8 +143,8 @@ class Learning:
             forgetting = any(isinstance(part, ToolResult) and part.name == "forget" for one in turn for part in one.parts)
             for told in () if forgetting else statements(turn[0].own_text):  # "forget that my PIN is …" is not to be kept
                 await off_loop(partial(keep, told, "said"))
-            for about, value in ({} if forgetting else preferences_in(" ".join(heard.kept))).items():
-                await off_loop(partial(keep, value, "profile", about=about))
+            for about, said in ({} if forgetting else preferences_in("\n".join(heard.kept))).items():
+                await off_loop(partial(keep, f'"{said}"', "profile", about=about))
             return True
         said = " ".join(heard.kept)
         if not said.strip():

@@ -1,33 +1,34 @@
-"""Find how a user wants to be answered in corrections and ratings, by rules: the language, the length and the tone."""
+"""Find what a user says about how to be answered: by words, and kept in the user's own words."""
 
 from __future__ import annotations
 
 import re
 
-from .lessons.history import is_correction
-
-_LASTS = re.compile(r"\b(?:always|never|from now on|in (?:the )?future)\b|いつも|常に|今後|これから(?:は|も)", re.I)
-_LANGUAGE = re.compile(
-    r"(?i:\b(?:answer|reply|respond|write|speak)\b)[^.!?。]{0,30}?\bin (?P<name>[A-Z][a-z]+)\b"
-    r"|(?P<japanese>[一-龯ァ-ヶー]{1,8}語)で(?:答|書|話|返|回答|お願|説明)"
-)
-_STYLES = (
-    ("length", "brief", r"\b(?:shorter|too long|(?:be|more) (?:brief|concise)|keep it short)\b|短く|簡潔|長すぎ"),
-    ("length", "detailed", r"\b(?:more detail(?:ed|s)?|too short|longer)\b|詳しく|詳細に|短すぎ"),
-    ("tone", "polite", r"\b(?:be|more) (?:polite|formal)\b|丁寧に|敬語で"),
-    ("tone", "casual", r"\b(?:be|more) (?:casual|informal)\b|くだけた|カジュアルに"),
+_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+_ABOUT = {
+    "language": r"\b(?:answer|reply|respond|write|speak)\b.{0,30}?\bin (?-i:[A-Z])[a-z]+\b|[一-龯ァ-ヶー]{1,8}(?<!敬)語で",
+    "length": r"\b(?:short|long|brief|concise|detail)(?:s|er|ly|ed)?\b|短[いくすめ]|長[いくすめ]|簡潔|詳し|詳細",
+    "tone": r"\b(?:polite|formal|informal|casual)(?:ly)?\b|丁寧|敬語|くだけ|カジュアル",
+}
+_LASTS = r"(?:from now on|in (?:the )?future|always|never)"
+_NOT_ASKED = r"(?!(?:i|we|you|he|she|it|they|there|my|our|your|his|her|its|their|the|an?|this|that|these|those)\b)"
+_ASKED = re.compile(  # in English a verb comes first, and no subject; in Japanese, a request is how the sentence ends
+    rf"(?:please,? )?{_LASTS},? (?:please )?{_NOT_ASKED}.*|(?:please )?{_NOT_ASKED}\w+ .*\b(?:from now on|in (?:the )?future)"
+    r"|(?:今後|これから|いつも|常に)(?:は|も)?、?.*(?:[てで]|ください|下さい|お願い(?:し|いたし)ます|ほしいです|欲しいです|ように)",
+    re.I,
 )
 
 
 def preferences_in(text: str, *, lasting: bool = False) -> dict[str, str]:
-    """Return entries of a profile that a text asks for: `{"language": "Japanese", "length": "brief"}`.
+    """Return the user's sentences about how to be answered, by what they are about: `language`, `length` or `tone`.
 
-    `lasting`: the text is about all answers, like the note of a rating. Otherwise only a correction, or a message that says
-    that it is to hold from now on, is read: "a shorter poem" is a wish for one answer.
+    The sentences are returned as they are. What a user wants is not concluded from them: "never answer in French" names
+    French. Only sentences that ask for something from now on count, and no questions; with `lasting`, all that are no question,
+    because the text is about answers as it is, like the note of a rating.
     """
-    if not lasting and not is_correction(text) and not _LASTS.search(text):
-        return {}
-    found = {about: value for about, value, words in _STYLES if re.search(words, text, re.I)}
-    if language := _LANGUAGE.search(text):
-        found["language"] = language["name"] or language["japanese"]
+    found = dict[str, str]()
+    for said in [one.strip() for one in _SENTENCE.findall(text)]:
+        asked = said.rstrip(".!。！ ")
+        if not asked.endswith(("?", "？", "か")) and (lasting or _ASKED.fullmatch(asked)):
+            found |= {about: said for about, words in _ABOUT.items() if re.search(words, said, re.I)}
     return found

@@ -10,6 +10,7 @@ from kaname import PostgresJournal, RunBusy, ScriptedModel, SqliteJournal, erase
 from kaname.agent.agent import Agent
 from kaname.cli.main import main
 from kaname.journals.transfer import copy_journal
+from tests.protection.evaluated import SECRETS, evaluate_words
 from tests.protection.planted import OTHER, PLANTED, USER, places, plant
 
 
@@ -52,6 +53,22 @@ async def test_erasure_leaves_no_planted_string_in_the_database_and_keeps_the_da
     assert {card.title for card in await planted.runs(user=OTHER)} == {"what Mia says", "Mia wants to send", "Mia waits"}
     again = await erase_user(USER, where)
     assert (again.journal.runs, again.journal.answers) == (0, 0)
+
+
+async def test_erasure_finds_the_words_of_a_user_in_evaluations_and_trials(url, tmp_path, monkeypatch):
+    monkeypatch.setenv("KANAME_JOURNAL", str(tmp_path / "journal.db"))  # the folders of attempts are next to it
+    journal = PostgresJournal(url)
+    await evaluate_words(journal, tmp_path)
+    assert [*(tmp_path / "evals").rglob("notes.txt")]
+    before = await everything(url)
+    assert all(secret in before for secret in SECRETS)
+    await erase_user("ken", replace(places(tmp_path), journal=None, server=url))
+    after = await everything(url)
+    assert [secret for secret in SECRETS if secret in after] == []
+    assert not [*(tmp_path / "evals").rglob("notes.txt")]
+    assert await journal.runs(starting="eval-other-"), "others stay"
+    assert await journal.verify() == []
+    await journal.close()
 
 
 async def test_export_has_the_same_as_that_of_a_file(planted, url, tmp_path):

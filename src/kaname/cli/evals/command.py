@@ -64,7 +64,7 @@ async def _run(given: argparse.Namespace, screen: Screen, evaluation: Evaluation
     repeat = given.repeat or evaluation.repeat
     if not given.quiet:
         screen.note(translate(what_it_can_show(len(evaluation.cases), repeat)))
-    shown = _Progress(screen, quiet=given.quiet)
+    shown = AttemptBar(screen, quiet=given.quiet)
     try:
         report = await evaluation.run(
             subject,
@@ -105,7 +105,7 @@ def subject_for(
     return agent, agent
 
 
-class _Progress:
+class AttemptBar:
     """A bar while the attempts are made; without a terminal, a line for every tenth."""
 
     def __init__(self, screen: Screen, *, quiet: bool) -> None:
@@ -113,6 +113,8 @@ class _Progress:
         self._passed = self._done = self._total = 0
 
     def take(self, attempt: CaseAttempt, done: int, total: int) -> None:
+        if done < self._done:  # the next evaluation
+            self._passed = self._tenth = 0
         self._passed, self._done, self._total = self._passed + attempt.passed, done, total
         percent = done * 100 // total
         told = f"{percent:3} %  {done}/{total}  " + say(f"{self._passed} passed", f"合格 {self._passed} 件")

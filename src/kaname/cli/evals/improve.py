@@ -16,6 +16,7 @@ from ...evals.evaluation import Evaluation
 from ...evals.improvement.rewrite import rewrite
 from ...evals.improvement.search import Improvement, improve
 from ...evals.improvement.texts import PARTS
+from ...evals.results.comparison import what_it_can_show
 from ...journals.default import choose
 from ..agent import config_for
 from ..main import DONE, FAILED
@@ -38,6 +39,9 @@ async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evalua
     subject, agent = subject_for(given, screen, evaluation, folder)
 
     def show(attempts: int, most: int, tried: int, best: float) -> None:
+        if attempts == 1:  # made first, because there is a limit on cost
+            screen.note(say(f"up to {most} attempts for {given.cost}, at the price of the first one",
+                            f"最初の試行の費用では、{given.cost} で最大 {most} 回の試行ができます"))  # fmt: skip
         told = say(f"{attempts} of {most} attempts, {tried} versions, best {best:.0%}",
                    f"試行 {attempts}/{most}、{tried} 個の案、最高 {best:.0%}")  # fmt: skip
         screen.replace(truncate(told, columns() - 1))
@@ -45,6 +49,8 @@ async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evalua
     options: dict[str, Any] = {"model": given.proposer, "parts": given.part or PARTS, "calls": given.calls or 0}
     options |= {"cost": None if given.cost is None else dollars(given.cost), "progress": None if given.quiet else show}
     options |= {"journal": choose(given.journal) if given.journal else None, "at_once": given.at_once, "judge": given.judge}
+    if not given.quiet:
+        screen.note(say("held-out cases: ", "判定用のケース: ") + translate(what_it_can_show((len(evaluation.cases) + 1) // 2)))
     try:
         made = await improve(subject, evaluation, **options)
     except asyncio.CancelledError:

@@ -21,7 +21,7 @@ from ..main import DONE
 from ..messages import many, say, translate
 from ..terminal.screen import Screen
 from ..terminal.signals import run_to_the_end
-from .command import load_file, subject_for
+from .command import AttemptBar, load_file, subject_for
 
 _CAUSES = dict(
     zip(
@@ -115,10 +115,12 @@ async def _change(given: argparse.Namespace, journal: Journal, screen: Screen) -
             evaluation, place = load_file(given.eval)
             lesson = await book.find(lesson_id)
             subject, agent = subject_for(given, screen, evaluation, place.parent)
+            shown = AttemptBar(screen, quiet=given.json)
             try:
-                options = {"repeat": given.repeat, "judge": given.judge, "helps": given.helps}
+                options = {"repeat": given.repeat, "judge": given.judge, "helps": given.helps, "progress": shown.take}
                 made = await try_lesson(lesson, subject, evaluation, journal=journal, **options)
             finally:
+                shown.end()
                 if agent is not None:
                     await agent.close()
         for line in [json.dumps(made.to_json(), ensure_ascii=False)] if given.json else lesson_lines(made):

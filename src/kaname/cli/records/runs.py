@@ -18,7 +18,7 @@ from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.install import this_command
 from ...core.project import path_without_project
-from ...core.runs import RunInfo
+from ...core.runs import RunInfo, is_own_run
 from ...core.values import plain_text
 from ...journals.default import choose, default_path
 from ...journals.places import is_file
@@ -156,7 +156,7 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if exact:
         return exact[0]
     if wanted == "last" and (recent := await journal.runs(limit=1000)):
-        return next((one for one in recent if not one.parent), recent[0])
+        return next((one for one in recent if is_own_run(one)), recent[0])
     like = await journal.runs(starting=wanted, limit=1000)
     whole = [one for one in like if "/" not in one.run_id]  # without the runs inside it
     like = whole if len(whole) == 1 else like

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from os import PathLike
+from typing import Any, cast, get_args
 
+from ...agent.input import check_argument
 from ...core.notices import join_notices, notice
 from ...memory.files import MemoryFiles
 from ...memory.lessons.history import Cause, PastRun, UsedTool
@@ -22,6 +24,7 @@ class LearningEngine:
     """
 
     def __init__(self, memory: Any = None) -> None:
+        _check(memory is None or isinstance(memory, str | PathLike | MemoryFiles), "memory", "a folder or a Memory", memory)
         self._files = memory if isinstance(memory, MemoryFiles) else MemoryFiles(memory)
         self.runs: list[PastRun] = []
 
@@ -37,6 +40,8 @@ class LearningEngine:
             user_feedback: What the user said about it. Feedback on a failure is what `suggest_improvements` quotes first.
         """
         used = approach_details.get("tools", ()) if isinstance(approach_details, Mapping) else approach_details
+        _check(isinstance(task_description, str), "task_description", "a text", task_description)
+        _check(used is None or isinstance(used, Iterable), "approach_details", "a list of tools", approach_details)
         names = [used] if isinstance(used, str) else [str(one) for one in used or ()]
         failed: Cause = "" if was_successful else "user unhappy" if user_feedback else "limit"
         calls = tuple([UsedTool(name) for name in names])
@@ -51,11 +56,14 @@ class LearningEngine:
             failed_task_context: The task, or a mapping with `task` (or `task_description`), and if it is known `tool`, and
                 `cause`: one of those that `kaname learn failures` shows, such as "tool error".
         """
+        what = "a text, or a mapping with a task"
+        _check(isinstance(failed_task_context, str | Mapping), "failed_task_context", what, failed_task_context)
         given: Mapping[str, Any] = {"task": failed_task_context}
         given = failed_task_context if isinstance(failed_task_context, Mapping) else given
         task = str(given.get("task") or given.get("task_description") or "")
-        tool = str(given.get("tool") or "")
-        failed = PastRun("now", "", "", "", 0.0, task, (), given.get("cause") or "limit", tool, offered=(tool,))
+        tool, cause = str(given.get("tool") or ""), cast(Cause, given.get("cause") or "limit")
+        _check(cause in get_args(Cause), 'failed_task_context["cause"]', f"one of {', '.join(get_args(Cause)[1:])}", cause)
+        failed = PastRun("now", "", "", "", 0.0, task, (), cause, tool, offered=(tool,))
         known = [one for one in self._like(task) if one.note]
         told = [lesson.advice for group in group_failures(known) for lesson in suggest(group, self.runs)]
         (group,) = group_failures([failed, failed])
@@ -69,14 +77,19 @@ class LearningEngine:
 
         Args:
             user_id: The user.
-            interaction_history: What the user said: texts, or messages with `content`. Corrections are looked for in it.
+            interaction_history: What the user said: texts, or messages with `content`. Wishes for all answers are looked for
+                in it, and kept in the user's words.
             preferences: Entries that the user has set, such as `{"language": "日本語"}`. They go before what is learned.
         """
+        _check(isinstance(user_id, str), "user_id", "a text", user_id)
+        listed = isinstance(interaction_history, Iterable) and not isinstance(interaction_history, str | Mapping)
+        _check(listed, "interaction_history", "a list of texts or messages", interaction_history)
+        _check(preferences is None or isinstance(preferences, Mapping), "preferences", "a mapping", preferences)
         store = self._files.of(user_id)
         for one in interaction_history:
             said = one.get("content", "") if isinstance(one, Mapping) and one.get("role", "user") == "user" else one
-            for about, value in preferences_in(said if isinstance(said, str) else "").items():
-                store.add(value, "profile", about=about, run="history")
+            for about, words in preferences_in(said if isinstance(said, str) else "").items():
+                store.add(f'"{words}"', "profile", about=about, run="history")
         for about, value in (preferences or {}).items():
             store.add(str(value), "profile", about=about)
         return {one.about: one.text for one in store.profile()}
@@ -84,3 +97,7 @@ class LearningEngine:
     def _like(self, task: str) -> list[PastRun]:
         """Return the runs whose tasks are of the kind of a task."""
         return [one for one in self.runs if is_same_kind(task, one.task)]
+
+
+def _check(fits: bool, name: str, what: str, given: Any) -> None:
+    check_argument(fits, f"LearningEngine: {name}", what, given)

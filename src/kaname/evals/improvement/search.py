@@ -19,6 +19,7 @@ from ...core.errors import AgentError, ConfigError
 from ...core.install import install_command
 from ...core.notices import notice
 from ...core.record import record
+from ...core.runs import IMPROVEMENT_PREFIX
 from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
 from ..checks.outcome import CaseOutcome
@@ -104,7 +105,8 @@ async def improve(
         model: The model that proposes texts (default: that of the agent).
         parts: What can change: "instructions", "tools" (their descriptions), "examples" (default: all of them).
         calls: The most attempts in all, with those for the decision (default: ten for each case).
-        cost: The most US dollars in all, with those for the decision, as far as earlier attempts can tell.
+        cost: The most US dollars in all, with those for the decision. One attempt is made first, and no more of them are
+            begun than the limit pays for at the price of the most expensive one so far.
         journal: The journal (default: that of the agent).
         progress: A function that is called after each batch of attempts: see `Progress`.
         options: Those of `Evaluation.run`, such as `at_once=2`.
@@ -114,6 +116,8 @@ async def improve(
     """
     if hasattr(agent, "as_input"):
         raise ConfigError(notice("improve.workflow", "a workflow has no instructions: improve the agents that it uses"))
+    evaluation = evaluation.only([case.name for case in evaluation.cases])
+    evaluation.repeat = options.pop("repeat", 0) or evaluation.repeat
     seen, unseen = split(evaluation)
     least = 2 * (len(evaluation.cases) + _BATCH) * evaluation.repeat
     limit = calls or 10 * len(evaluation.cases) * evaluation.repeat
@@ -126,7 +130,7 @@ async def improve(
     try:
         proposing = resolve(model) if model else subject.agent.recipe.model
         search = _Search(agent, subject, seen, proposing, {**options, "progress": progress})
-        search.calls, search.dollars, search.reserved = limit, cost, 2 * len(unseen.cases)
+        search.calls, search.dollars, search.reserved, search.least = limit, cost, 2 * len(unseen.cases), least
         before = read_texts(subject.agent, parts)
         after, rates = await search.run(before)
         comparison = None if after == before else await _decide(search, unseen, before, after)
@@ -172,7 +176,8 @@ class _Search:
     """A search by GEPA: its adapter, its model and its limits in one. GEPA has a thread, everything else the event loop."""
 
     propose_new_texts = None  # GEPA does it, with its own prompt or with ours
-    calls, dollars, reserved = 0, cast(float | None, None), 0  # the limits, and the attempts that are kept for the decision
+    calls, dollars = 0, cast(float | None, None)  # the limits
+    reserved, least = 0, 0  # attempts: those that are kept for the decision, and those that any search needs
 
     def __init__(
         self, agent: Any, subject: Subject, cases: Evaluation, model: Model | None, options: Mapping[str, Any]
@@ -181,7 +186,8 @@ class _Search:
         self._progress, self.journal = self._options.pop("progress"), subject.journal
         self._proposer: Agent[str] = Agent(model, name=IMPROVEMENT, journal=self.journal)
         self._model_name = str(getattr(model, "name", ""))
-        self._job = f"improve-{digest([cases.name, self._model_name])[:12]}"
+        self._job = f"{IMPROVEMENT_PREFIX}{digest([cases.name, self._model_name])[:12]}"
+        cases.related = (self._job,)
         self._loop, self._working = asyncio.get_running_loop(), cast(Future[Any] | None, None)
         self._failure: BaseException | None = None  # GEPA continues after some errors; this search does not
         self.asked, self._spent = Counter[str](), list[float | None]()
@@ -233,16 +239,60 @@ class _Search:
         """Evaluate the agent with these texts."""
         make: Any = lambda folder: with_texts(as_agent(self._agent(folder)) or self._subject.agent, texts)  # noqa: E731
         made = with_texts(self._subject.agent, texts) if self._subject.is_shared else make
+        await self._measure_in_parts(cases, made, label)
         report = await cases.run(made, label=label, journal=self.journal, **self._options)
         if report.errors == len(report.attempts):
             raise AgentError(
                 notice("improve.errors", "every attempt ended in an error, such as: {why}. The same command again continues.",
                        why=report.attempts[0].error)
             )  # fmt: skip
+        self._count(report)
+        return report
+
+    async def _measure_in_parts(self, cases: Evaluation, made: Any, label: str) -> None:
+        """Make the attempts a few at a time, if there is a limit on money, and one first to see what it costs."""
+        left = [case.name for case in cases.cases] if self.dollars is not None else []
+        while left:
+            part = cases.only(left[: max(1, self._options.get("at_once", 8) // cases.repeat) if self.attempts else 1])
+            part.repeat = part.repeat if self.attempts else 1
+            self._check_money(len(part.cases) * part.repeat)
+            self._count(await part.run(made, label=label, journal=self.journal, **self._options))
+            left = left[len(part.cases) :] if part.repeat == cases.repeat else left
+            if len(self.attempts) == 1:
+                self._plan_money()
+
+    def _count(self, report: EvalReport) -> None:
         self.attempts |= {(report.job, one.case, one.number): one for one in report.attempts}
         if self.dollars is not None and self.cost is None:
             raise ConfigError(notice("improve.no_price", "the price of a model is unknown, so the cost cannot be limited"))
-        return report
+
+    def _plan_money(self) -> None:
+        """Say how many attempts the money pays for, by the first one. Raises `ConfigError` if these are too few to search."""
+        needed = self.least * self._dearest
+        if self.dollars is not None and needed > self.dollars:
+            raise ConfigError(
+                notice("improve.cost", "an attempt costs ${each:.4f}, and a search needs at least {least} attempts: allow "
+                       "${needed:.2f} or more", each=self._dearest, least=self.least, needed=needed + 0.005)
+            )  # fmt: skip
+        self.calls = min(self.calls, int((self.dollars or 0) / self._dearest)) if self._dearest else self.calls
+        if self._progress is not None:
+            self._progress(len(self.attempts), self.calls, self._tried, self._best)
+
+    @property
+    def _dearest(self) -> float:
+        return max([(one.cost or 0) + (one.overhead or 0) for one in self.attempts.values()], default=0.0)
+
+    def _next_cost(self, attempts: int, proposals: int = 0) -> float:
+        """Return what attempts and proposals are expected to cost at most."""
+        return attempts * self._dearest + proposals * max([one or 0 for one in self._spent], default=self._dearest)
+
+    def _check_money(self, attempts: int, proposals: int = 0) -> None:
+        """Raise `AgentError` if the next calls could exceed the limit."""
+        if self.dollars is not None and (self.cost or 0) + self._next_cost(attempts, proposals) > self.dollars:
+            raise AgentError(
+                notice("improve.spent", "${cost:.4f} of ${limit:.2f} are spent, and the next calls could exceed the limit, so "
+                       "nothing is decided. The same command with a higher limit continues", cost=self.cost, limit=self.dollars)
+            )  # fmt: skip
 
     # What GEPA calls, in its thread
 
@@ -273,8 +323,7 @@ class _Search:
             return True
         if self.dollars is None:
             return False
-        dearest = max([(one.cost or 0) + (one.overhead or 0) for one in self.attempts.values()])
-        return (self.cost or 0) + ahead * dearest + max([one or 0 for one in self._spent], default=0) > self.dollars
+        return (self.cost or 0) + self._next_cost(ahead, 1) > self.dollars
 
     def _propose(self, prompt: Any) -> str:
         if str(prompt) not in self._cut_off:
@@ -296,6 +345,7 @@ class _Search:
 
     async def _ask(self, prompt: str) -> str:
         """Ask for a text. The same question again, in one search, is another run."""
+        self._check_money(0, 1)
         self.asked[prompt] += 1
         (result,) = await self._proposer.map([MapInput(prompt, str(self.asked[prompt]))], job=self._job)
         self._spent.append(result.usage.cost)

@@ -20,6 +20,7 @@ from ...tools.search.tokenize import terms
 
 LessonStatus = Literal["suggested", "approved", "dropped"]
 _PATIENCE, _PAUSE = 10.0, 0.02  # seconds
+_ID = 12  # digits of an id; those of older lessons have six, with which the longer ones begin
 _LESSON, _STRATEGY = "lesson", "Lessons"  # the name of the facts; no agent has the strategy, so nothing resumes these runs
 
 
@@ -79,7 +80,7 @@ def make_lesson(agent: str, user: str, advice: str, **more: Any) -> Lesson:
     """Return a lesson that is suggested now. Rules give one lesson for each cause and tool, whatever its words."""
     topic = [more.get("cause", ""), more.get("tool", ""), more.get("source", "rules")]
     topic = topic if topic[0] and topic[2] == "rules" else [str(advice)]
-    return Lesson(digest([agent, user, *topic])[:6], agent, user, advice, time=time.time(), **more)
+    return Lesson(digest([agent, user, *topic])[:_ID], agent, user, advice, time=time.time(), **more)
 
 
 class LessonBook:
@@ -104,10 +105,11 @@ class LessonBook:
         return [one for one in found if not agent or one.agent == agent]
 
     async def find(self, lesson_id: str) -> Lesson:
-        """Return a lesson by its id. Raises `ConfigError` if there is none."""
-        for one in await self.all():
-            if one.id == lesson_id:
-                return one
+        """Return a lesson by its id, or by the beginning of it. Raises `ConfigError` if there is none, or several."""
+        known = await self.all()
+        found = [one for one in known if one.id == lesson_id] or [one for one in known if one.id.startswith(lesson_id)]
+        if len({one.id for one in found}) == 1 and lesson_id:
+            return found[0]
         raise ConfigError(notice("lessons.unknown", "there is no lesson {id!r}. List them with: kaname learn", id=lesson_id))
 
     async def put(self, lesson: Lesson) -> Lesson:
@@ -149,7 +151,7 @@ class LessonBook:
             raise ConfigError(told)
         if share and one.user:
             await self.put(replace(one, status="dropped", why=notice("lessons.shared", "shared with all users")))
-            one = replace(one, user="", id=digest([one.agent, "", one.id])[:6])
+            one = replace(one, user="", id=digest([one.agent, "", one.id])[:_ID])
         by = notice("lessons.approved", "approved by a person")
         return await self.put(replace(one, status="approved", shared=share or one.shared, why=by))
 

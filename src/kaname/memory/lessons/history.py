@@ -13,10 +13,10 @@ from ...core.errors import RunNotFound
 from ...core.events import Custom, Event, ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted
 from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
 from ...core.record import record, replace
-from ...core.runs import EVALUATION_PREFIX, LESSONS, UNDER_WAY, RunInfo
+from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
 from ...core.state import call_identity
 from ...core.steps import Stop
-from ...kernel.load import read_run
+from ...kernel.load import list_runs, read_run
 from ...kernel.ports import Journal
 from ...tools.search.tokenize import query_terms
 
@@ -24,11 +24,15 @@ Cause = Literal["", "tool error", "wrong arguments", "loop", "limit", "refused",
 WRITER = "lessons-writer"  # the agent with which a model suggests lessons
 _FORM, _LOOP = ("undecodable", "incomplete"), 3  # equal calls
 _SOON = 600.0  # seconds in which a request that is made again was not fulfilled
-_CORRECTS = re.compile(
-    r"\s*(?:no\b[,.! ]|nope\b|wrong\b|not (?:that|what|like)\b|that(?:['’]s| is| was) (?:not|wrong)|i (?:said|meant|asked)\b)"
-    r"|\s*(?:違|ちが|いや[、,]|間違|そうじゃ|そうでは)|.*(?:では|じゃ)なく",
+_WRONG = re.compile(  # a whole sentence: what else stands in it can turn its meaning
+    r"(?:no\W+)?(?:sorry\W+)?(?:(?:(?:that|this|it|your answer)(?:['’]s| is| was) )?(?:still )?(?:wrong|incorrect|not (?:right|"
+    r"correct|what i (?:asked(?: for)?|meant|said|wanted)))|you misunderstood(?: me)?)"
+    r"|no\W+i (?:meant|said|asked for) (?!to\b).+"
+    r"|(?:いや|いいえ)?、?(?:それは|これは|その答えは)?、?(?:まだ)?(?:違います|違う|違うよ|間違っています|間違ってる|間違いです"
+    r"|そうではありません|そうじゃない|そういう意味ではありません)",
     re.I,
 )
+_SENTENCE = re.compile(r"\s*([^.!?:;。！？：\n]*)([?？]?)")
 
 
 @record
@@ -71,11 +75,13 @@ class PastRun:
 async def read_history(journal: Journal, *, agent: str = "", user: str | None = None, limit: int = 300) -> list[PastRun]:
     """Return the last runs that have ended, the oldest first. Cancelled runs, evaluations and child runs are left out."""
     found = list[PastRun]()
-    for card in await journal.runs(agent=agent, user=user, limit=limit):
-        ended = card.status not in (*UNDER_WAY, "cancelled")
-        if ended and not card.parent and card.agent not in (LESSONS, WRITER) and not card.run_id.startswith(EVALUATION_PREFIX):
-            with suppress(RunNotFound):  # deleted meanwhile
-                found.append(_read(card, await read_run(journal, card.run_id)))
+
+    def counts(card: RunInfo) -> bool:
+        return card.status not in (*UNDER_WAY, "cancelled") and is_own_run(card) and card.agent != WRITER
+
+    for card in await list_runs(journal, counts, agent=agent, user=user, limit=limit):
+        with suppress(RunNotFound):  # deleted meanwhile
+            found.append(_read(card, await read_run(journal, card.run_id)))
     return _with_corrections(found[::-1])
 
 
@@ -158,8 +164,12 @@ def _with_corrections(runs: list[PastRun]) -> list[PastRun]:
 
 
 def is_correction(text: str) -> bool:
-    """Return True if a message begins like a correction of what came before."""
-    return _CORRECTS.match(text) is not None
+    """Return True if the first sentence of a message says, and does no more, that the answer before it is wrong.
+
+    These are words, and not their meaning: "No, thanks" and "No, shorter" leave open what the user thinks, and do not count.
+    """
+    said = _SENTENCE.match(text)
+    return said is not None and not said[2] and _WRONG.fullmatch(said[1].strip(" ,、")) is not None
 
 
 def _corrects(now: PastRun, before: PastRun) -> bool:

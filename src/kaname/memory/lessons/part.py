@@ -64,8 +64,10 @@ class Lessons(ContextBase):
                 await view.warn(LESSONS, notice("warning.lessons", "lessons could not be read: {problem}", problem=str(found)))
                 found = []
             chosen = [one for one in found if one.is_told(self.mode) and one.fits(task)]
-            chosen = [one for one in chosen if one.cause == "wrong arguments" or not one.tool or one.tool in tools][-_MOST:]
-        return {"ids": [one.id for one in chosen], "lines": [" ".join(str(one.advice).split()) for one in chosen]}
+            chosen = [one for one in chosen if one.cause == "wrong arguments" or not one.tool or one.tool in tools]
+        lines = [" ".join(str(one.advice).split()) for one in chosen]  # several users can have shared the same advice
+        kept = [*dict.fromkeys(lines)][-(_MOST if self._only is None else len(lines)) :]
+        return {"ids": [one.id for one, line in zip(chosen, lines, strict=True) if line in kept], "lines": kept}
 
     async def ended(self, scope: Scope) -> None:
         """Look for lessons after a run that failed, or in which the user corrected the run before."""

@@ -18,6 +18,7 @@ from .patterns import FailureGroup, group_failures, is_same_kind, telling_words
 _LEAST, _EVIDENCE = 2, 20  # failed runs before a lesson is suggested; ids that are kept
 _NAME = re.compile(r"[\w.-]{1,64}")  # of a tool: anything else is not quoted
 _ARGUMENT = re.compile(r"[A-Za-z]\w{0,23}", re.ASCII)
+_OLD = 6  # digits of ids of lessons that an older kaname stored
 LONGEST = 300  # characters of an advice
 _COMPARED, _TOLD, _ALPHA = 10, 100, 0.01  # runs without a lesson, and with it, before it is judged by them
 
@@ -57,6 +58,7 @@ async def learn_lessons(
     found = [lesson for group in groups for lesson in suggest(group, runs)]
     if ask is not None:
         found += [lesson_from(group, group.runs, runs, said, source="model") for group in groups if (said := await ask(group))]
+    found = [replace(one, id=one.id[:_OLD]) if one.id[:_OLD] in known else one for one in found]
     new = [await book.put(one) for one in {one.id: one for one in found}.values() if _is_news(one, known.get(one.id))]
     judged = [(one, why) for one in known.values() if one.status != "dropped" and (why := judge_by_runs(one, runs))]
     return new + [await book.put(replace(one, status="dropped", why=why)) for one, why in judged]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +18,8 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record, replace
+from ...core.runs import EVALUATION_PREFIX, EVALUATIONS
+from ...journals.default import path_beside
 from ...journals.erasing import Erased, Footprint
 from ...journals.sqlite.journal import SqliteJournal
 from ...journals.sqlite.protection.erasure import erase_user_from, find_user, vacuum
@@ -25,6 +29,7 @@ from .places import DataPlaces
 from .recording import record_erasure
 
 _TIMEOUT = 10.0  # seconds to wait for other processes
+_EVALUATION = re.compile(EVALUATION_PREFIX + r"[\w.-]+")  # its id, and the name of its folder
 _MEMORIES = ("memories", "chunks", "files", "learned", "begun", "notes", "meta", "sqlite_sequence")
 
 
@@ -105,21 +110,23 @@ def _erase_files(user: str, places: DataPlaces, found: Footprint) -> Erasure:
     pending: dict[str, str] = {}
     memories = caches = traces = 0
     if places.memory is not None and places.memory.is_dir():
-        memories, left = _erase_memories(user, places.memory, found.runs, found.sessions)
+        memories, left = _erase_memories(user, places.memory, found)
         pending |= left
     for path in places.caches:
         if path.exists():
             count, left = _empty(path, ("entries",))
             caches += count
             pending |= left
+    for run in [one for one in found.runs if _EVALUATION.fullmatch(one)]:  # the folders in which its attempts were made
+        shutil.rmtree(path_beside(places.journal or places.server, EVALUATIONS) / run, ignore_errors=True)
     for path in places.traces:
         traces += _erase_lines(path, user, found)
     return Erasure(user, Erased(), memories, caches, traces, tuple(pending.items()))
 
 
-def _erase_memories(user: str, folder: Path, runs: Sequence[str], sessions: Sequence[str]) -> tuple[int, dict[str, str]]:
+def _erase_memories(user: str, folder: Path, known: Footprint) -> tuple[int, dict[str, str]]:
     files, count, pending = MemoryFiles(folder), 0, dict[str, str]()
-    for own in {files.path(("user", user), hidden) for hidden in (True, False)}:
+    for own in {files.path(("user", one), hidden) for one in (user, *known.tried) for hidden in (True, False)}:
         if own.exists():
             found, left = _empty(own, _MEMORIES)
             count += found
@@ -128,7 +135,7 @@ def _erase_memories(user: str, folder: Path, runs: Sequence[str], sessions: Sequ
                 for ending in ("", "-wal", "-shm"):
                     own.with_name(own.name + ending).unlink(missing_ok=True)
     for path in [*folder.glob("agent-*.db"), *folder.glob("project.db")]:
-        found, left = _erase_from_shared(path, user, runs, sessions)
+        found, left = _erase_from_shared(path, user, known.runs, known.sessions)
         count += found
         pending |= left
     return count, pending

@@ -13,8 +13,19 @@ from typing import Any
 
 from ....core.errors import RunBusy
 from ....core.events import Interjected
-from ....core.runs import SHARED
-from ...erasing import SAID, Erased, Footprint, accounts_of, answers_by, blank_fact, without_answer, without_summary
+from ....core.runs import EVALUATION_PREFIX, SHARED
+from ...erasing import (
+    HEADERS,
+    SAID,
+    Erased,
+    Footprint,
+    accounts_of,
+    answers_by,
+    blank_fact,
+    evaluations_with,
+    without_answer,
+    without_summary,
+)
 from ...refusals import busy_text
 from ...rows import fact_sum
 from ...sqlite.protection.sealing import ERASED_TEXT
@@ -27,7 +38,8 @@ from ..stores import media
 from . import removal
 
 _FAMILY = """
-WITH RECURSIVE mine AS (SELECT run FROM kaname.runs WHERE "user" = $1
+WITH RECURSIVE mine AS (SELECT run FROM kaname.runs WHERE "user" = $1 OR run = ANY($2::text[])
+    OR EXISTS (SELECT FROM unnest($2::text[]) AS job WHERE starts_with(run, job || '-'))
     UNION SELECT r.run FROM kaname.runs AS r JOIN mine ON r.parent = mine.run WHERE r.parent <> '')
 SELECT run FROM mine
 """
@@ -46,6 +58,7 @@ UPDATE kaname.runs SET "user" = $2, title = $3, session = CASE WHEN starts_with(
 WHERE run = ANY($1::text[])
 """
 _TALKS = "SELECT DISTINCT session, agent FROM kaname.runs WHERE \"user\" = $1 AND session <> ''"
+_TRIED = 'SELECT DISTINCT "user" FROM kaname.runs WHERE run = ANY($1::text[]) AND starts_with("user", $2)'
 _ACCOUNTS = "SELECT name FROM kaname.accounts UNION SELECT name FROM kaname.reservations"
 _ANSWERS = "SELECT run, type, body FROM kaname.facts WHERE type = ANY($1::text[])"
 Change = Callable[[int, str, str], tuple[str, str] | None]
@@ -59,7 +72,8 @@ async def find_user(journal: PostgresJournal, user: str) -> Footprint:
         runs = await _family(connection, office, user)
         talks = {session for session, _ in await connection.fetch(office.sql(_TALKS), user) if not session.startswith(SHARED)}
         texts = {text for found in (await _answers(connection, office, user)).values() for text in found}
-        return Footprint(tuple(runs), tuple(talks), tuple(texts))
+        users = await connection.fetch(office.sql(_TRIED), runs, EVALUATION_PREFIX)
+        return Footprint(tuple(runs), tuple(talks), tuple(texts), tuple([one for (one,) in users]))
 
     return await office.read(work)
 
@@ -80,8 +94,10 @@ async def erase_user_from(journal: PostgresJournal, user: str) -> Erased:
 
 
 async def _family(connection: Connection, office: Office, user: str) -> list[str]:
-    """Return the runs of a user, with the runs inside them, and lock them if this is a transaction."""
-    runs = [run for (run,) in await connection.fetch(office.sql(_FAMILY), user)]
+    """Return the runs of a user, those inside them, and evaluations of the user's words. Lock them in a transaction."""
+    headers = await connection.fetch(office.sql(HEADERS.format("kaname.")))
+    jobs = sorted(evaluations_with(user, [tuple(row) for row in headers]))
+    runs = [run for (run,) in await connection.fetch(office.sql(_FAMILY), user, jobs)]
     for run, row in (await removal.look(connection, office, runs, lock=True)).items():
         if row[4]:
             raise RunBusy(busy_text(run, describe_owner(row[1])))

@@ -1,1 +1,1 @@
-"""What the database holds beside the facts: accounts of budgets, times by name, and media."""
+"""Store what the database holds beside the facts: accounts of budgets, times by name, and media."""

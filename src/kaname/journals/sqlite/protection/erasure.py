@@ -20,8 +20,19 @@ from ....core.encryption.database import open_database
 from ....core.encryption.keys import key_for
 from ....core.encryption.user_keys import UserKeys
 from ....core.errors import AgentError, RunBusy
-from ....core.runs import SHARED
-from ...erasing import SAID, Erased, Footprint, accounts_of, answers_by, blank_fact, without_answer, without_summary
+from ....core.runs import EVALUATION_PREFIX, SHARED
+from ...erasing import (
+    HEADERS,
+    SAID,
+    Erased,
+    Footprint,
+    accounts_of,
+    answers_by,
+    blank_fact,
+    evaluations_with,
+    without_answer,
+    without_summary,
+)
 from ...refusals import busy_text
 from .. import removal
 from ..errors import explain
@@ -39,6 +50,7 @@ if TYPE_CHECKING:
     from ..journal import SqliteJournal
 
 _MINE = "SELECT run, epoch, owner FROM runs WHERE user = ?"
+_ATTEMPTS = "SELECT run, epoch, owner FROM runs WHERE run = ? OR (run >= ? AND run < ?)"
 _FROM_IT = "SELECT run FROM runs WHERE base = ? AND base <> ''"
 _INSIDE = "SELECT run FROM runs WHERE parent = ? AND parent <> ''"
 _PATIENCE, _TRIES, _PAUSE = 5.0, 20, 0.1  # seconds, times, seconds
@@ -51,8 +63,10 @@ async def find_user(journal: SqliteJournal, user: str) -> Footprint:
         runs = _family(connection, user, journal._holder)
         query = "SELECT DISTINCT session FROM runs WHERE user = ? AND session <> ''"
         sessions = [one for (one,) in connection.execute(query, (user,)) if not one.startswith(SHARED)]
-        answers = _answers_of(connection, user, journal._place.keys)
-        return Footprint(tuple(runs), tuple(sessions), tuple({text for texts in answers.values() for text in texts}))
+        texts = {text for said in _answers_of(connection, user, journal._place.keys).values() for text in said}
+        users = [connection.execute("SELECT user FROM runs WHERE run = ?", (one,)).fetchone()[0] for one in runs]
+        tried = {one for one in users if one.startswith(EVALUATION_PREFIX)}
+        return Footprint(tuple(runs), tuple(sessions), tuple(texts), tuple(tried))
 
     found: Footprint = await journal._writer.transact(work)
     return found
@@ -105,8 +119,10 @@ def _erase_media(journal: Path, copies: Sequence[Path], runs: Sequence[str]) -> 
 
 
 def _family(connection: sqlite3.Connection, user: str, holder: Holder) -> list[str]:
-    """Return the runs of a user, with the runs inside them. Raises `RunBusy` if one is being executed."""
-    rows = {run: (epoch, owner) for run, epoch, owner in connection.execute(_MINE, (user,))}
+    """Return the runs of a user, those inside them, and evaluations of the user's words. Raises `RunBusy` if one is busy."""
+    rows = {row[0]: row[1:] for row in connection.execute(_MINE, (user,))}
+    for one in evaluations_with(user, connection.execute(HEADERS.format(""))):
+        rows |= {row[0]: row[1:] for row in connection.execute(_ATTEMPTS, (one, f"{one}-", f"{one}."))}  # "." follows "-"
     doomed = list(rows)
     known = set(doomed)
     for one in doomed:
