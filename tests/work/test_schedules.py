@@ -186,6 +186,9 @@ async def test_schedule_that_was_removed_and_added_again_has_missed_nothing(plac
     schedules, clock = agent.schedules, [at("2026-01-01T05:30+00:00")]
     await Scheduler([agent], lambda: clock[0]).check()
     await steer_schedule([agent], "pause", "hourly")
+    executes = Agent(ScriptedModel([]), name="clerk", journal=agent.journal)
+    await Scheduler([executes], lambda: clock[0]).check()
+    assert schedules["hourly"].mark in await agent.journal.marks.all(), "a worker that only executes runs removes nothing"
     agent.schedules = {}
     await Scheduler([agent], lambda: clock[0]).check()
     clock[0] += 5 * 3600
@@ -234,6 +237,8 @@ async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_ru
     assert "schedule bad: no run is queued" in caplog.text
     with pytest.raises(ConfigError, match="is not a time"):
         agent.schedule("never", "Go", at=1e300)
+    with pytest.raises(ConfigError, match="session_id must be a string"):
+        agent.schedule("never", "Go", every="1h", session_id=5)
     for wrong in ({"priority": "high"}, {"at": float("nan")}, {"key": 5}):
         with pytest.raises(ConfigError, match="priority must be a whole number"):
             await agent.submit("Go", **wrong)

@@ -14,6 +14,7 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
+from ..ids import check_ids
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
@@ -134,6 +135,7 @@ def make_schedule(
         told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
         raise ConfigError(told)
     check_order(**how)
+    check_ids(session_id=how.get("session_id"), user_id=how.get("user_id"))
     made = Schedule(agent, name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
     if cron:
         _check_cron(made)

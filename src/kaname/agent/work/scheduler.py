@@ -97,9 +97,10 @@ class Scheduler:
     async def _begin(self, found: list[Schedule], now: float) -> None:
         """Enter schedules that this process has not seen before. They count from now, or from where others have come.
 
-        The marks of schedules that our agents do not have any more are removed: if they come back, they have missed nothing.
+        The marks of schedules that our agents do not have any more are removed: if they come back, they have missed nothing. An
+        agent that never had a schedule in this process says nothing: another process may be the one that schedules.
         """
-        marks, names = marks_of(self._agents), {agent.name for agent in self._agents}
+        marks, names = marks_of(self._agents), {agent.name for agent in self._agents if "schedules" in vars(agent)}
         if new := [one for one in found if one.mark not in self._since]:
             await marks.enter({one.mark: now for one in new})
         known, kept = await marks.all(), {one.mark for one in found}
