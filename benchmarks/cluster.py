@@ -79,23 +79,37 @@ async def journals(url, home):
 
 
 async def followers(url, home):
-    """The same 50 runs while another journal reads all changes."""
-    reading = PostgresJournal(f"{url}&schema=f")
+    """The same 50 runs while another process reads all changes, as a server does that shows the runs of its workers."""
+    place = f"{url}&schema=f&ttl=1"
+    await PostgresJournal(place).runs()
+    for name in ("no follower", "one follower") * 2:
+        command = [sys.executable, __file__, "follow", place]
+        reader = (
+            await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) if name == "one follower" else None
+        )
+        if reader is not None:
+            await reader.stdout.readline()
+        await measure(name, PostgresJournal(place), 50, home)
+        if reader is not None:
+            reader.terminate()
+            print(f"  (it has read {(await reader.communicate())[0].split()[-1].decode()} facts)")
+
+
+async def follow(place):
+    """Read all changes until SIGTERM, and print how many there were."""
     seen = 0
 
-    async def listen():
+    async def read():
         nonlocal seen
-        async for _ in reading.changes():
+        print("reading", flush=True)
+        async for _ in PostgresJournal(place).changes():
             seen += 1
 
-    await reading.runs()
-    await measure("no follower", PostgresJournal(f"{url}&schema=f&ttl=1"), 50, home)
-    listening = asyncio.create_task(listen())
-    await asyncio.sleep(1)
-    await measure("one follower", PostgresJournal(f"{url}&schema=f&ttl=1"), 50, home)
-    listening.cancel()
-    print(f"  (in the same process; it has read {seen} facts)")
-    await reading.close()
+    reading = asyncio.create_task(read())
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, reading.cancel)
+    with suppress(asyncio.CancelledError):
+        await reading
+    print(seen)
 
 
 async def processes(url, home):
@@ -383,8 +397,8 @@ PARTS = {
 
 
 async def main():
-    if sys.argv[1:2] == ["child"]:
-        await child(sys.argv[2])
+    if sys.argv[1:] and sys.argv[1] in ("child", "follow"):
+        await {"child": child, "follow": follow}[sys.argv[1]](sys.argv[2])
         return
     with postgres.cluster(fsync=True, options="-c max_connections=200 -c shared_buffers=256MB") as url:
         for name, part in PARTS.items():

@@ -196,7 +196,8 @@ def test_a_server_next_door_is_found(terminal):
     server.server_close()
 
 
-def test_ctrl_c_ends_the_run_in_order(terminal):
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_in_order(terminal, sent):
     command = ["run", "-m", terminal.script(uses("wait", seconds=600), "x"), "-t", "mytools.py", "go"]
     process = warm.Popen(
         [sys.executable, "-m", "kaname.cli.main", *command],
@@ -207,11 +208,26 @@ def test_ctrl_c_ends_the_run_in_order(terminal):
         text=True,
     )
     assert "→ wait" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     _, err = process.communicate(timeout=180)
-    assert process.returncode == 130
+    assert process.returncode == 128 + sent
     assert "stopped" in err
     assert "cancelled" in terminal("runs").stdout
+
+
+def test_sigterm_ends_a_command_that_a_script_has_put_into_the_background():
+    program = (
+        "import asyncio; from kaname.cli.terminal.signals import run_to_the_end\n"
+        "async def work(ending): print('at work', flush=True); await asyncio.sleep(600)\n"
+        "raise SystemExit(run_to_the_end(work))"
+    )
+    started = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", program]  # as `kaname … &` in a script
+    process = subprocess.Popen(started, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "at work\n"
+    process.send_signal(signal.SIGINT)  # ignored
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
 
 
 def test_mistakes_are_told_with_the_nearest_name(terminal):

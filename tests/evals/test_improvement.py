@@ -13,7 +13,7 @@ import pytest
 from kaname import Agent, AgentError, ConfigError, ScriptedModel, Workflow, tool
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
-from kaname.core.messages import Usage
+from kaname.core.messages import ModelReply, Usage, assistant
 from kaname.evals import Case, Evaluation, improve, list_reports
 from kaname.evals.improvement.rewrite import rewrite
 from kaname.evals.improvement.search import split
@@ -260,6 +260,28 @@ async def test_a_proposer_that_fails_ends_the_search_instead_of_spending_the_bud
 
     with pytest.raises(AgentError, match="proposed no text: failed: the provider denied access"):
         await improve(answering(), Evaluation("e", CASES), model=ScriptedModel(fail), parts=["instructions"])
+
+
+def cut_off(text):
+    return ModelReply(assistant(text), "max_tokens")
+
+
+async def test_a_proposal_that_was_cut_off_is_not_used_and_the_search_continues():
+    asked = list[str]()
+
+    def propose(request):
+        asked.append(request.messages[-1].text)
+        return cut_off("```\nAnswer with") if len(asked) == 1 else f"```\n{BETTER}\n```"
+
+    found = await improve(answering(), Evaluation("e", CASES), model=ScriptedModel(propose), parts=["instructions"])
+    assert found.after == {"instructions": BETTER}
+    assert len(asked) == len({*asked}) == found.proposals  # the first one was not asked for again
+
+
+async def test_proposals_that_are_all_cut_off_are_told_with_the_model():
+    model = ScriptedModel(lambda request: cut_off("```\nAnswer with"), name="tiny")
+    with pytest.raises(AgentError, match="all texts that tiny proposed were cut off"):
+        await improve(answering(), Evaluation("e", CASES), model=model, parts=["instructions"], calls=60)
 
 
 async def test_a_provider_that_is_down_gives_no_verdict():

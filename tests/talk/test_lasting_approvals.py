@@ -97,6 +97,8 @@ async def test_an_approval_never_stands_over_a_refusal(journal):
     [
         {"where": {"yen": {"at_most": 4}}},
         {"where": {"yen": {"most": 4}}},
+        {"where": {"*": 5}},
+        {"where": {"*": ["item"]}},
         {"where": "all"},
         {"until": "soon"},
         {"for": "ever"},

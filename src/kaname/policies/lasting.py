@@ -41,7 +41,10 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
         return answer
     if lasting.scope == ALWAYS and not isinstance(journal, HasGrants):
         raise InvalidState(notice("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__))
-    where = _equal_arguments(shown) if lasting.where is None else lasting.where
+    where = equal_arguments(shown.args) if lasting.where is None else lasting.where
+    if where is None:
+        told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
+        raise InvalidState(told)
     try:
         fits = matches(where, shown)
     except ConfigError as problem:
@@ -52,19 +55,22 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
     return {**answer, "where": where, "by": by, "run": run_id}
 
 
-def _equal_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return conditions that hold for the same arguments only. A value that is hidden from people cannot be compared."""
-    args = call.args if isinstance(call.args, Mapping) else {}
+def equal_arguments(args: Any) -> dict[str, Any] | None:
+    """Return conditions that hold for the same arguments only, or None if one is hidden from people and cannot be compared."""
+    args = args if isinstance(args, Mapping) else {}
     if any(isinstance(value, str) and _HIDDEN.fullmatch(value) for value in args.values()):
-        told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
-        raise InvalidState(told)
+        return None
     return {**{name: {"equals": value} for name, value in args.items()}, ONLY: sorted(args)}
 
 
 def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     """Return True if all conditions hold for the arguments of a call. What cannot be decided does not hold."""
     args = call.args if isinstance(call.args, Mapping) else {}
-    if not {*args} <= {*where.get(ONLY, args)}:
+    names = where.get(ONLY, [*args])
+    if not isinstance(names, list):
+        told = notice("approval.names", '"*" takes the list of the arguments that a call may have, not {given}', given=names)
+        raise ConfigError(told)
+    if any(name not in names for name in args):
         return False
     answers = [
         holds(one, args[name]) if name in args else None

@@ -50,13 +50,13 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
-from .recovery import Recovery
 from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
 from .stream import Streams
 from .users import Users, users_file, users_named_by
 from .work.hooks import HookRoutes
+from .work.recovery import Recovery
 from .work.routes import WorkRoutes
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
@@ -20,9 +19,8 @@ from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError
 from ..core.events import ToolFinished
 from ..core.messages import ToolResult
-from ..core.notices import Notice, notice, to_json
+from ..core.notices import notice
 from ..core.openai_shape import to_openai
-from ..core.people.visible import visible, visible_json
 from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
@@ -43,6 +41,7 @@ from .forms import (
     refuse_malformed,
 )
 from .problems import HttpRefused
+from .questions import question, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .users import Caller
@@ -192,7 +191,7 @@ class RunRoutes:
     async def answer(self, request: Request) -> Response:
         caller, form = caller_of(request), await read_body(request, Answers)
         card = await self._service.card_to_answer(request.path_params["run_id"], caller)
-        answers = {key: _with_arguments(given) for key, given in form.answers.items()}
+        answers = {key: with_arguments(given) for key, given in form.answers.items()}
         seen = caller.sees(card.user)
         if not seen and not answers:
             raise not_waiting(card)
@@ -368,32 +367,3 @@ def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapp
         "attempt": result.attempt,
         "questions": [question(result, key, tools) for key in result.questions if stop.kind == "waiting"],
     }
-
-
-def _with_arguments(given: Any) -> Any:
-    """Read arguments that a browser sends as JSON text: it cannot hold a large whole number exactly."""
-    if not isinstance(given, dict) or {*given} != {"args_text"}:
-        return given
-    try:
-        return {"args": json.loads(given["args_text"])}
-    except (ValueError, TypeError, RecursionError):
-        raise ConfigError(notice("serve.args_text", "args_text must be the text of a JSON object with the arguments")) from None
-
-
-def _arguments_as_text(args: Any) -> dict[str, Any]:
-    """Return the arguments as texts: all of them, to be edited, and each of them, to be read."""
-    if not isinstance(args, Mapping):
-        return {}
-    shown = {name: visible(one) if isinstance(one, str) else visible_json(one) for name, one in args.items()}
-    return {"text": visible(json.dumps(args, ensure_ascii=False, indent=2, default=str)), "shown": shown}
-
-
-def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
-    asked = result.questions[key]
-    call = asked.about or result.state.open.get(asked.call_id)
-    tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
-    does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
-    named = {} if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
-    told = None if call is None else {**named, **_arguments_as_text(call.args), **does}
-    said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
-    return {"key": key, **said, "options": list(asked.options), "in_doubt": asked.in_doubt, "call": told}

@@ -22,7 +22,8 @@ from .encoding import Json
 from .forms import LAST, Rename, caller_of, number, read_body
 from .page.graphs import draw_graph
 from .problems import HttpRefused
-from .runs import question, summary
+from .questions import question
+from .runs import summary
 from .service import Service
 from .users import ROLES
 

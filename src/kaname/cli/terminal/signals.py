@@ -17,16 +17,22 @@ class Ending:
 
     def __init__(self) -> None:
         self.signal = 0
+        self.interrupt: Any = None  # what handles Ctrl-C, if Ctrl-C itself is ignored
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        signal.raise_signal(signal.SIGINT)  # the current handler of Ctrl-C handles it
+        if self.interrupt is not None and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+            self.interrupt(signal.SIGINT, frame)
+        else:
+            signal.raise_signal(signal.SIGINT)  # the current handler of Ctrl-C handles it
 
 
 def run_to_the_end(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> int:
     """Run the work and return its exit code, or the code of the signal that ended it."""
     ending = Ending()
     before = {number: signal.signal(number, ending.handle) for number in _SIGNALS if _is_ours(number)}
+    if before and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a script has started the program with `&`
+        work = _ignoring_ctrl_c(work)
     try:
         code = asyncio.run(work(ending))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -37,6 +43,17 @@ def run_to_the_end(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 + ending.signal if ending.signal else code
+
+
+def _ignoring_ctrl_c(work: Callable[[Ending], Coroutine[Any, Any, int]]) -> Callable[[Ending], Coroutine[Any, Any, int]]:
+    """Let asyncio make its handler of Ctrl-C, use it for the other signals, and ignore Ctrl-C itself."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    async def ignoring(ending: Ending) -> int:
+        ending.interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return await work(ending)
+
+    return ignoring
 
 
 def _is_ours(number: int) -> bool:

@@ -28,7 +28,7 @@ from ..results.comparison import Comparison, compare_all
 from ..results.report import CaseAttempt, EvalReport
 from ..results.statistics import least_cases
 from ..subject import Subject, as_agent
-from .texts import EXAMPLES, PARTS, TOOL, read_texts, with_texts
+from .texts import EXAMPLES, INSTRUCTIONS, PARTS, TOOL, read_texts, with_texts
 
 IMPROVEMENT = "improvement"  # the name of the agent that proposes texts
 _BATCH = 3  # cases that a proposal is made from, and tried on first
@@ -43,6 +43,9 @@ These are tasks, what the assistant did, and what was wrong with it:
 ```
 The text is {what}. Write a better one: short, and true of any task of this kind.
 Write the new text within ``` blocks, and nothing else."""
+_INSTRUCTIONS_HOW = _HOW.format(
+    what="the instructions of the assistant. Keep what works, and add the rules that the feedback shows"
+)
 _TOOL_HOW = _HOW.format(what="the description of a tool, by which the assistant decides when and how to call it")
 _EXAMPLES_HOW = _HOW.format(
     what="a list of one to three worked examples for the assistant, each with a task and the right answer"
@@ -161,6 +164,10 @@ async def _decide(search: _Search, unseen: Evaluation, before: Mapping[str, str]
     return compare_all(baseline, [report, *others])[0]
 
 
+class _CutOff(AgentError):
+    """A proposal was cut off at the model's token limit. GEPA continues with its next question."""
+
+
 class _Search:
     """A search by GEPA: its adapter, its model and its limits in one. GEPA has a thread, everything else the event loop."""
 
@@ -173,10 +180,12 @@ class _Search:
         self._agent, self._subject, self._cases, self._options = agent, subject, cases, dict(options)
         self._progress, self.journal = self._options.pop("progress"), subject.journal
         self._proposer: Agent[str] = Agent(model, name=IMPROVEMENT, journal=self.journal)
-        self._job = f"improve-{digest([cases.name, getattr(model, 'name', '')])[:12]}"
+        self._model_name = str(getattr(model, "name", ""))
+        self._job = f"improve-{digest([cases.name, self._model_name])[:12]}"
         self._loop, self._working = asyncio.get_running_loop(), cast(Future[Any] | None, None)
         self._failure: BaseException | None = None  # GEPA continues after some errors; this search does not
         self.asked, self._spent = Counter[str](), list[float | None]()
+        self._cut_off = set[str]()  # the questions whose answer was cut off: GEPA asks once more, and then goes on without
         self.attempts: dict[tuple[str, str, int], CaseAttempt] = {}
         self._tried, self._best = 0, 0.0
 
@@ -195,7 +204,8 @@ class _Search:
             raise ConfigError(
                 notice("improve.no_gepa", "gepa is not installed. Install it with: {command}", command=command)
             ) from problem
-        how = {name: _TOOL_HOW for name in texts if name.startswith(TOOL)} | {EXAMPLES: _EXAMPLES_HOW}
+        how = {name: _TOOL_HOW for name in texts if name.startswith(TOOL)}
+        how |= {INSTRUCTIONS: _INSTRUCTIONS_HOW, EXAMPLES: _EXAMPLES_HOW}
         optimize: Any = api.optimize
         given = {"adapter": self, "reflection_lm": self._propose, "reflection_prompt_template": how, "logger": self}
         names = [case.name for case in self._cases.cases]
@@ -211,6 +221,11 @@ class _Search:
             raise
         if self._failure is not None:
             raise self._failure
+        if self._cut_off and self._cut_off == {*self.asked}:
+            raise AgentError(
+                notice("improve.cut_off", "all texts that {model} proposed were cut off: choose another proposer",
+                       model=self._model_name)
+            )  # fmt: skip
         scores = found.val_aggregate_scores
         return dict(found.best_candidate), (scores[0], max(scores))
 
@@ -262,7 +277,9 @@ class _Search:
         return (self.cost or 0) + ahead * dearest + max([one or 0 for one in self._spent], default=0) > self.dollars
 
     def _propose(self, prompt: Any) -> str:
-        return str(self._wait(self._ask(str(prompt))))
+        if str(prompt) not in self._cut_off:
+            return str(self._wait(self._ask(str(prompt))))
+        raise _CutOff
 
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         if self._failure is not None:
@@ -271,6 +288,8 @@ class _Search:
         self._working = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return self._working.result()
+        except _CutOff:
+            raise
         except AgentError as problem:
             self._failure = problem
             raise
@@ -279,9 +298,12 @@ class _Search:
         """Ask for a text. The same question again, in one search, is another run."""
         self.asked[prompt] += 1
         (result,) = await self._proposer.map([MapInput(prompt, str(self.asked[prompt]))], job=self._job)
+        self._spent.append(result.usage.cost)
+        if result.stop.kind == "incomplete":
+            self._cut_off.add(prompt)
+            raise _CutOff
         if not result.completed:
             raise AgentError(notice("improve.no_proposal", "the model proposed no text: {why}", why=result.stop.summary))
-        self._spent.append(result.usage.cost)
         return result.text
 
     async def _feedback(self, attempts: Sequence[CaseAttempt]) -> list[dict[str, str]]:

@@ -70,7 +70,7 @@ const FORMS = {
     label: t("Allow this and later calls where (JSON; remove an argument to allow any value of it)"),
     word: t("Always allow"),
     rows: 6,
-    read: text => ({ approved: true, for: "always", where: json(text) }),
+    read: (text, unchanged) => ({ approved: true, for: "always", ...(unchanged ? {} : { where: json(text) }) }), // unchanged: equal calls
   }),
   refuse: () => ({
     label: t("Reason (optional). The agent can read it."),
@@ -141,7 +141,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const back = () => (setMode(""), setProblem(null));
   const submit = () => {
     try {
-      const value = form.read(field.current.value.trim());
+      const value = form.read(field.current.value.trim(), start && field.current.value === start);
       if (value !== undefined) answer(value);
     } catch (wrong) {
       setProblem(wrong);
@@ -153,8 +153,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
     if (event.key === "Escape") back();
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit();
   };
-  const equals = () => Object.fromEntries(Object.entries(call.arguments || {}).map(([name, value]) => [name, { equals: value }]));
-  const start = mode === "always" ? visible(JSON.stringify(equals(), null, 2)) : mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
+  const start = mode === "always" ? (call.equal ?? "") : mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto" class="prompt">
       ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
