@@ -35,20 +35,25 @@ _WAITING = """
         AND (m.thread = '' OR NOT EXISTS (SELECT 1 FROM kaname.queue AS o WHERE o.thread = m.thread AND o.thread <> ''
             AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
     ORDER BY priority DESC, number"""
-_KEY = "SELECT min(key) FROM kaname.queue WHERE queue = {0} AND agent = {1} AND state = 'waiting' AND key"
+_FIRST = """
+    SELECT key, priority, number, thread FROM kaname.queue
+    WHERE queue = {0}.queue AND agent = {1}.agent AND state = 'waiting' AND key {2}
+    ORDER BY key, priority DESC, number LIMIT 1"""
 # $3: how many runs, and from how many keys: what comes first of all is among the keys whose first run does. $4: keys that are
 # executed, and $5 how many runs of each; $6: the limit of a key; $7 to $9: `Turns.served`; $10: `Turns.start`. The row with
 # number 0 says where to start the next time, and what the last number in the queue is.
 _CANDIDATES = f"""
 WITH RECURSIVE keys AS (
-    SELECT q AS queue, a AS agent, ({_KEY.format("q", "a")} >= $10::text) AS key, 1 AS n
-    FROM unnest($1::text[]) AS q, unnest($2::text[]) AS a
-    UNION ALL SELECT k.queue, k.agent, ({_KEY.format("k.queue", "k.agent")} > k.key), n + 1
-    FROM keys AS k WHERE k.key IS NOT NULL AND n <= {MOST_KEYS}),
+    SELECT q.queue, a.agent, f.*, 1 AS n FROM unnest($1::text[]) AS q(queue), unnest($2::text[]) AS a(agent),
+        LATERAL ({_FIRST.format("q", "a", ">= $10::text")}) AS f
+    UNION ALL SELECT k.queue, k.agent, f.*, n + 1 FROM keys AS k,
+        LATERAL ({_FIRST.format("k", "k", "> k.key")}) AS f WHERE n <= {MOST_KEYS}),
 first AS (
     SELECT k.queue, k.agent, k.key FROM keys AS k LEFT JOIN unnest($4::text[], $5::int8[]) AS b(key, runs) ON b.key = k.key
     LEFT JOIN unnest($7::text[], $8::int8[], $9::int8[]) AS s(key, last, turn) ON s.key = k.key
-    JOIN LATERAL ({_WAITING} LIMIT 1) AS w ON n <= {MOST_KEYS} AND ($6 = 0 OR b.runs IS NULL OR b.runs < $6)
+    JOIN LATERAL (SELECT k.priority, k.number WHERE k.thread = ''
+        UNION ALL SELECT f.priority, f.number FROM ({_WAITING} LIMIT 1) AS f WHERE k.thread <> '') AS w
+    ON n <= {MOST_KEYS} AND ($6 = 0 OR b.runs IS NULL OR b.runs < $6)
     ORDER BY w.priority DESC, coalesce(b.runs, 0), greatest(w.number, s.last), coalesce(s.turn, 0), w.number LIMIT $3)
 SELECT w.* FROM first AS k JOIN LATERAL ({_WAITING} LIMIT $3) AS w ON true
 UNION ALL SELECT 0, '', (SELECT min(key) FROM keys WHERE n > {MOST_KEYS}), (SELECT max(number) FROM kaname.queue)
