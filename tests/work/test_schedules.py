@@ -113,6 +113,7 @@ def place(request, tmp_path):
 
 async def test_ticks_while_nobody_was_alive_are_made_up_for_by_the_next_process(place):
     agent = make_agent(place, missed="all")
+    await agent.journal.marks.raise_to({"hourly: 0 * * * * UTC": at("2026-01-01T01:30+00:00")})  # of an earlier build
     await Scheduler([agent], lambda: at("2026-01-01T05:30+00:00")).check()
     assert dict(await agent.journal.queue.count()) == {}, "a schedule counts from when it is first seen"
     later = Scheduler([agent], lambda: at("2026-01-01T08:30+00:00"))
