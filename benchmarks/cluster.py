@@ -178,7 +178,7 @@ async def queue(url, home):
         SELECT 'r' || n, 'clerk', '{}', '', '', 'default', CASE WHEN $1 THEN 'k' || n % 100 ELSE '' END, n % 3, 0, 0, '', 'waiting'
         FROM generate_series($2::int8, $3::int8) AS n"""
     for keys in (False, True):
-        await connection.execute("DELETE FROM q.queue")
+        await connection.execute("TRUNCATE q.queue")
         await connection.execute(fill, keys, 1, 300_000)
         await connection.execute("UPDATE q.queue SET state = 'taken', worker = 'x' WHERE number % 2 = 0")
         await connection.execute("DELETE FROM q.queue WHERE state = 'taken'")

@@ -6,7 +6,10 @@ import json
 import pytest
 
 from kaname import SqliteJournal
+from kaname.agent.work.order import encode_reason
 from kaname.cli.main import DONE, USAGE, main
+from kaname.cli.messages import catalogue
+from kaname.core.notices import notice
 from kaname.journals.queue import QueuedRun, Wanted
 
 CONFIG = """
@@ -35,7 +38,8 @@ async def fill(path):
     journal = SqliteJournal(path / "journal.db")
     await journal.queue.put([QueuedRun("stuck", "nobody"), QueuedRun("first", "desk")])
     await journal.queue.take(Wanted(("nobody",)), 1)
-    await journal.queue.set_aside("stuck", "its process died 10 times")
+    told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=10)
+    await journal.queue.set_aside("stuck", encode_reason(told))
     await journal.close()
 
 
@@ -44,13 +48,17 @@ def test_queue_is_shown_and_a_run_that_was_set_aside_is_retried(kaname, tmp_path
     asyncio.run(fill(tmp_path))
     code, told = kaname("queue")
     assert code == DONE
-    assert "stuck  nobody  set aside  its process died 10 times\n" in told
+    assert "stuck  nobody  set aside  its process died 10 times without any progress of the run\n" in told
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    assert "stuck  nobody  除外  " + catalogue()["worker.deaths"].format(died=10) in kaname("queue")[1]
+    monkeypatch.delenv("KANAME_LANG")
     assert "first  desk  waiting\n" in told
     assert kaname("queue", "retry", "first") == (USAGE, "kaname: run first is not set aside\n")
     assert kaname("queue", "retry", "stuck") == (DONE, "stuck is queued again\n")
     assert json.loads(kaname("queue", "--json")[1])["counts"] == {"waiting": 2}
     monkeypatch.setenv("KANAME_LANG", "ja")
     assert "first  desk  待機中" in kaname("queue")[1]
+    assert "stuck  nobody  待機中  手動で再試行" in kaname("queue")[1]
     assert kaname("queue", "retry", "first")[1] == "kaname: 実行 first は除外されていません\n"
 
 
@@ -78,7 +86,7 @@ def test_schedules_are_shown_paused_resumed_and_run(kaname, monkeypatch):
     assert "paused" in kaname("schedules")[1]
     assert kaname("schedules", "resume", "daily")[0] == DONE
     code, run_id = kaname("schedules", "run", "daily")
-    assert run_id.startswith("daily@")
+    assert run_id.startswith("daily@desk@")
     assert [one["run_id"] for one in json.loads(kaname("queue", "--json")[1])["runs"]] == [run_id.strip()]
     code, told = kaname("schedules", "pause", "dialy")
     assert (code, "did you mean 'daily'" in told.lower()) == (USAGE, True), told

@@ -43,7 +43,7 @@ class TestPostgresQueue(QueueContract):
 
 
 class TestProcrastinateQueue(TestPostgresQueue):
-    has_keys = False
+    has_keys, shares_workers = False, True
 
     def make(self):
         from kaname import PostgresJournal

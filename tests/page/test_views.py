@@ -233,7 +233,7 @@ def test_queue_shows_schedules_and_what_was_set_aside_and_steers_them(tab, go, f
     daily = page.get_by_role("region", name="Schedules").get_by_role("row", name="daily")
     expect(daily).to_contain_text("0 9 * * 1-5 Asia/Tokyo", **soon)
     daily.get_by_role("button", name="Run now").click()
-    expect(daily).to_contain_text("daily@", **soon)
+    expect(daily).to_contain_text("daily@echo@", **soon)
     daily.get_by_role("button", name="Pause").click()
     expect(daily).to_contain_text("paused", **soon)
     daily.get_by_role("button", name="Resume schedule").click()

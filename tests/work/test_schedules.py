@@ -27,7 +27,7 @@ def at(text):
 
 
 def make(cron="", tz="UTC", every=None, once=None, missed="one"):
-    return make_schedule("s", "Go", cron, tz, every, once, missed)
+    return make_schedule("clerk", "s", "Go", cron, tz, every, once, missed)
 
 
 def ticks(schedule, since, count):
@@ -51,6 +51,15 @@ def test_time_that_the_clocks_skip_or_repeat_is_due_once():
     assert ticks(quarter, "2026-10-25T00:00+00:00", 4) == ["25T00:30", "25T01:00", "25T01:30", "25T02:00"]
 
 
+def test_one_time_that_the_clocks_skip_is_an_hour_later_and_one_that_they_repeat_is_the_first():
+    (skipped,) = make(once="2026-03-29T02:30", tz="Europe/Berlin").ticks_after(0.0)
+    assert skipped == at("2026-03-29T03:30+02:00"), "02:30 does not exist: counted from before the change"
+    (repeated,) = make(once="2026-10-25T02:30", tz="Europe/Berlin").ticks_after(0.0)
+    assert repeated == at("2026-10-25T02:30+02:00"), "the first 02:30 of two"
+    (exact,) = make(once="2026-10-25T02:30+01:00", tz="Europe/Berlin").ticks_after(0.0)
+    assert exact == repeated + 3600
+
+
 def test_interval_is_the_same_on_all_machines_and_one_time_is_one_time():
     assert ticks(make(every="6h"), "2026-01-01T05:00+00:00", 2) == ["01T06:00", "01T12:00"]
     once = make(once="2026-12-01T09:00", tz="Asia/Tokyo")
@@ -62,6 +71,7 @@ def test_interval_is_the_same_on_all_machines_and_one_time_is_one_time():
     "given",
     [
         {"cron": "every day"}, {"cron": "0 0 9 * * 1"}, {"cron": "0 0 31 2 *"}, {"cron": "0 9 * * *", "tz": "Mars/Olympus"}, {},
+        {"cron": 5}, {"cron": ["0 9 * * *"]}, {"every": "1h", "tz": None}, {"every": "1h", "tz": 9}, {"every": [1]},
         {"cron": "0 9 * * *", "every": "1h"}, {"every": "0.5s"}, {"once": "tomorrow"}, {"every": "1h", "missed": "some"},
     ],
 )  # fmt: skip
@@ -69,7 +79,7 @@ def test_wrong_schedule_is_refused(given):
     with pytest.raises(ConfigError):
         make(**given)
     with pytest.raises(ConfigError):
-        make_schedule("a b", "Go", "", "UTC", "1h", None, "one")
+        make_schedule("clerk", "a b", "Go", "", "UTC", "1h", None, "one")
 
 
 @pytest.mark.parametrize(("missed", "expected"), [("skip", []), ("one", ["08:00"]), ("all", ["06:00", "07:00", "08:00"])])
@@ -103,13 +113,14 @@ def place(request, tmp_path):
 
 async def test_ticks_while_nobody_was_alive_are_made_up_for_by_the_next_process(place):
     agent = make_agent(place, missed="all")
+    await agent.journal.marks.raise_to({"hourly: 0 * * * * UTC": at("2026-01-01T01:30+00:00")})  # of an earlier build
     await Scheduler([agent], lambda: at("2026-01-01T05:30+00:00")).check()
     assert dict(await agent.journal.queue.count()) == {}, "a schedule counts from when it is first seen"
     later = Scheduler([agent], lambda: at("2026-01-01T08:30+00:00"))
     await later.check()
     await later.check()
     assert dict(await agent.journal.queue.count()) == {"waiting": 3}
-    assert (await agent.journal.queue.find("hourly@20260101T070000Z")).state == "waiting"
+    assert (await agent.journal.queue.find("hourly@clerk@20260101T070000Z")).state == "waiting"
     await agent.journal.close()
 
 
@@ -126,7 +137,7 @@ async def test_paused_schedule_drops_its_ticks_in_every_process_until_it_is_resu
     assert told["next"] is None
     assert dict(await agent.journal.queue.count()) == {}
     run_id = await steer_schedule([agent], "run", "hourly")
-    assert run_id.startswith("hourly@")
+    assert run_id.startswith("hourly@clerk@")
     assert (await agent.journal.queue.find(run_id)).state == "waiting", "also while it is paused"
     await steer_schedule([agent], "resume", "hourly")
     clock[0] = time.time() + 2
@@ -152,6 +163,55 @@ async def test_schedule_with_another_time_begins_anew_and_one_that_was_removed_s
     await journal.close()
 
 
+async def test_schedules_of_two_agents_with_the_same_name_have_their_own_runs_and_pauses(place):
+    """Two programs share a journal."""
+    one = make_agent(place)
+    other = Agent(ScriptedModel(lambda request: "done"), name="buyer", journal=one.journal)
+    other.schedule("hourly", "Buy", cron="0 * * * *")
+    clock = [at("2026-01-01T05:30+00:00")]
+    programs = [Scheduler([agent], lambda: clock[0]) for agent in (one, other)]
+    for scheduler in programs:
+        await scheduler.check()
+    clock[0] += 3600
+    for scheduler in programs:
+        await scheduler.check()
+    queued = {item.run_id: item.agent for item in await one.journal.queue.entries("waiting")}
+    assert queued == {"hourly@clerk@20260101T060000Z": "clerk", "hourly@buyer@20260101T060000Z": "buyer"}
+    await steer_schedule([other], "pause", "hourly")
+    assert [(await list_schedules([agent]))[0]["paused"] for agent in (one, other)] == [False, True]
+    await one.journal.close()
+
+
+async def test_schedule_that_was_removed_and_added_again_has_missed_nothing(place):
+    agent = make_agent(place, missed="all")
+    schedules, clock = agent.schedules, [at("2026-01-01T05:30+00:00")]
+    await Scheduler([agent], lambda: clock[0]).check()
+    await steer_schedule([agent], "pause", "hourly")
+    executes = Agent(ScriptedModel([]), name="clerk", journal=agent.journal)
+    await Scheduler([executes], lambda: clock[0]).check()
+    assert schedules["hourly"].mark in await agent.journal.marks.all(), "a worker that only executes runs removes nothing"
+    agent.schedules = {}
+    await Scheduler([agent], lambda: clock[0]).check()
+    clock[0] += 5 * 3600
+    agent.schedules = schedules
+    (told,) = await list_schedules([agent])
+    assert told["paused"], "a pause stays in force"
+    await agent.journal.marks.remove([schedules["hourly"].paused_mark])
+    again = Scheduler([agent], lambda: clock[0])
+    await again.check()
+    assert dict(await agent.journal.queue.count()) == {}
+    agent.schedules = {}
+    await again.check()
+    clock[0] += 5 * 3600
+    agent.schedules = schedules
+    await again.check()
+    assert dict(await agent.journal.queue.count()) == {}, "also in one process"
+    clock[0] += 3600
+    await again.check()
+    assert dict(await agent.journal.queue.count()) == {"waiting": 1}
+    await agent.journal.close()
+
+
 async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_path):
     agent = make_agent(tmp_path / "j.db")
     clock = [at("2026-01-01T05:30+00:00")]
@@ -160,7 +220,7 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
     await Scheduler([agent], lambda: at("2030-01-01T00:00:01+00:00")).check()
     clock[0] = at("2026-01-01T06:00:01+00:00")
     await scheduler.check()
-    assert await agent.journal.queue.find("hourly@20260101T060000Z") is not None
+    assert await agent.journal.queue.find("hourly@clerk@20260101T060000Z") is not None
     await agent.journal.close()
 
 
@@ -178,6 +238,8 @@ async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_ru
     assert "schedule bad: no run is queued" in caplog.text
     with pytest.raises(ConfigError, match="is not a time"):
         agent.schedule("never", "Go", at=1e300)
+    with pytest.raises(ConfigError, match="session_id must be a string"):
+        agent.schedule("never", "Go", every="1h", session_id=5)
     for wrong in ({"priority": "high"}, {"at": float("nan")}, {"key": 5}):
         with pytest.raises(ConfigError, match="priority must be a whole number"):
             await agent.submit("Go", **wrong)
@@ -206,8 +268,8 @@ def test_two_agents_cannot_have_the_same_schedule(tmp_path):
 
 
 NIGHTS = {
-    "sqlite": ("2026-03-28T22:00+00:00", "2026-03-29T06:00+00:00", "nightly@20260329T010000Z"),
-    "postgres": ("2026-10-24T22:00+00:00", "2026-10-25T06:00+00:00", "nightly@20261025T003000Z"),
+    "sqlite": ("2026-03-28T22:00+00:00", "2026-03-29T06:00+00:00", "nightly@clerk@20260329T010000Z"),
+    "postgres": ("2026-10-24T22:00+00:00", "2026-10-25T06:00+00:00", "nightly@clerk@20261025T003000Z"),
 }
 
 
@@ -232,8 +294,8 @@ async def test_night_with_a_change_of_clocks_and_three_processes_executes_each_t
     for one in started[:2]:
         assert await go(one) == "", "it dies"
     assert await asyncio.gather(*[go(one) for one in started[2:]]) == ["over\n"] * 3
-    half = {f"half@{datetime.fromtimestamp(at(begin) + 1800 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 17)}
-    quarter = {f"quarter@{datetime.fromtimestamp(at(begin) + 900 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 33)}
+    half = {f"half@clerk@{datetime.fromtimestamp(at(begin) + 1800 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 17)}
+    quarter = {f"quarter@clerk@{datetime.fromtimestamp(at(begin) + 900 * n, UTC):%Y%m%dT%H%M%SZ}" for n in range(1, 33)}
     journal = choose(place)
     await completed(journal, 49, 120)
     for one in started[2:]:

@@ -151,9 +151,12 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
     mine, theirs = open_journal(), open_journal()
     client, model = Agent(ScriptedModel([]), name="clerk", journal=mine), Gate(open_at_first=False)
     waiting = await client.submit("never", delay="1h")
-    assert await client.stop(waiting)
+    assert await client.stop(waiting, "not needed")
+    assert not await client.stop(waiting), "it has ended"
     with pytest.raises(RunNotFound):
-        await client.stop(waiting)
+        await client.stop("nothing")
+    assert dict(await mine.queue.count()) == {}
+    assert await client.submit("never", run_id=waiting) == waiting
     run = await client.submit("forever")
     async with Working(Agent(model, name="clerk", journal=theirs)):
         async with asyncio.timeout(60):
@@ -163,6 +166,11 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         began = time.monotonic()
         assert await client.stop(run, "enough")
         assert (await ended(client, run, "cancelled")).stop.detail == "enough"
+        assert (await ended(client, waiting, "cancelled")).stop.detail == "not needed"
+        async with asyncio.timeout(60):
+            while await mine.queue.find(waiting) is not None:
+                await asyncio.sleep(0.02)
+        assert model.asked == ["forever"], "an id that was stopped before it began is not executed"
         assert time.monotonic() - began < 30, "a second, and the rest for a busy machine"
     await mine.close()
     await theirs.close()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from time import time
 
 from ..core.chunks import Chunk, chunks_of
-from ..core.errors import RunBusy, RunNotFound
+from ..core.errors import RunBusy, RunNotFound, RunSuperseded
+from ..core.events import Event, Opened, Stopped
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY
 from ..core.steps import Stop
-from ..journals.queue import HasQueue
+from ..journals.queue import HasQueue, QueuedRun
 from ..kernel.channel import Reader
 from ..kernel.load import end_run
 from ..kernel.ports import Journal
@@ -81,8 +83,9 @@ async def batches_of(reader: Reader) -> AsyncGenerator[list[Chunk], None]:
 async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
     """Stop a run, wherever it is; return False if it was over already. Raise `RunNotFound` if there is no such run.
 
-    A run that is being executed is asked to stop, here or in another process. One that waits for an answer, or that was
-    interrupted, is ended in the journal together with its children. Of one that has ended, work in the background is stopped.
+    A run that is being executed is asked to stop, here or in another process. One that waits for an answer or for a worker, or
+    that was interrupted, is ended in the journal together with its children. Of one that has ended, work in the background is
+    stopped.
     """
     told = reason or notice("run.stopped_by_caller", "the run was stopped by the caller")
     if (work := find_live(journal, run_id)) is not None:
@@ -92,9 +95,12 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
         if await journal.ask_to_stop(run_id, reason):
             return True
     except RunNotFound:  # it may be waiting for a worker
-        if isinstance(journal, HasQueue) and await journal.queue.withdraw(run_id):
-            return True
-        raise
+        item = await journal.queue.find(run_id) if isinstance(journal, HasQueue) else None
+        if item is None:
+            raise
+        with suppress(RunBusy, RunSuperseded):  # a worker has just begun it
+            if await _end_before_start(journal, item, Stop("cancelled", told)):
+                return True
     cards = await journal.runs(run_id=run_id, limit=1)
     ended = not cards or cards[0].status not in UNDER_WAY
     try:
@@ -108,3 +114,20 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
         for child in children:
             stopped = await stop_run(journal, child.run_id, told) or stopped
     return stopped
+
+
+async def _end_before_start(journal: Journal, item: QueuedRun, stop: Stop) -> bool:
+    """Record that a queued run was ended before a worker began it, so that its id is not executed later.
+
+    It does not become a part of its session. Its input is not recorded: no policy has seen it. Return False if it has begun.
+    """
+    lease = await journal.claim(item.run_id)
+    try:
+        if not lease.seq:
+            opened = Event(item.run_id, 1, time(), item.agent, Opened(user=item.user))
+            await journal.append([opened, opened._replace(seq=2, body=Stopped(stop))], lease.epoch)
+    finally:
+        await journal.release(item.run_id, lease.epoch)
+    if isinstance(journal, HasQueue):
+        await journal.queue.withdraw(item.run_id)
+    return not lease.seq

@@ -77,7 +77,7 @@ def _check_schedules(schedules: Mapping[str, Any], triggers: Mapping[str, Any], 
             block = mapping(held)
             every = block.get("every") if kind == "schedules" else "1h"
             try:
-                make_schedule(name, "", block.get("cron", ""), block.get("tz", "UTC"), every, block.get("at"), "one")
+                make_schedule("", name, "", block.get("cron", ""), block.get("tz", "UTC"), every, block.get("at"), "one")
             except ConfigError as problem:
                 reading.wrong((kind, name), str(problem))
     for name in schedules.keys() & triggers.keys():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from ..core.runs import SHARED
 
 QueueState = Literal["waiting", "delayed", "taken", "set_aside"]
 DEFAULT_QUEUE = "default"
+MOST_KEYS = 500  # keys that are looked at when a worker takes runs; with more, the next time the next ones
 AGAIN = "retried by a person"  # the reason of a run that was set aside and is to be tried once more
 
 
@@ -121,17 +122,48 @@ class Candidate(NamedTuple):
     priority: int
 
 
-def choose_runs(candidates: Sequence[Candidate], busy: Mapping[str, int], per_key: int, count: int) -> list[Candidate]:
+class Turns:
+    """What a worker remembers, so that keys take turns also if it takes one run at a time.
+
+    A key that was served goes to the end of the line as it is then: `served` holds the last number that was in the queue, and a
+    count. `start`: the key from which on keys are looked at, if there are more than `MOST_KEYS`.
+    """
+
+    def __init__(self) -> None:
+        self.served: dict[str, tuple[int, int]] = {}
+        self.start, self._count, self._last = "", 0, 0
+
+    def note(self, keys: Iterable[str], last: int) -> None:
+        """Remember that runs of these keys were taken. A file whose queue was empty may count from 1 again."""
+        if last < self._last:
+            self.served.clear()
+        self._last = last
+        for key in filter(None, keys):
+            self._count += 1
+            self.served.pop(key, None)
+            self.served[key] = last, self._count
+        for key in list(self.served)[:-MOST_KEYS]:
+            del self.served[key]
+
+    def place(self, one: Candidate) -> tuple[int, int, int]:
+        """Return where the first run of its key stands in the line."""
+        last, turn = self.served.get(one.key, (0, 0))
+        return max(one.number, last), turn, one.number
+
+
+def choose_runs(
+    candidates: Sequence[Candidate], busy: Mapping[str, int], per_key: int, count: int, turns: Turns
+) -> list[Candidate]:
     """Return the runs to hand out: by priority, then fairly among keys, then in the order of queueing.
 
     `busy`: how many runs of each key are being executed. A key with fewer runs comes first.
     """
-    ranked: list[tuple[int, int, int, Candidate]] = []
+    ranked: list[tuple[int, int, tuple[int, int, int], Candidate]] = []
     ahead = dict(busy)
     for one in sorted(candidates, key=lambda one: (-one.priority, one.number)):
         rank = ahead.get(one.key, 0) + 1 if one.key else 0
         if one.key:
             ahead[one.key] = rank
         if not one.key or not per_key or rank <= per_key:
-            ranked.append((-one.priority, rank, one.number, one))
+            ranked.append((-one.priority, rank, turns.place(one), one))
     return [one for *_, one in sorted(ranked)[:count]]

@@ -15,6 +15,7 @@ from ..core.runs import RunInfo
 from ..kernel.approvals.port import HasGrants
 from ..kernel.inbox.port import HasInbox
 from ..kernel.ports import HasLedger, Journal
+from .queue import HasQueue
 from .rows import fact_row
 
 _AT_ONCE = 200  # appends on their way
@@ -23,15 +24,17 @@ _COMPARED = [name for name in RunInfo.__match_args__ if name not in ("place", "t
 
 
 class Transferred(NamedTuple):
-    """What was copied and compared. `checksum` is that of all facts, equal on both sides."""
+    """What was copied and compared. `checksum` is that of all facts, equal on both sides. `queued`: entries of the queue, which
+    are not copied."""
 
     runs: int
     facts: int
     checksum: int
+    queued: int = 0
 
 
 async def copy_journal(source: Journal, target: Journal, progress: Callable[[int], None] = lambda facts: None) -> Transferred:
-    """Copy all runs, accounts, messages and approvals, then read both journals and compare them.
+    """Copy all runs, accounts, messages, approvals and marks of schedules, then read both journals and compare them.
 
     Facts that are there already are left alone.
     Raises `JournalError` if a process executes a run of the source, or if the target has other facts of a run.
@@ -47,7 +50,8 @@ async def copy_journal(source: Journal, target: Journal, progress: Callable[[int
     await _Transfer(source, target, progress).copy_facts()
     await _copy_accounts(source, target)
     await _copy_people(source, target)
-    return await compare(source, target)
+    queued = await _copy_marks(source, target)
+    return (await compare(source, target))._replace(queued=queued)
 
 
 class _Transfer:
@@ -120,6 +124,15 @@ async def _copy_people(source: Journal, target: Journal) -> None:
     if isinstance(source, HasGrants) and isinstance(target, HasGrants):
         for grant in reversed(await source.grants.all()):
             await target.grants.put(grant)
+
+
+async def _copy_marks(source: Journal, target: Journal) -> int:
+    """Copy up to where schedules were handled, so that none is due twice. Return the number of queued runs."""
+    if not isinstance(source, HasQueue):
+        return 0
+    if isinstance(target, HasQueue) and (marks := await source.marks.all()):
+        await target.marks.raise_to(marks)
+    return sum((await source.queue.count()).values())
 
 
 async def compare(source: Journal, target: Journal) -> Transferred:

@@ -201,6 +201,8 @@ def _load_config(config: Config, journal: Journal | str | Path | None) -> list[S
     origin = {"folder": str(Path.cwd()), "config": [str(Path(file).resolve()) for file in config.files]}
     for part in parts:
         part.origin = {**origin, **(part.origin if isinstance(part, Workflow) else {"agent": part.name})}
+        if isinstance(part, Workflow):
+            part.agent.origin = part.origin
     return list(parts)
 
 

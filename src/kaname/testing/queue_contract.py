@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..journals.queue import AGAIN, QueuedRun, RunQueue, Wanted
+from ..journals.queue import AGAIN, MOST_KEYS, QueuedRun, RunQueue, Wanted
 from ..kernel.ports import Journal
 
 _ANY = Wanted(("clerk",))
@@ -22,10 +22,18 @@ async def _ids(queue: RunQueue, count: int = 10, wanted: Wanted = _ANY) -> list[
     return [one.run_id for one in await queue.take(wanted, count)]
 
 
+async def _until_executing(queue: RunQueue) -> None:
+    """Wait until one worker is seen with one run. Its heartbeat may be late on a busy machine."""
+    async with asyncio.timeout(30):
+        while [one.executing for one in await queue.workers() if one.executing] != [1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 class QueueContract(ABC):
     """Tests for a queue. `make` returns a journal, its queue, and another worker's journal and queue on the same storage."""
 
     has_keys = True  # False for an engine that has no limits for each key
+    shares_workers = False  # True for an engine that does not say which journal its workers serve
 
     @abstractmethod
     def make(self) -> tuple[Journal, RunQueue, Journal, RunQueue]: ...
@@ -63,7 +71,7 @@ class QueueContract(ABC):
         async def test(queue: RunQueue, other: RunQueue) -> None:
             await queue.put([_run("a"), _run("b"), _run("c", at=time.time() + 600)])
             assert await _ids(queue, 1) == ["a"]
-            assert [one.executing for one in await other.workers() if one.executing] == [1]
+            await _until_executing(other)
             assert [(await other.entries(state))[0].run_id for state in ("taken", "waiting", "delayed")] == ["a", "b", "c"]
             assert await queue.set_aside("a", "it is broken")
             assert [(one.run_id, one.reason) for one in await other.entries("set_aside")] == [("a", "it is broken")]
@@ -163,6 +171,61 @@ class QueueContract(ABC):
             await asyncio.sleep(0.3)
             await queue.put([_run("a")])
             await asyncio.wait_for(waiting, 5)
+
+        self._with(test)
+
+    def test_workers_are_those_who_take_runs(self) -> None:
+        if self.shares_workers:
+            return
+
+        async def go() -> None:
+            first, queue, second, other = self.make()
+            lease = await first.claim("a")  # it executes a run by itself
+            await queue.put([_run("b")])
+            assert await queue.workers() == []
+            assert await _ids(other) == ["b"]
+            await _until_executing(queue)
+            assert len(await queue.workers()) <= 1
+            await first.release("a", lease.epoch)
+            await first.close()
+            await second.close()
+
+        asyncio.run(go())
+
+    def test_keys_take_turns_also_if_one_run_is_taken_at_a_time(self) -> None:
+        if not self.has_keys:
+            return
+
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            for per_key in (0, 2):
+                wanted = Wanted(("clerk",), per_key=per_key)
+                await queue.put([_run(f"{key}{n}", key=key) for key in ("ken", "mika", "zoe") for n in range(3)])
+                taken = list[str]()
+                while found := await _ids(queue, 1, wanted):
+                    taken += found
+                    assert await queue.finish(found[0])
+                    if len(taken) == 4:
+                        await queue.put([_run("new", key="aki")])
+                assert taken == ["ken0", "mika0", "zoe0", "ken1", "mika1", "zoe1", "ken2", "new", "mika2", "zoe2"]
+
+        self._with(test)
+
+    def test_run_is_found_behind_very_many_keys(self) -> None:
+        """Of another agent, and of runs that may not be taken because their keys have reached the limit."""
+        if not self.has_keys:
+            return
+
+        async def test(queue: RunQueue, other: RunQueue) -> None:
+            wanted, most = Wanted(("clerk",), per_key=1), MOST_KEYS + 10
+            await queue.put([QueuedRun(f"s{number}", "stranger", key=f"a{number:04}") for number in range(most)])
+            await queue.put([_run("z0", key="z"), _run("z1", key="z")])
+            assert await _ids(queue, 1, wanted) == ["z0"]
+            await queue.put([_run(f"c{number}", key=f"a{number:04}") for number in range(most)])
+            strangers = [len(await queue.take(Wanted(("stranger",)), most)) for _ in range(2)]
+            assert sum(strangers) == most, "now the keys are at their limit"
+            await queue.put([_run("y", key="y")])
+            found = [one for _ in range(2) for one in await _ids(queue, 9, wanted)]
+            assert found == ["y"]
 
         self._with(test)
 

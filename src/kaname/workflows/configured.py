@@ -57,6 +57,8 @@ def configured_parts(config: Config, journal: Journal | str | Path | None = None
     agents = {name: Agent.from_config(config, agent=name, journal=shared) for name in config.agents}
     parts: dict[str, Agent[Any] | Workflow] = {**agents}
     parts |= {flow.name: flow for flow in configured_workflows(config, agents, shared)}
+    for part in parts.values():
+        (part.agent if isinstance(part, Workflow) else part).schedules = {}  # the file says which there are
     for name, given in (config.value.get("schedules") or {}).items():
         how = dict(given)
         user_input, target = how.pop("input"), find_target(parts, f"schedules.{name}", how.pop("agent", ""))

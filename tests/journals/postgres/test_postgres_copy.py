@@ -6,6 +6,7 @@ from kaname import Agent, JournalError, PostgresJournal, ScriptedModel, SqliteJo
 from kaname.cli.main import main
 from kaname.core.events import Interjected
 from kaname.core.messages import user
+from kaname.journals.queue import QueuedRun
 from kaname.journals.transfer import compare, copy_journal
 from kaname.kernel.approvals.port import Grant
 from kaname.testing.journal_lists import write
@@ -25,6 +26,7 @@ async def fill(journal):
     await journal.inbox.put("asks", Interjected(user("hello"), "ken", 1.5, id="1"))
     await journal.grants.put(Grant("g1", "clerk", "ken", "pay", {"yen": {"at_most": 10}}, at=1.0))
     await journal.grants.put(Grant("g2", "clerk", "ken", "pay", {}, revoked=2.0))
+    await journal.marks.raise_to({"daily@clerk: every 1s": 7.5, "daily@clerk: paused": 8.0})
     await write(journal, "last")
 
 
@@ -39,6 +41,7 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
         assert [card.run_id for card in await copied.runs()] == [card.run_id for card in await file.runs()]
         assert await copied.ledger.balances() == await file.ledger.balances()
         assert await copied.grants.all() == await file.grants.all()
+        assert await copied.marks.all() == await file.marks.all() != {}
         assert await copied.inbox.letters("asks") == await file.inbox.letters("asks") != []
         state = (
             await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun()
@@ -69,11 +72,14 @@ def test_journal_is_copied_at_the_terminal(url, tmp_path, capsys):
     async def make():
         journal = SqliteJournal(tmp_path / "a.db")
         await write(journal, "1")
+        await journal.queue.put([QueuedRun("2", "clerk")])
         await journal.close()
 
     asyncio.run(make())
     assert main(["journal", "copy", str(tmp_path / "a.db"), url]) == 0
-    assert "copied 1 run, 3 facts to postgresql://kaname@/shop" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "copied 1 run, 3 facts to postgresql://kaname@/shop" in told.out
+    assert "1 queued run not copied" in told.err
     assert main(["runs", "list", "--journal", url]) == 0
     assert "hello 1" in capsys.readouterr().out
     assert main(["sessions", "list", "--journal", url]) == 0

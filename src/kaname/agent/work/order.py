@@ -1,4 +1,4 @@
-"""The order of a queued run: its input, as JSON."""
+"""The order of a queued run: its input, as JSON. Also the reason why it was set aside."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...core.codec import decode_body, encode_body
 from ...core.errors import JournalError
 from ...core.events import Received
 from ...core.messages import Message
-from ...core.notices import notice
-from ...journals.queue import QueuedRun
+from ...core.notices import Notice, from_json, notice, to_json
+from ...journals.queue import AGAIN, QueuedRun
 from ..opening.request import RunRequest
 
 
@@ -37,3 +37,14 @@ def request_for(item: QueuedRun, deps: Any = None) -> RunRequest:
         raise JournalError(told) from problem
     messages = tuple([fact.message for fact in facts if isinstance(fact, Received)])
     return RunRequest(item.run_id, messages, "either", item.session, item.user, **options)
+
+
+def encode_reason(reason: str) -> str:
+    """Return the reason as it is queued: with its code, so that it can be shown in another language."""
+    return json.dumps(to_json(reason), ensure_ascii=False) if isinstance(reason, Notice) else reason
+
+
+def decode_reason(stored: str) -> str:
+    if stored == AGAIN:
+        return notice("queue.again", "retried by a person")
+    return str(from_json(json.loads(stored))) if stored.startswith('{"text"') else stored

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.errors import ConfigError, nearest
-from ...core.notices import notice
+from ...core.notices import Notice, notice, to_json
+from ...journals.queue import QueuedRun
 from ...kernel.ports import Journal
 from ..agent import Agent
 from ..opening.request import new_run_id
+from .order import decode_reason
 from .scheduler import marks_of, schedules_of
 from .submit import queue_of
 
@@ -24,8 +26,14 @@ async def list_workers(journal: Journal) -> list[dict[str, Any]]:
 async def list_queue(journal: Journal, limit: int = 100) -> dict[str, Any]:
     """Return how many runs are in each state, and the first of each."""
     queue = queue_of(journal)
-    listed = [one._replace(order="")._asdict() for state in STATES for one in await queue.entries(state, limit)]
+    listed = [_entry(one) for state in STATES for one in await queue.entries(state, limit)]
     return {"counts": dict(await queue.count()), "runs": listed}
+
+
+def _entry(one: QueuedRun) -> dict[str, Any]:
+    reason = decode_reason(one.reason)
+    told = {"reason_notice": to_json(reason)} if isinstance(reason, Notice) else {}
+    return {**one._replace(order="", reason=reason)._asdict(), **told}
 
 
 async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:
@@ -33,7 +41,7 @@ async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:
     found, told = schedules_of(agents), list[dict[str, Any]]()
     marks = await marks_of(agents).all() if found else {}
     for name, (agent, one) in found.items():
-        cards = await agent.journal.runs(starting=f"{name}@", limit=5)
+        cards = await agent.journal.runs(starting=f"{one.key}@", limit=5)
         paused = one.paused_mark in marks
         about = {"name": name, "agent": agent.name, "when": one.timing, "missed": one.missed, "paused": paused}
         runs = [{"run_id": card.run_id, "status": card.status, "created": card.created} for card in cards]
@@ -57,7 +65,7 @@ async def steer_schedule(agents: Sequence[Agent[Any]], action: str, name: str) -
         raise ConfigError(notice("schedule.unknown", "there is no schedule {name!r}", name=name) + nearest(name, found))
     agent, one = found[name]
     if action == "run":
-        return await agent.submit(one.user_input, run_id=f"{name}@{new_run_id()}", **one.how)
+        return await agent.submit(one.user_input, run_id=f"{one.key}@{new_run_id()}", **one.how)
     if action == "pause":
         await marks.raise_to({one.paused_mark: time.time()})
     else:

@@ -14,9 +14,11 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
+from ..ids import check_ids
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
+PAUSED = ": paused"  # how the mark of a paused schedule ends
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
@@ -25,8 +27,9 @@ _DAYS = (1, 32, 400)  # how far to look back for them, until there are enough
 
 @record
 class Schedule:
-    """A run that is due again and again. `how`: options of `Agent.submit`."""
+    """A run of an agent that is due again and again. `how`: options of `Agent.submit`."""
 
+    agent: str
     name: str
     user_input: Any
     cron: str = ""
@@ -43,17 +46,22 @@ class Schedule:
         return f"{self.cron} {self.tz}" if self.cron else f"every {self.every:g}s" if self.every else f"at {at}"
 
     @property
+    def key(self) -> str:
+        """Return how its marks and the ids of its runs begin. Another agent can have a schedule of the same name."""
+        return f"{self.name}@{self.agent}"
+
+    @property
     def mark(self) -> str:
         """Return the name of the mark up to which its ticks were handled."""
-        return f"{self.name}: {self.timing}"
+        return f"{self.key}: {self.timing}"
 
     @property
     def paused_mark(self) -> str:
-        return f"{self.name}: paused"
+        return f"{self.key}{PAUSED}"
 
     def run_id(self, tick: float) -> str:
         """Return the id of the run of a tick: the same in every process, so that the tick is executed once."""
-        return f"{self.name}@{datetime.fromtimestamp(tick, UTC):%Y%m%dT%H%M%SZ}"
+        return f"{self.key}@{datetime.fromtimestamp(tick, UTC):%Y%m%dT%H%M%SZ}"
 
     def ticks_after(self, moment: float) -> Iterator[float]:
         """Yield the ticks after a moment, in seconds since 1970.
@@ -109,7 +117,7 @@ def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = ""
 
 
 def make_schedule(
-    name: str, user_input: Any, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
+    agent: str, name: str, user_input: Any, cron: str, tz: str, every: float | str | None, at: Any, missed: Missed, **how: Any
 ) -> Schedule:
     """Return a schedule (see `Agent.schedule`). Raises `ConfigError` if something is wrong with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -127,7 +135,8 @@ def make_schedule(
         told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
         raise ConfigError(told)
     check_order(**how)
-    made = Schedule(name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
+    check_ids(session_id=how.get("session_id"), user_id=how.get("user_id"))
+    made = Schedule(agent, name, user_input, cron, tz, interval, 0.0 if at is None else _moment(at, zone), missed, how)
     if cron:
         _check_cron(made)
     return made
@@ -138,7 +147,7 @@ def _check_cron(made: Schedule) -> None:
 
     try:
         found = len(made.cron.split()) == 5 and made.next_tick(time.time())
-    except CronSimError:
+    except (CronSimError, AttributeError):  # it is not even a text
         found = None
     if not found:
         told = notice(
@@ -153,7 +162,7 @@ def _zone(name: str) -> tzinfo:
 
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as problem:
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as problem:
         told = notice("schedule.zone", '{name!r} is not a known time zone; write one such as "Asia/Tokyo"', name=name)
         raise ConfigError(told) from problem
 

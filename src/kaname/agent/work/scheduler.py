@@ -13,7 +13,7 @@ from ...core.errors import AgentError, ConfigError
 from ...core.notices import notice
 from ...journals.queue import HasQueue, Marks
 from ..agent import Agent
-from .schedule import Schedule
+from .schedule import PAUSED, Schedule
 from .submit import queue_of
 
 _LONGEST, _PAUSE = 1.0, 5.0  # seconds between two looks at the clock, and after an error
@@ -56,6 +56,7 @@ class Scheduler:
         self._agents, self._clock = list(agents), clock
         self._since: dict[str, float] = {}  # by mark: up to where this process knows that ticks were handled
         self._next: dict[str, float] = {}
+        self._seen: set[str] | None = None  # the marks of the schedules at the last look
         schedules_of(self._agents)
 
     async def keep_checking(self) -> None:
@@ -72,14 +73,15 @@ class Scheduler:
     async def check(self) -> None:
         """Queue the runs of all ticks that are due now."""
         found, now = schedules_of(self._agents), self._clock()
-        if new := [one for _, one in found.values() if one.mark not in self._since]:
-            await self._begin(new, now)
+        if self._seen != (marks := {one.mark for _, one in found.values()}):
+            await self._begin([one for _, one in found.values()], now)
+            self._seen = marks
         due = [(agent, one) for agent, one in found.values() if self._next[one.mark] <= now]
-        marks = await marks_of(self._agents).all() if due else {}
+        known = await marks_of(self._agents).all() if due else {}
         for agent, one in due:
-            since = max(self._since[one.mark], self._known(one, marks, 0.0))
+            since = max(self._since[one.mark], self._known(one, known, 0.0))
             if since < now:
-                await self._submit(agent, one, [] if one.paused_mark in marks else one.due(since, now))
+                await self._submit(agent, one, [] if one.paused_mark in known else one.due(since, now))
                 await marks_of(self._agents).raise_to({one.mark: now})
             self._note(one, max(since, now))
 
@@ -92,16 +94,23 @@ class Scheduler:
             except ConfigError as problem:
                 log.warning("schedule %s: no run is queued: %s", one.name, problem)
 
-    async def _begin(self, new: list[Schedule], now: float) -> None:
-        """Enter schedules that this process has not seen before. They count from now, or from where others have come."""
-        marks = marks_of(self._agents)
-        await marks.enter({one.mark: now for one in new})
-        known = await marks.all()
+    async def _begin(self, found: list[Schedule], now: float) -> None:
+        """Enter schedules that this process has not seen before. They count from now, or from where others have come.
+
+        The marks of schedules that our agents do not have any more are removed: if they come back, they have missed nothing. An
+        agent that never had a schedule in this process says nothing: another process may be the one that schedules.
+        """
+        marks, names = marks_of(self._agents), {agent.name for agent in self._agents if "schedules" in vars(agent)}
+        if new := [one for one in found if one.mark not in self._since]:
+            await marks.enter({one.mark: now for one in new})
+        known, kept = await marks.all(), {one.mark for one in found}
         for one in new:
-            others = [name for name in known if name.partition(": ")[0] == one.name and name not in (one.mark, one.paused_mark)]
-            if others:  # it was due at other times before
-                await marks.remove(others)
             self._note(one, self._known(one, known, now))
+        gone = [mark for mark in known.keys() - kept if _agent_of(mark) in names and not mark.endswith(PAUSED)]
+        if gone:
+            await marks.remove(gone)
+        for mark in self._since.keys() - kept:
+            del self._since[mark], self._next[mark]
 
     def _known(self, one: Schedule, marks: Mapping[str, float], default: float) -> float:
         """Return the mark of a schedule. One that lies in the future comes from a process whose clock is wrong."""
@@ -111,3 +120,8 @@ class Scheduler:
     def _note(self, one: Schedule, since: float) -> None:
         self._since[one.mark] = since
         self._next[one.mark] = one.next_tick(since) or float("inf")
+
+
+def _agent_of(mark: str) -> str:
+    """Return the agent whose schedule a mark belongs to (see `Schedule.mark`)."""
+    return mark.partition("@")[2].partition(": ")[0]

@@ -117,7 +117,7 @@ class Submits:
             agent.schedule("report", "Write the daily report", cron="0 9 * * 1-5", tz="Asia/Tokyo")
 
         Args:
-            name: The name of the schedule. Ids of its runs begin with it.
+            name: The name of the schedule. Ids of its runs begin with it and the name of the agent.
             user_input: The input, as for `run`.
             cron: A cron expression with five fields: minute, hour, day, month, day of the week.
             tz: The time zone of `cron` and `at` (default: UTC).
@@ -133,5 +133,5 @@ class Submits:
         from .schedule import make_schedule
 
         how = {"session_id": session_id, "user_id": user_id, "priority": priority, "key": key, "queue": queue}
-        made = make_schedule(name, user_input, cron, tz, every, at, missed, **how)
+        made = make_schedule(self.name, name, user_input, cron, tz, every, at, missed, **how)
         self.schedules = {**self.schedules, name: made}

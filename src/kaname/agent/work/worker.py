@@ -25,7 +25,7 @@ from ..agent import Agent
 from ..opening.request import RunRequest
 from ..run import Run, find_live
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
-from .order import request_for
+from .order import encode_reason, request_for
 from .scheduler import Scheduler
 from .submit import queue_of
 
@@ -258,12 +258,12 @@ class Worker:
 
     async def _later(self, item: QueuedRun, seconds: float, reason: str = "") -> None:
         with suppress(AgentError):  # the journal is away: the run is rescued
-            await self._queue.retry(item.run_id, seconds, reason)
+            await self._queue.retry(item.run_id, seconds, encode_reason(reason))
 
     async def _put_aside(self, item: QueuedRun, reason: str) -> None:
         log.warning("run %s is set aside: %s", item.run_id, reason)
         with suppress(AgentError):
-            await self._queue.set_aside(item.run_id, reason)
+            await self._queue.set_aside(item.run_id, encode_reason(reason))
 
     async def _do(self, item: QueuedRun) -> None:
         cards, request = await self._journal.runs(run_id=item.run_id, limit=1), request_for(item, self._deps)

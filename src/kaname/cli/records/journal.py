@@ -45,4 +45,11 @@ async def _copy(given: argparse.Namespace, screen: Screen) -> int:
             f"{where} に {done.runs} 件の実行、{done.facts} 件の記録をコピーしました。チェックサム {total} (一致)",
         )
     )
+    if done.queued:
+        screen.note(
+            say(
+                f"{many(done.queued, 'queued run')} not copied: let workers finish the queue of the source, then copy again",
+                f"待ち行列の {done.queued} 件はコピーしていません。ワーカーで処理してから、もう一度コピーしてください",
+            )
+        )
     return DONE

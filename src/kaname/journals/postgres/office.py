@@ -89,9 +89,9 @@ class Office:
     def held_runs(self) -> list[str]:
         return [run for run in tuple(self._held) if self.is_held(run)]
 
-    async def begin(self) -> None:
-        """Enter this process among those that execute runs."""
-        await self.ask(self._heartbeat.begin)
+    async def begin(self, *, works: bool = False) -> None:
+        """Enter this process among those that execute runs. `works`: it takes them from the queue."""
+        await self.ask(lambda: self._heartbeat.begin(works=works))
 
     async def begin_here(self) -> None:
         await self._heartbeat.begin()

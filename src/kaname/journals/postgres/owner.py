@@ -20,8 +20,8 @@ from .schema import Sql, check_version
 
 _BEAT = """
 WITH mine AS (
-    INSERT INTO kaname.owners VALUES ($1, clock_timestamp() + $2::float8 * interval '1 second', $3)
-    ON CONFLICT (owner) DO UPDATE SET until = EXCLUDED.until, listens = EXCLUDED.listens
+    INSERT INTO kaname.owners VALUES ($1, clock_timestamp() + $2::float8 * interval '1 second', $3, $4)
+    ON CONFLICT (owner) DO UPDATE SET until = EXCLUDED.until, listens = EXCLUDED.listens, works = EXCLUDED.works
 ), gone AS (DELETE FROM kaname.owners WHERE until < clock_timestamp() - interval '1 hour' AND owner <> $1)
 SELECT version, oldest, EXISTS (SELECT 1 FROM kaname.owners WHERE listens AND owner <> $1 AND until > clock_timestamp())
 FROM kaname.journal
@@ -56,19 +56,21 @@ class Heartbeat:
         self.failure: JournalError | None = None
         self._beating: asyncio.Task[None] | None = None
         self._beginning = asyncio.Lock()
-        self._listens = self._is_entered = False  # as the entry says
+        self._listens = self._is_entered = self._works = False  # as the entry says
 
-    async def begin(self) -> None:
-        """Enter this process, and keep renewing the entry."""
+    async def begin(self, *, works: bool = False) -> None:
+        """Enter this process, and keep renewing the entry. `works`: it is a worker."""
         async with self._beginning:
-            if self._beating is None:
+            if self._beating is None or works > self._works:
+                self._works = self._works or works
                 await self.beat()
+            if self._beating is None:
                 self._beating = asyncio.create_task(self._keep_beating())
 
     async def beat(self) -> None:
         """Renew the entry now. Raises `JournalError` if the server cannot do it."""
         listens = self._arrivals.has_readers
-        values = (self.name, self._connections.address.ttl, listens)
+        values = (self.name, self._connections.address.ttl, listens, self._works)
 
         async def work(connection: Connection) -> tuple[int, int, bool]:
             version, oldest, others = await connection.fetchrow(self._sql(_BEAT), *values)

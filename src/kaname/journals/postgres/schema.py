@@ -105,7 +105,13 @@ CREATE TABLE kaname.uses (
     PRIMARY KEY (run, hash));
 CREATE INDEX uses_by_hash ON kaname.uses (hash);
 """
-_LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5))
+# Workers find runs along their agents, past those of other agents, and are told from other processes.
+_WORKERS = """
+CREATE INDEX queue_ready ON kaname.queue (queue, agent, key, priority DESC, number) WHERE state = 'waiting';
+DROP INDEX kaname.queue_waiting;
+ALTER TABLE kaname.owners ADD works bool NOT NULL DEFAULT true;
+"""
+_LATER = (Migration(_PEOPLE, 1), Migration(_MARKS, 1), Migration(_MEDIA, 5), Migration(_WORKERS, 1))
 MIGRATIONS = (Migration(_FIRST, 1), Migration(_SECOND, 1), *_LATER)
 
 

@@ -20,7 +20,7 @@ from ..media import MARK
 from ..refusals import removed_text
 from .errors import damage_error
 from .media import media_of
-from .owners import Owner, is_alive
+from .owners import Owner, is_alive, is_worker
 from .schema import APPLICATION, migrate
 
 if TYPE_CHECKING:
@@ -143,10 +143,19 @@ class JournalFile:
         """Return True if that process still executes runs of this file."""
         return is_alive(self._owners / owner)
 
-    def living(self) -> list[str]:
-        """Return the names of the processes that write to this file."""
+    @property
+    def works(self) -> bool:
+        """Return True if other processes know that this one is a worker."""
+        return self.owner is not None and self.owner.works
+
+    def begin_work(self) -> None:
+        assert self.owner is not None
+        self.owner.begin_work()
+
+    def workers(self) -> list[str]:
+        """Return the names of the processes that take runs from the queue of this file."""
         known = sorted(self._owners.iterdir()) if self._owners.exists() else []
-        return [path.name for path in known if is_alive(path)]
+        return [path.name for path in known if is_worker(path)]
 
     def release_owner(self) -> None:
         if self.owner is not None and self.owner.process == os.getpid():

@@ -54,6 +54,7 @@ class Owner:
         self.process = os.getpid()
         self.name = f"{self.process}-{uuid4().hex[:12]}"
         self._folder, self._path = folder, folder / self.name
+        self.works = False
         self.descriptor = self._locked_file()
         _alive.add(self)
         self.sweep()
@@ -68,6 +69,7 @@ class Owner:
                 continue
             _lock(descriptor)
             if self._is_mine(descriptor):
+                os.ftruncate(descriptor, self.works)
                 return descriptor
             os.close(descriptor)
 
@@ -76,6 +78,11 @@ class Owner:
             return os.path.samestat(os.stat(self._path), os.fstat(descriptor))
         except FileNotFoundError:
             return False
+
+    def begin_work(self) -> None:
+        """Say that this process is a worker: its file is not empty any more."""
+        self.works = True
+        os.ftruncate(self.descriptor, 1)
 
     def restore(self) -> None:
         """Create the file again if it was removed. Without it this process looks dead, and others take over its runs."""
@@ -92,6 +99,14 @@ class Owner:
         _alive.discard(self)
         os.close(self.descriptor)
         self._path.unlink(missing_ok=True)
+
+
+def is_worker(path: Path) -> bool:
+    """Return True if the owner of that file is alive and has begun to work."""
+    try:
+        return path.stat().st_size > 0 and is_alive(path)
+    except FileNotFoundError:
+        return False
 
 
 def is_alive(path: Path) -> bool:

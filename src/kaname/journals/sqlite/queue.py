@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 from ..news import News
-from ..queue import AGAIN, Candidate, QueuedRun, Wanted, WorkerInfo, choose_runs
+from ..queue import AGAIN, MOST_KEYS, Candidate, QueuedRun, Turns, Wanted, WorkerInfo, choose_runs
 from .file import JournalFile
 from .thread import SqliteThread
 
@@ -26,7 +26,8 @@ _TABLE = """
     )
 """
 _INDEXES = (
-    "CREATE INDEX IF NOT EXISTS queue_waiting ON queue (queue, key, priority DESC, number) WHERE state = 'waiting'",
+    "CREATE INDEX IF NOT EXISTS queue_ready ON queue (queue, agent, key, priority DESC, number) WHERE state = 'waiting'",
+    "DROP INDEX IF EXISTS queue_waiting",  # of older versions
     "CREATE INDEX IF NOT EXISTS queue_delayed ON queue (at) WHERE state = 'delayed'",
     "CREATE INDEX IF NOT EXISTS queue_taken ON queue (worker) WHERE state = 'taken'",
     "CREATE INDEX IF NOT EXISTS queue_threads ON queue (thread, number) WHERE thread <> ''",
@@ -37,19 +38,14 @@ _PUT = """
     ON CONFLICT (run) DO UPDATE SET state = 'waiting', seq = excluded.seq, attempts = 0, reason = ''
     WHERE queue.state = 'set_aside' AND queue.seq <> excluded.seq
 """
-_KEYS = """
-    SELECT min(key) FROM queue WHERE queue = :queue AND state = 'waiting' AND key > :key
-        AND agent IN (SELECT value FROM json_each(:agents))
-"""
+_KEYS = "SELECT min(key) FROM queue WHERE queue = :queue AND agent = :agent AND state = 'waiting' AND key"
 _CANDIDATES = """
     SELECT number, run, key, priority FROM queue AS m
-    WHERE queue = :queue AND key = :key AND state = 'waiting' AND (thread = '' OR NOT EXISTS (
+    WHERE queue = :queue AND agent = :agent AND key = :key AND state = 'waiting' AND (thread = '' OR NOT EXISTS (
         SELECT 1 FROM queue AS o WHERE o.thread = m.thread AND o.thread <> ''
         AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
-        AND agent IN (SELECT value FROM json_each(:agents))
     ORDER BY priority DESC, number LIMIT :most
 """
-_FIRST_KEYS = 500  # keys that are looked at when a worker takes runs
 _MINE = "WHERE run = :run AND worker = :me AND state = 'taken'"
 
 
@@ -58,6 +54,7 @@ class SqliteQueue:
 
     def __init__(self, writer: SqliteThread, reader: SqliteThread, place: JournalFile, news: News) -> None:
         self._writer, self._reader, self._place, self._news = writer, reader, place, news
+        self._turns = Turns()
 
     async def put(self, items: Sequence[QueuedRun]) -> list[str]:
         def work(connection: sqlite3.Connection) -> list[str]:
@@ -72,13 +69,17 @@ class SqliteQueue:
         return added
 
     async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]:
+        if not self._place.works:
+            await self._writer.submit(lambda connection: self._place.begin_work())
         if not await self._reader.transact(_is_due):
             return []
 
         def work(connection: sqlite3.Connection) -> list[QueuedRun]:
             connection.execute("UPDATE queue SET state = 'waiting' WHERE state = 'delayed' AND at <= ?", (time.time(),))
             busy = dict(connection.execute("SELECT key, count(*) FROM queue WHERE state = 'taken' GROUP BY key"))
-            chosen = choose_runs(_candidates(connection, wanted, count), busy, wanted.per_key, count)
+            found = _candidates(connection, wanted, count, self._turns)
+            chosen = choose_runs(found, busy, wanted.per_key, count, self._turns)
+            self._turns.note([one.key for one in chosen], connection.execute("SELECT max(number) FROM queue").fetchone()[0])
             update = "UPDATE queue SET state = 'taken', worker = ?, attempts = attempts + 1 WHERE number = ?"
             connection.executemany(update, [(self._me(), one.number) for one in chosen])
             rows = [connection.execute(f"{_SELECT} WHERE number = ?", (one.number,)).fetchone() for one in chosen]
@@ -159,8 +160,7 @@ class SqliteQueue:
     async def workers(self) -> list[WorkerInfo]:
         query = "SELECT worker, count(*) FROM queue WHERE state = 'taken' GROUP BY worker"
         busy = dict(await self._look(lambda connection: connection.execute(query).fetchall()))
-        living = await asyncio.to_thread(self._place.living)
-        return [WorkerInfo(name, executing=busy.get(name, 0)) for name in living]
+        return [WorkerInfo(name, executing=busy.get(name, 0)) for name in await asyncio.to_thread(self._place.workers)]
 
     async def wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -183,16 +183,17 @@ def _is_due(connection: sqlite3.Connection) -> bool:
     return _is_there(connection) and connection.execute(query, (time.time(),)).fetchone() is not None
 
 
-def _candidates(connection: sqlite3.Connection, wanted: Wanted, count: int) -> list[Candidate]:
+def _candidates(connection: sqlite3.Connection, wanted: Wanted, count: int, turns: Turns) -> list[Candidate]:
     """Return the first runs of each key. The keys are found along the index, one after the other."""
-    found: list[Candidate] = []
-    for queue in wanted.queues:
-        query = "SELECT min(key) FROM queue WHERE queue = ? AND state = 'waiting'"
-        (key,) = connection.execute(query, (queue,)).fetchone()
-        for _ in range(_FIRST_KEYS):
-            if key is None:
+    found, left = list[Candidate](), list[str]()
+    for queue, agent in product(wanted.queues, wanted.agents):
+        given: dict[str, Any] = {"queue": queue, "agent": agent, "key": turns.start, "most": count}
+        (given["key"],) = connection.execute(f"{_KEYS} >= :key", given).fetchone()
+        for _ in range(MOST_KEYS):
+            if given["key"] is None:
                 break
-            given = {"queue": queue, "key": key, "agents": json.dumps(wanted.agents), "most": count}
             found += [Candidate(*row) for row in connection.execute(_CANDIDATES, given)]
-            (key,) = connection.execute(_KEYS, given).fetchone()
+            (given["key"],) = connection.execute(f"{_KEYS} > :key", given).fetchone()
+        left += [given["key"]] if given["key"] is not None else []
+    turns.start = min(left, default="")
     return found

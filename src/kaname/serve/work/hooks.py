@@ -69,7 +69,7 @@ class Hook:
             raise HttpRefused(401, told)
         if not _ID.fullmatch(delivery):
             raise HttpRefused(400, notice("hook.id", "the webhook-id must have up to 100 letters, digits, dots, - and _"))
-        return f"{self.name}@{delivery}"
+        return f"{self.name}@{self.agent.name}@{delivery}"
 
     def fill(self, body: Any) -> Message:
         """Return the input: the template, with what the sender wrote in it, or after it."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ...queue import AGAIN, Candidate, QueuedRun, Wanted, WorkerInfo, choose_runs
+from ...queue import AGAIN, MOST_KEYS, Candidate, QueuedRun, Turns, Wanted, WorkerInfo, choose_runs
 from ..connections import Connection
 from ..office import Office
 from ..owner import alive
@@ -18,7 +18,6 @@ _COLUMNS = (
     'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
 )
 _DUE_SECONDS = 0.2
-_KEYS = 500  # keys that are looked at when a worker takes runs
 _PUT = """
 INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
 SELECT g.*, CASE WHEN g.at > extract(epoch FROM clock_timestamp()) THEN 'delayed' ELSE 'waiting' END
@@ -32,24 +31,32 @@ UPDATE kaname.queue SET state = 'waiting' WHERE state = 'delayed' AND at <= extr
 """
 _WAITING = """
     SELECT number, run, key, priority FROM kaname.queue AS m
-    WHERE m.queue = k.queue AND m.key = k.key AND m.state = 'waiting' AND m.agent = ANY($2::text[])
+    WHERE m.queue = k.queue AND m.agent = k.agent AND m.key = k.key AND m.state = 'waiting'
         AND (m.thread = '' OR NOT EXISTS (SELECT 1 FROM kaname.queue AS o WHERE o.thread = m.thread AND o.thread <> ''
             AND (o.state = 'taken' OR o.state = 'waiting' AND o.number < m.number)))
     ORDER BY priority DESC, number"""
+_FIRST = """
+    SELECT key, priority, number, thread FROM kaname.queue
+    WHERE queue = {0}.queue AND agent = {1}.agent AND state = 'waiting' AND key {2}
+    ORDER BY key, priority DESC, number LIMIT 1"""
 # $3: how many runs, and from how many keys: what comes first of all is among the keys whose first run does. $4: keys that are
-# executed, and $5 how many runs of each; $6: the limit of a key.
+# executed, and $5 how many runs of each; $6: the limit of a key; $7 to $9: `Turns.served`; $10: `Turns.start`. The row with
+# number 0 says where to start the next time, and what the last number in the queue is.
 _CANDIDATES = f"""
 WITH RECURSIVE keys AS (
-    SELECT q AS queue, (SELECT min(key) FROM kaname.queue WHERE queue = q AND state = 'waiting') AS key, 1 AS n
-    FROM unnest($1::text[]) AS q
-    UNION ALL SELECT k.queue,
-        (SELECT min(key) FROM kaname.queue WHERE queue = k.queue AND state = 'waiting' AND key > k.key), n + 1
-    FROM keys AS k WHERE k.key IS NOT NULL AND n < {_KEYS}),
+    SELECT q.queue, a.agent, f.*, 1 AS n FROM unnest($1::text[]) AS q(queue), unnest($2::text[]) AS a(agent),
+        LATERAL ({_FIRST.format("q", "a", ">= $10::text")}) AS f
+    UNION ALL SELECT k.queue, k.agent, f.*, n + 1 FROM keys AS k,
+        LATERAL ({_FIRST.format("k", "k", "> k.key")}) AS f WHERE n <= {MOST_KEYS}),
 first AS (
-    SELECT k.queue, k.key FROM keys AS k LEFT JOIN unnest($4::text[], $5::int8[]) AS b(key, runs) ON b.key = k.key
-    JOIN LATERAL ({_WAITING} LIMIT 1) AS w ON k.key IS NOT NULL AND ($6 = 0 OR b.runs IS NULL OR b.runs < $6)
-    ORDER BY w.priority DESC, coalesce(b.runs, 0), w.number LIMIT $3)
+    SELECT k.queue, k.agent, k.key FROM keys AS k LEFT JOIN unnest($4::text[], $5::int8[]) AS b(key, runs) ON b.key = k.key
+    LEFT JOIN unnest($7::text[], $8::int8[], $9::int8[]) AS s(key, last, turn) ON s.key = k.key
+    JOIN LATERAL (SELECT k.priority, k.number WHERE k.thread = ''
+        UNION ALL SELECT f.priority, f.number FROM ({_WAITING} LIMIT 1) AS f WHERE k.thread <> '') AS w
+    ON n <= {MOST_KEYS} AND ($6 = 0 OR b.runs IS NULL OR b.runs < $6)
+    ORDER BY w.priority DESC, coalesce(b.runs, 0), greatest(w.number, s.last), coalesce(s.turn, 0), w.number LIMIT $3)
 SELECT w.* FROM first AS k JOIN LATERAL ({_WAITING} LIMIT $3) AS w ON true
+UNION ALL SELECT 0, '', (SELECT min(key) FROM keys WHERE n > {MOST_KEYS}), (SELECT max(number) FROM kaname.queue)
 """
 _BUSY = "SELECT key, count(*) FROM kaname.queue WHERE state = 'taken' AND key <> '' GROUP BY key"
 _TAKE = f"""
@@ -76,7 +83,7 @@ UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run =
 _WORKERS = """
 SELECT w.owner, extract(epoch FROM w.until)::float8 - $1::float8,
     (SELECT count(*) FROM kaname.queue AS q WHERE q.worker = w.owner AND q.state = 'taken')
-FROM kaname.owners AS w WHERE {alive} ORDER BY 1
+FROM kaname.owners AS w WHERE w.works AND {alive} ORDER BY 1
 """
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 
@@ -85,6 +92,7 @@ class PostgresQueue:
     def __init__(self, office: Callable[[], Office]) -> None:
         self._office = office
         self._due = 0.0  # when delayed runs are looked for again
+        self._turns = Turns()
 
     @property
     def pace(self) -> float:
@@ -112,17 +120,22 @@ class PostgresQueue:
                     busy = dict(await connection.fetch(office.sql(_BUSY)))
                 most = count if wanted.per_key else count * 2 + 8  # other workers may be taking the first ones
                 values = (list(wanted.queues), list(wanted.agents), most, list(busy), list(busy.values()), wanted.per_key)
-                found = await connection.fetch(office.sql(_CANDIDATES), *values)
-                chosen = choose_runs([Candidate(*row) for row in found], busy, wanted.per_key, count)
-                if not wanted.per_key and len(found) > len(chosen):
-                    chosen = choose_runs([Candidate(*row) for row in found], busy, 0, most)
+                served = [[key, *place] for key, place in self._turns.served.items()]
+                columns = [list(column) for column in zip(*served, strict=True)] or [[], [], []]
+                found = await connection.fetch(office.sql(_CANDIDATES), *values, *columns, self._turns.start)
+                ((_, _, start, last),) = [row for row in found if not row[0]]
+                candidates = [Candidate(*row) for row in found if row[0]]
+                chosen = choose_runs(candidates, busy, wanted.per_key, count if wanted.per_key else most, self._turns)
                 numbers, rows = [one.number for one in chosen], list[Any]()
                 while numbers and len(rows) < count:
                     first, numbers = numbers[: count - len(rows)], numbers[count - len(rows) :]
                     rows += await connection.fetch(office.sql(_TAKE), first, office.me)
-            return [QueuedRun(*row) for row in rows]
+            taken = [QueuedRun(*row) for row in rows]
+            self._turns.start = start or ""
+            self._turns.note([one.key for one in taken], last or 0)
+            return taken
 
-        await office.begin()
+        await office.begin(works=True)
         office.check_version()
         return await office.read(work)
 

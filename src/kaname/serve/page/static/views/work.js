@@ -5,7 +5,7 @@ import { get, post } from "../server.js";
 import { link } from "../shared.js";
 import { Button, Chip, ErrorBox, Loading, useLoaded, useNow } from "../parts.js";
 import { count, when } from "../format.js";
-import { t } from "../words.js";
+import { notice, t } from "../words.js";
 
 const PACE = 5; // seconds between two looks
 
@@ -65,7 +65,7 @@ export default function Work() {
         run(one.run_id),
         one.agent,
         stateText(one.state),
-        one.reason,
+        notice(one.reason_notice, one.reason),
         one.state === "set_aside" ? html`<${Button} onClick=${() => steer("retry", one.run_id)}>${t("Retry")}</${Button}>` : null,
       ])}
     />
