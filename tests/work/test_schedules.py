@@ -243,6 +243,8 @@ async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_ru
     for wrong in ({"priority": "high"}, {"at": float("nan")}, {"key": 5}):
         with pytest.raises(ConfigError, match="priority must be a whole number"):
             await agent.submit("Go", **wrong)
+    with pytest.raises(ConfigError, match="key must be a string that can be encoded"):
+        agent.schedule("never", "Go", every="1h", key="\ud800")
     await journal.close()
 
 

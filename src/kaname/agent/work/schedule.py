@@ -114,6 +114,7 @@ def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = ""
                 "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
             )
         )
+    check_ids(key=key, queue=queue)
 
 
 def make_schedule(
