@@ -15,7 +15,7 @@ from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.notices import notice
-from ..core.runs import EVALUATIONS
+from ..core.runs import EVALUATION, EVALUATIONS
 from ..journals.default import choose, path_beside
 from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
 from ..kernel.ports import Journal, Recipe
@@ -63,7 +63,7 @@ class Subject:
     async def _lessons(self) -> list[str]:
         """Return the lessons that every user's runs are told: with others, it is another agent."""
         modes = [part.mode for part in self.agent.recipe.context if isinstance(part, Lessons) and part.identity == ""]
-        known = [one for one in await LessonBook(self.journal).all(self.agent.name) if one.shared] if modes else []
+        known = await LessonBook(self.journal).of(self.agent.name, EVALUATION) if modes else []
         return sorted([str(one.advice) for one in known if any(one.is_told(mode) for mode in modes)])
 
     def input_of(self, case: Case) -> Input:
