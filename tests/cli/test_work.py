@@ -7,7 +7,7 @@ import pytest
 
 from kaname import SqliteJournal
 from kaname.agent.work.order import encode_reason
-from kaname.cli.main import DONE, USAGE, main
+from kaname.cli.main import DONE, FAILED, USAGE, main
 from kaname.cli.messages import catalogue
 from kaname.core.notices import notice
 from kaname.journals.queue import QueuedRun, Wanted
@@ -93,3 +93,12 @@ def test_schedules_are_shown_paused_resumed_and_run(kaname, monkeypatch):
     assert kaname("schedules", "pause")[0] == USAGE
     monkeypatch.setenv("KANAME_LANG", "ja")
     assert "次回 20" in kaname("schedules")[1]
+
+
+def test_a_queued_run_and_one_that_was_set_aside_are_stopped_by_their_ids(kaname, tmp_path):
+    asyncio.run(fill(tmp_path))
+    for name in ("first", "stuck"):
+        assert kaname("runs", "stop", name) == (DONE, f"stopped {name}\n")
+    assert kaname("queue") == (DONE, "the queue is empty\n")
+    assert "has already ended: cancelled" in kaname("runs", "stop", "first")[1]
+    assert kaname("runs", "stop", "nobody")[0] == FAILED

@@ -17,6 +17,7 @@ from kaname.core.codec import decode_body, decode_state, encode_body, encode_sta
 from kaname.core.events import Received
 from kaname.core.messages import Message, Text
 from kaname.core.state import State
+from kaname.journals.queue import QueuedRun
 from kaname.serve import app
 from kaname.serve.guard import RequestLimits
 
@@ -109,6 +110,15 @@ async def test_signed_request_is_one_run_however_often_it_comes(sender):
         ("orders@desk@msg_1", "shop"),
         ("orders@desk@msg_2", "shop"),
     ]
+
+
+async def test_run_that_no_worker_has_begun_is_stopped_over_http(sender):
+    later = QueuedRun("later", "desk", "{}", at=time.time() + 3600)
+    await sender.service.journal.queue.put([later])
+    answered = [await sender.http.post("/api/runs/later/stop", json={}) for _ in range(2)]
+    assert [(one.status_code, one.json()["stopping"]) for one in answered] == [(202, True), (200, False)]
+    assert dict(await sender.service.journal.queue.count()) == {}
+    assert [card.status for card in await sender.service.journal.runs()] == ["cancelled"]
 
 
 async def test_body_without_a_template_is_the_input(sender):

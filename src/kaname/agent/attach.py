@@ -10,7 +10,7 @@ from ..core.chunks import Chunk, chunks_of
 from ..core.errors import RunBusy, RunNotFound, RunSuperseded
 from ..core.events import Event, Opened, Stopped
 from ..core.notices import notice
-from ..core.runs import UNDER_WAY
+from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import Stop
 from ..journals.queue import HasQueue, QueuedRun
 from ..kernel.channel import Reader
@@ -114,6 +114,12 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
         for child in children:
             stopped = await stop_run(journal, child.run_id, told) or stopped
     return stopped
+
+
+async def queued_card(journal: Journal, run_id: str) -> RunInfo | None:
+    """Return the card of a run that waits for a worker and is not in the journal yet."""
+    item = await journal.queue.find(run_id) if isinstance(journal, HasQueue) else None
+    return None if item is None else RunInfo(run_id, item.agent, item.session, item.user, "queued")
 
 
 async def _end_before_start(journal: Journal, item: QueuedRun, stop: Stop) -> bool:

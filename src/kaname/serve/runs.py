@@ -176,7 +176,8 @@ class RunRoutes:
         )
 
     async def stop(self, request: Request) -> Response:
-        card, form = await self._allowed_card(request, "talk"), await read_body(request, StopRun)
+        card = await self._allowed_card(request, "talk", queued=True)
+        form = await read_body(request, StopRun)
         asked = await self._service.stop(card, form.reason)
         return Json({"run_id": card.run_id, "stopping": asked}, 202 if asked else 200)
 
@@ -270,9 +271,9 @@ class RunRoutes:
         self.changes.announce_deleted(card.user, card.run_id)
         return Response(status_code=204)
 
-    async def _allowed_card(self, request: Request, role: str) -> RunInfo:
+    async def _allowed_card(self, request: Request, role: str, *, queued: bool = False) -> RunInfo:
         caller = caller_of(request, role)
-        return await self._service.card(request.path_params["run_id"], caller)
+        return await self._service.card(request.path_params["run_id"], caller, queued=queued)
 
 
 async def _frame_chunks(

@@ -9,7 +9,7 @@ from logging import getLogger
 from typing import Any, Literal
 
 from ..agent.agent import Agent
-from ..agent.attach import stop_run
+from ..agent.attach import queued_card, stop_run
 from ..agent.result import Result
 from ..agent.run import Run, find_live
 from ..agent.work.deaths import SERVED
@@ -101,17 +101,18 @@ class Service:
         agent = self.agents.get(card.agent)
         return {} if agent is None else agent.tools
 
-    async def card(self, run_id: str, caller: Caller) -> RunInfo:
+    async def card(self, run_id: str, caller: Caller, *, queued: bool = False) -> RunInfo:
         """Return the card of a run. Raise `RunNotFound` if it does not exist, or belongs to another user and the caller is no
         administrator.
 
-        A user also finds a run by the id that the user gave it.
+        A user also finds a run by the id that the user gave it. `queued`: also one that no worker has begun.
         """
         for one in dict.fromkeys([run_id, own_run_id(run_id, caller)] if run_id else []):
             cards = await self.journal.runs(run_id=one, limit=1)
-            if cards and caller.sees(cards[0].user):
-                await self.auditor.read(caller, f"run:{one}", cards[0].user)
-                return cards[0]
+            card = cards[0] if cards else await queued_card(self.journal, one) if queued else None
+            if card is not None and caller.sees(card.user):
+                await self.auditor.read(caller, f"run:{one}", card.user)
+                return card
         raise RunNotFound(run_id)
 
     async def card_to_answer(self, run_id: str, caller: Caller) -> RunInfo:

@@ -11,7 +11,7 @@ from collections import Counter
 from contextlib import aclosing, nullcontext
 from datetime import datetime
 
-from ...agent.attach import follow_chunks, stop_run
+from ...agent.attach import follow_chunks, queued_card, stop_run
 from ...agent.figures import rate
 from ...agent.opening.answers import questions_of_tasks
 from ...core.errors import ConfigError, RunNotFound
@@ -163,9 +163,11 @@ async def find(journal: Journal, wanted: str | None, action: str) -> RunInfo:
     if len(like) > 1:
         names = ", ".join([one.run_id for one in like[:5]])
         raise ConfigError(say(f"{wanted!r} matches several runs: {names}", f"{wanted!r} に該当する実行が複数あります: {names}"))
-    if not like:
-        raise RunNotFound(wanted)
-    return like[0]
+    if like:
+        return like[0]
+    if action == "stop" and (queued := await queued_card(journal, wanted)) is not None:
+        return queued
+    raise RunNotFound(wanted)
 
 
 async def _follow(journal: Journal, run: RunInfo, given: argparse.Namespace, screen: Screen) -> int:
