@@ -113,8 +113,10 @@ def test_question_is_listed_and_answered(http, served):
         "arguments": {"amount": 5},
         "text": '{\n  "amount": 5\n}',
         "shown": {"amount": "5"},
+        "equal": question["call"]["equal"],
         **does,
     }
+    assert json.loads(question["call"]["equal"]) == {"amount": {"equals": 5}, "*": ["amount"]}
     assert question["options"] == ["yes", "no"]
     changed = {"answers": {question["key"]: {"args": {"amount": 3}}}, "mode": "wait"}
     done = http.post(f"/api/runs/{run['run_id']}/answers", json=changed).json()
