@@ -384,6 +384,19 @@ def test_time_of_children_that_work_at_once_is_not_added_up():
     assert child.spent.seconds == 91.0
 
 
+def test_time_of_a_child_that_is_resumed_counts_once():
+    """It worked for 30 s before it asked; its parent has counted them, and waited no longer than that."""
+    parent = SimpleNamespace(state=State(), child_usage={}, view=SimpleNamespace(scratch={}))
+    parent.state.spent.seconds = 35.0
+    limit = SharedLimit(deadline(50), parent, "child", seconds=30.0, apart=True)
+    child = State()
+    child.spent.seconds = 44.0
+    assert limit(child, CallModel()) is None
+    assert limit.limit == 45.0
+    child.spent.seconds = 46.0
+    assert limit(child, CallModel()).kind == "deadline"
+
+
 async def test_typed_answer_of_a_delegate_comes_back_as_json():
     class City(BaseModel):
         name: str
