@@ -288,6 +288,9 @@ def test_a_team_in_a_file_can_work_in_the_background(tmp_path):
     (member,) = lead.team.members
     assert ["tasks" in one.tools for one in (lead, member)] == [True, False]
     assert "background" in lead.tools["delegate_to_agent"].parameters["properties"]
+    (tmp_path / "kaname.yaml").write_text("agents: {lead: {model: scripted/s.json, background: true}}\n")
+    with pytest.raises(ConfigError, match="there is no team"):
+        load_config(tmp_path / "kaname.yaml")
 
 
 async def test_d18_replay_of_a_transfer_touches_nothing_and_a_question_in_a_child_is_asked_again():
