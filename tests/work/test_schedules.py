@@ -258,7 +258,7 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
 async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_runs(tmp_path, caplog):
     journal = choose(tmp_path / "journal.db")
     agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=journal)
-    agent.schedule("bad", {"no": "input"}, every="10s")
+    agent.schedules = {"bad": make_schedule("clerk", "bad", {"no": "input"}, "", "UTC", "10s", None, "one")}
     agent.schedule("good", "Go", every="10s")
     now = 1_000_000.0
     scheduler = Scheduler([agent], clock=lambda: now)
