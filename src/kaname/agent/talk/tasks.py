@@ -27,7 +27,7 @@ from ...kernel.ports import Journal, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
 from ..attach import stop_run
-from ..child import Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
+from ..child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
 from ..opening.answers import is_expired
 from ..opening.request import AGAIN
 from ..opening.turns import until_over
@@ -37,6 +37,7 @@ TASKS = "tasks"  # also in handoffs/handoff.py, which loads this only when it is
 _TOLD = "Started in the background. Go on with other work: you get a message when it ends. Keep track of it with `tasks`."
 _ENDED = 'The task {task} ({agent}) in the background has ended. Collect its answer: tasks(action="collect", task="{task}").'
 
+_HERE = "kaname: work in the background"  # the name of an asyncio task that executes it in this process
 _keeping: set[asyncio.Task[None]] = set()
 _listening: WeakValueDictionary[tuple[int, str], Scope] = WeakValueDictionary()  # who is told when a child of a journal ends
 
@@ -79,7 +80,9 @@ async def _begin(scope: Scope, child_id: str, agent: Runnable, given: Any) -> No
     """Start a child, or resume it, within the limits of the run; and look after it until it ends or asks."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
     parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope))
-    recipe, answers = recipe_within(scope, child_id, agent.recipe, apart=True), answers_for(scope, child_id)
+    known = await scope.journal.runs(run_id=child_id, limit=1)
+    recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
+    answers = answers_for(scope, child_id)
     run = agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
     try:
         await run.begun()
@@ -89,11 +92,11 @@ async def _begin(scope: Scope, child_id: str, agent: Runnable, given: Any) -> No
     except AgentError:  # in its own record
         pass
     run.detach()
-    _look_after(_wait_here(run, scope.journal))
+    _look_after(_wait_here(run, scope.journal), _HERE)
 
 
-def _look_after(work: Any) -> None:
-    _keeping.add(task := asyncio.create_task(work))
+def _look_after(work: Any, name: str | None = None) -> None:
+    _keeping.add(task := asyncio.create_task(work, name=name))
     task.add_done_callback(_keeping.discard)
 
 
@@ -186,9 +189,9 @@ async def stop_tasks(scope: Scope) -> None:
 
 
 async def settle_tasks() -> None:
-    """Wait until nothing works in the background in this event loop: it is about to close."""
+    """Wait until nothing works in the background in this event loop, which is about to close. Other processes go on."""
     loop = asyncio.get_running_loop()
-    while mine := [task for task in _keeping if task.get_loop() is loop]:
+    while mine := [task for task in _keeping if task.get_loop() is loop and task.get_name() == _HERE]:
         await asyncio.wait(mine)
 
 
