@@ -39,8 +39,11 @@ async def list_runs(journal: Journal, fits: Callable[[RunInfo], bool], *, limit:
     `which`: what else the runs have in common, as `Journal.runs` takes it.
     """
     found, before, page = list[RunInfo](), 0, limit
-    while len(found) < limit and (cards := await journal.runs(**which, before=before, limit=page)):
+    while len(found) < limit:
+        cards = await journal.runs(**which, before=before, limit=page)
         found += [card for card in cards if fits(card)]
+        if len(cards) < page:
+            break
         before, page = cards[-1].place, max(limit, _PAGE)
     return found[:limit]
 

@@ -111,7 +111,7 @@ class LessonBook:
         if len({one.id for one in found}) == 1 and lesson_id:
             return found[0]
         if found and lesson_id:
-            ids = ", ".join(dict.fromkeys([one.id for one in found]))
+            ids = ", ".join([*dict.fromkeys([one.id for one in found])][:5])
             raise ConfigError(notice("lessons.several", "{id!r} matches several lessons: {ids}", id=lesson_id, ids=ids))
         raise ConfigError(notice("lessons.unknown", "there is no lesson {id!r}. List them with: kaname learn", id=lesson_id))
 
