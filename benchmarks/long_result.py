@@ -1,11 +1,12 @@
 """Does the local model find a line in the middle of a result of 2.7 MB with `read_result`? One run a question; it takes minutes.
 
-python benchmarks/long_result.py
+python benchmarks/long_result.py [number of questions]
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from time import monotonic
 
 from kaname import Agent, LargeResults, max_steps, tool
@@ -28,7 +29,8 @@ def fetch_log() -> str:
 
 async def main() -> None:
     model, right = Local(context=8192), 0
-    for question, wanted in QUESTIONS:
+    asked = QUESTIONS[: int(sys.argv[1])] if sys.argv[1:] else QUESTIONS
+    for question, wanted in asked:
         agent = Agent(model, [fetch_log], context=LargeResults(shown=1_500), stops=max_steps(8), journal="memory")
         begun = monotonic()
         result = await agent.run(question)
@@ -37,7 +39,7 @@ async def main() -> None:
         print(f"{question}\n  {'right' if wanted in str(result.output) else 'WRONG'}: {result.output!r:.200}")
         print(f"  {' -> '.join(calls)}\n  {result.stop.kind}, {result.usage.total} tokens, {monotonic() - begun:.0f} s")
         await agent.close()
-    print(f"{right} of {len(QUESTIONS)} right")
+    print(f"{right} of {len(asked)} right")
 
 
 asyncio.run(main())

@@ -288,6 +288,9 @@ def test_a_team_in_a_file_can_work_in_the_background(tmp_path):
     (member,) = lead.team.members
     assert ["tasks" in one.tools for one in (lead, member)] == [True, False]
     assert "background" in lead.tools["delegate_to_agent"].parameters["properties"]
+    (tmp_path / "kaname.yaml").write_text("agents: {lead: {model: scripted/s.json, background: true}}\n")
+    with pytest.raises(ConfigError, match="there is no team"):
+        load_config(tmp_path / "kaname.yaml")
 
 
 async def test_d18_replay_of_a_transfer_touches_nothing_and_a_question_in_a_child_is_asked_again():
@@ -382,6 +385,19 @@ def test_time_of_children_that_work_at_once_is_not_added_up():
     child.spent.seconds = 91.0
     assert limit(child, CallModel()).kind == "deadline"
     assert child.spent.seconds == 91.0
+
+
+def test_time_of_a_child_that_is_resumed_counts_once():
+    """It worked for 30 s before it asked; its parent has counted them, and waited no longer than that."""
+    parent = SimpleNamespace(state=State(), child_usage={}, view=SimpleNamespace(scratch={}))
+    parent.state.spent.seconds = 35.0
+    limit = SharedLimit(deadline(50), parent, "child", seconds=30.0, apart=True)
+    child = State()
+    child.spent.seconds = 44.0
+    assert limit(child, CallModel()) is None
+    assert limit.limit == 45.0
+    child.spent.seconds = 46.0
+    assert limit(child, CallModel()).kind == "deadline"
 
 
 async def test_typed_answer_of_a_delegate_comes_back_as_json():

@@ -146,12 +146,12 @@ async def test_a_changed_alternative_starts_anew():
 async def test_runs_of_evaluations_and_inside_others_do_not_push_out_those_that_count():
     agent = adaptive(ScriptedModel(lambda request: "x"), window=4)
     await run_many(agent, 2)
-    await Evaluation("e", [f"case {number}" for number in range(9)]).run(agent)
+    await Evaluation("e", [f"case {number}" for number in range(50)]).run(agent)
 
     calls = [call("delegate_to_agent", agent=agent.name, task=f"task {number}") for number in range(5)]
     outer = Agent(ScriptedModel([*calls, "done"]), name="outer", journal=agent.journal, team=[agent])
     assert (await outer.run("go")).completed
-    assert len(await agent.journal.runs(agent=agent.name, limit=100)) == 16
+    assert len(await agent.journal.runs(agent=agent.name, limit=100)) == 57
     assert sum([one.runs for one in await agent.standings()]) == 2
 
 
@@ -162,9 +162,12 @@ async def test_runs_of_evaluations_and_inside_others_do_not_push_out_those_that_
         {"alternatives": ["short"]},
         {"alternatives": {"short": "Be short."}},
         {"alternatives": {"short": {"tools": 5}}},
+        {"alternatives": {"short": {"settings": "x"}}},
+        {"alternatives": {"short": {"instructions": 5}}},
         {"reward": 3},
         {"reward": Reward(outcome="much")},
         {"reward": Reward(0, 0)},
+        {"reward": Reward(outcome=float("inf"))},
         {"kind_of": "price"},
         {"explore": "much"},
         {"explore": 2},

@@ -101,6 +101,24 @@ async def test_limits_on_attempts_and_cost_hold():
         await improve(answering(), Evaluation("e", CASES[:8]), model=Proposer(BETTER))
 
 
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1, "$1"])
+async def test_a_cost_that_is_no_amount_is_refused_and_named(cost):
+    with pytest.raises(ConfigError, match=r"improve\(cost=…\)"):
+        await improve(answering(), Evaluation("e", CASES), model=Proposer(BETTER), cost=cost)
+
+
+async def test_every_evaluation_of_a_search_names_the_users_of_all_cases():
+    """A text that was proposed from one case is tried on others: `erase_user` finds these evaluations, too."""
+    agent, seen = answering(), split(Evaluation("e", CASES))[0].cases[0].name
+    cases = [Case(one.input, one.name, from_user="ken" if one.name == seen else "", contains="please") for one in CASES]
+    await improve(agent, Evaluation("e", cases), model=Proposer("Answer quickly."), parts=["instructions"], calls=80)
+    cards = await agent.journal.runs(agent="evaluation", limit=100)
+    assert len(cards) > 1
+    for card in cards:
+        facts = [event.body async for event in agent.journal.read(card.run_id)]
+        assert next(one.data["people"] for one in facts if getattr(one, "name", "") == "evaluation") == ["ken"]
+
+
 async def test_cost_bounds_the_first_round_too_and_says_what_it_allows():
     made, shown = [], []
 

@@ -182,6 +182,34 @@ async def test_advice_that_two_users_shared_is_told_once():
     assert len(run.told) == 2, "both are judged by this run"
 
 
+async def test_rollback_ends_what_all_users_are_told_in_the_same_words_and_says_so():
+    journal, seen = MemoryJournal(), []
+    book = LessonBook(journal)
+    own = [await book.put(make_lesson("shop", user, "Answer in yen.")) for user in ("ken", "mika")]
+    other = await book.put(make_lesson("desk", "", "Answer in yen."))
+    kept = [
+        await book.approve(one.id, share=True, untested=True) for one in (other, await book.put(make_lesson("shop", "", "Hi")))
+    ]
+    first, second = [await book.approve(one.id, share=True, untested=True) for one in own]
+    dropped = await book.drop(first.id)
+    assert (dropped.why, dropped.id) == (f"rolled back by a person, for all users too: {second.id}", first.id)
+    await book.approve(own[0].id, share=True, untested=True)
+    assert first.id in (await book.drop(own[0].id)).why, "it was made from this lesson"
+    model = ScriptedModel(lambda request: seen.append(request.messages[0].text) or "x")
+    await Agent(model, name="shop", journal=journal, context=Lessons()).run("How much is tea?", user_id="ann")
+    assert "yen" not in seen[0]
+    assert [(await book.find(one.id)).status for one in kept] == ["approved"] * 2, "another agent, and other words"
+
+
+async def test_beginning_of_several_ids_is_said_to_be_unclear():
+    book = LessonBook(MemoryJournal())
+    one = make_lesson("shop", "ken", "Be brief.")
+    for end in "01":
+        await book.put(replace(one, id=one.id[:11] + end))
+    with pytest.raises(ConfigError, match=f"matches several lessons: {one.id[:11]}0, {one.id[:11]}1"):
+        await book.find(one.id[:8])
+
+
 async def test_id_of_a_lesson_is_long_its_beginning_is_enough_and_old_ids_stay():
     journal = MemoryJournal()
     book, agent = LessonBook(journal), shop(journal)

@@ -10,9 +10,11 @@ import pytest
 from kaname import (
     Agent,
     Approve,
+    ConfigError,
     Guardrails,
     MemoryJournal,
     ScriptedModel,
+    SharedSession,
     SqliteJournal,
     call,
     cost,
@@ -25,6 +27,8 @@ from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
 from kaname.evals import Evaluation, LessonBook, case_from_run, find_patterns, group_failures, make_lesson, read_history
+from kaname.evals.files import load_evaluation
+from kaname.evals.recorded import add_case
 from kaname.evals.records import read_rating
 from kaname.memory.lessons.history import PastRun, UsedTool
 from kaname.memory.lessons.patterns import group_tasks, telling_words
@@ -112,6 +116,7 @@ async def test_failed_run_has_the_one_cause_that_its_facts_show(cause, name, mod
         ("Write to Ann", "No, write to Anna", False),  # the user may have another idea
         ("Write to Ann", "That's wrong: she is called Anna.", True),
         ("アンに書いて", "違います。アンナです", True),
+        ("アンに書いて", "ちがいます。アンナです", True),
         ("アンに書いて", "アンではなくアンナに書いて", False),
         ("Write to Ann", "write to ann!", True),
         ("Write to Ann", "Now write to Ben", False),
@@ -164,6 +169,25 @@ def test_last_run_is_neither_an_attempt_nor_the_place_of_lessons(tmp_path, capsy
     assert main(["eval", "add", "last", str(added), *place]) == 0
     case = json.loads(added.read_text())
     assert (case["input"], case["from_user"]) == ("How much is tea?", "ken")
+
+
+async def test_case_from_a_shared_session_or_from_an_attempt_names_all_users_whose_words_it_has(tmp_path):
+    journal, talk = MemoryJournal(), SharedSession("meeting")
+    made = agent(lambda request: "Tea is 300.", journal)
+    await made.run("I am ann", user_id="ann", session_id=talk)
+    last = await made.run("And I am ken", user_id="ken", session_id=talk)
+    case = await case_from_run(journal, last.run_id)
+    assert case["from_user"] == ["ann", "ken"]
+    for name in ("evals.jsonl", "evals.yaml"):
+        (tried,) = load_evaluation(add_case(tmp_path / name, case)).cases
+        assert tried.people == {"ann", "ken"}
+    report = await Evaluation("meeting-of-two", [tried]).run(made)
+    (attempt,) = report.attempts
+    again = await case_from_run(journal, attempt.run_ids[0])
+    assert again["from_user"] == ["ann", "ken"], "a case of a case has the same words"
+    (tmp_path / "wrong.jsonl").write_text(json.dumps({"input": "x", "from_user": [5]}))
+    with pytest.raises(ConfigError, match="from_user"):
+        load_evaluation(tmp_path / "wrong.jsonl")
 
 
 async def test_cancelled_and_inner_runs_are_not_judged():

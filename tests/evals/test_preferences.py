@@ -105,6 +105,12 @@ def test_wish_is_kept_in_the_words_of_the_user(said):
     assert {*found.values()} == {said}, "what the user wants is not concluded: it could be the opposite"
 
 
+def test_request_about_the_future_is_no_wish_about_answers():
+    assert preferences_in("今後の予定を詳しく教えてください。") == {}
+    assert preferences_in("いつもの店への道を短く教えて") == {}
+    assert preferences_in("今後の回答は短くしてください。") == {"length": "今後の回答は短くしてください。"}
+
+
 @pytest.fixture
 async def made(tmp_path):
     seen = []

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
@@ -15,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kaname.serve
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, ToolContext, Workflow, call, tool
+from kaname import Agent, Approve, MemoryJournal, ScriptedModel, Team, ToolContext, Workflow, call, tool
 from kaname.cli.terminal.questions import parse_answers
 from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
@@ -28,6 +29,7 @@ from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
 from kaname.serve.dialects.transcript import question_text
 from kaname.serve.dialects.vercel import VercelWriter
+from kaname.serve.users import Caller
 from tests.properties import tries
 
 YES = {"yes", "y", "ok", "okay", "true", "approve", "approved", "allow", "allowed"}
@@ -387,3 +389,32 @@ async def test_large_number_is_shown_and_changed_exactly() -> None:
         body = {"answers": {key: {"args_text": text}}, "mode": "wait"}
         assert (await desk.http.post(f"/api/runs/{run_id}/answers", json=body)).status_code == status
     assert desk.paid == [large]
+
+
+async def test_question_of_a_task_is_seen_by_those_who_answer_for_the_agent_that_started_it(tmp_path: Path) -> None:
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return "paid"
+
+    worker = Agent(ScriptedModel([call("pay", yen=5), "paid"]), [pay], name="worker", policies=[Approve("pay")])
+    start = call("delegate_to_agent", agent="worker", task="pay", background=True)
+    lead = Agent(ScriptedModel([start, "later"]), name="lead", team=Team((worker,), background=True), journal=tmp_path / "j.db")
+    run = await lead.run("go", user_id="ann")
+    assert run.output == "later"
+    async with asyncio.timeout(60):
+        while not (await lead.result(run.run_id)).questions:
+            await asyncio.sleep(0.02)
+    roles = {"eve": "approve:lead", "bob": "approve:worker"}
+    made = kaname.serve.app(lead, who=lambda scope: _caller(scope, roles), recover=False, mcp=False, a2a=False)
+    async with (
+        made.lifespan(),
+        httpx.AsyncClient(transport=httpx.ASGITransport(made), base_url="http://localhost") as http,
+    ):
+        seen = {name: (await http.get("/api/questions", headers={"x-name": name})).json()["questions"] for name in roles}
+    assert [len(seen[name]) for name in ("eve", "bob")] == [1, 0]
+
+
+def _caller(scope: Any, roles: dict[str, str]) -> Caller:
+    name = dict(scope["headers"]).get(b"x-name", b"").decode()
+    return Caller(name, frozenset([roles[name]]))

@@ -21,6 +21,8 @@ from kaname import (
     deadline,
     tool,
 )
+from kaname.agent.talk.tasks import _look_after, settle_tasks
+from kaname.cli.main import main
 from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
 
@@ -374,6 +376,45 @@ def test_run_sync_waits_for_the_work_in_the_background(tmp_path):
     assert done == [True]
     (task,) = asyncio.run(agent.journal.runs(parent=result.run_id))
     assert (task.agent, task.status) == ("render", "completed")
+
+
+async def test_end_of_the_event_loop_does_not_wait_for_work_of_other_processes():
+    elsewhere = asyncio.get_running_loop().create_future()
+    _look_after(_wait_for(elsewhere))
+    async with asyncio.timeout(SECONDS):
+        await settle_tasks()
+    elsewhere.set_result(None)
+
+
+async def _wait_for(future):
+    await future
+
+
+TASK_PROGRAM = """
+import asyncio
+from pathlib import Path
+from kaname import Agent, ScriptedModel, call, tool
+
+@tool(background=True, effect="idempotent")
+async def render() -> str:
+    "Render."
+    await asyncio.sleep(0.5)
+    Path("rendered.txt").write_text("yes")
+    return "rendered"
+
+lead = Agent(ScriptedModel(lambda request: call("render") if request.messages[-1].role == "user" else "later"), [render],
+             name="lead", journal="journal.db")
+"""
+
+
+def test_the_command_waits_for_the_work_in_the_background(tmp_path, monkeypatch, capsys):
+    (tmp_path / "program.py").write_text(TASK_PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "-a", "program.py:lead", "go"]) == 0
+    assert "later" in capsys.readouterr().out
+    assert (tmp_path / "rendered.txt").read_text() == "yes"
+    assert main(["runs", "--journal", "journal.db"]) == 0
+    assert "interrupted" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

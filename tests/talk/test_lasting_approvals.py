@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from kaname import Agent, Approve, InvalidState, MemoryJournal, Permit, ScriptedModel, SqliteJournal, call, tool
 from kaname.cli.main import main
@@ -293,3 +293,20 @@ async def test_equal_call_has_no_other_arguments_and_no_hidden_ones(journal):
     asked = await agent.run("Log in.", user_id="ken")
     with pytest.raises(InvalidState, match="an argument of this call is hidden"):
         await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always"}}, by="ken")
+
+
+@pytest.mark.parametrize("where", [{}, {"where": {"cards": {"equals": [{"number": "**********"}]}}}])
+async def test_value_that_is_hidden_inside_of_others_cannot_be_compared(journal, where):
+    class Card(BaseModel):
+        number: SecretStr
+
+    @tool
+    def pay(cards: list[Card]) -> str:
+        """Pay."""
+        return "paid"
+
+    script = [call("pay", cards=[{"number": "1111"}]), "done"]
+    agent = Agent(ScriptedModel(script), [pay], policies=[Approve("pay")], journal=journal)
+    asked = await agent.run("Pay.", user_id="ken")
+    with pytest.raises(InvalidState, match="an argument of this call is hidden"):
+        await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always", **where}}, by="ken")

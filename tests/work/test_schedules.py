@@ -16,6 +16,8 @@ from kaname.agent.work.schedule import make_schedule
 from kaname.agent.work.scheduler import Scheduler
 from kaname.core.events import Stopped
 from kaname.journals.default import choose
+from kaname.journals.transfer import copy_journal
+from kaname.testing.journal_lists import write
 from tests import warm
 from tests.work.test_fleet import completed
 
@@ -72,7 +74,7 @@ def test_interval_is_the_same_on_all_machines_and_one_time_is_one_time():
     [
         {"cron": "every day"}, {"cron": "0 0 9 * * 1"}, {"cron": "0 0 31 2 *"}, {"cron": "0 9 * * *", "tz": "Mars/Olympus"}, {},
         {"cron": 5}, {"cron": ["0 9 * * *"]}, {"every": "1h", "tz": None}, {"every": "1h", "tz": 9}, {"every": [1]},
-        {"cron": "0 9 * * *", "every": "1h"}, {"every": "0.5s"}, {"once": "tomorrow"}, {"every": "1h", "missed": "some"},
+        {"cron": "0 9 * * *", "every": "1h"}, {"every": "0.5s"}, {"every": 1e18}, {"once": "tomorrow"}, {"every": "1h", "missed": "some"},
     ],
 )  # fmt: skip
 def test_wrong_schedule_is_refused(given):
@@ -145,6 +147,35 @@ async def test_paused_schedule_drops_its_ticks_in_every_process_until_it_is_resu
     assert 2 <= (await agent.journal.queue.count())["waiting"] <= 5, "only the ticks after it was resumed"
     assert not (await list_schedules([agent]))[0]["paused"]
     await agent.journal.close()
+
+
+async def test_last_runs_of_a_schedule_are_its_own_and_not_those_inside_them(place):
+    agent = make_agent(place)
+    for number in range(3):
+        await write(agent.journal, f"hourly@clerk@{number}")
+        for inner in range(3):
+            await write(agent.journal, f"hourly@clerk@{number}/{inner}", parent=f"hourly@clerk@{number}")
+    (told,) = await list_schedules([agent])
+    assert [one["run_id"] for one in told["runs"]] == [f"hourly@clerk@{number}" for number in (2, 1, 0)]
+    await agent.journal.close()
+
+
+async def test_pause_ends_in_a_copy_of_the_journal_when_it_was_ended_in_the_original(tmp_path):
+    agent, copied = make_agent(tmp_path / "a.db"), choose(tmp_path / "b.db")
+    await steer_schedule([agent], "pause", "hourly")
+    await copied.marks.raise_to({"other@clerk: paused": 1.0})
+    await copy_journal(agent.journal, copied)
+    assert "hourly@clerk: paused" in await copied.marks.all()
+    await steer_schedule([agent], "resume", "hourly")
+    await copy_journal(agent.journal, copied)
+    assert sorted(await copied.marks.all()) == ["hourly@clerk: 0 * * * * UTC", "other@clerk: paused"]
+    await agent.journal.close()
+    await copied.close()
+
+
+def test_schedule_without_an_input_is_refused():
+    with pytest.raises(ConfigError):
+        Agent(ScriptedModel([])).schedule("n", None, every=1)
 
 
 async def test_schedule_with_another_time_begins_anew_and_one_that_was_removed_stops(tmp_path):
@@ -227,7 +258,7 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
 async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_runs(tmp_path, caplog):
     journal = choose(tmp_path / "journal.db")
     agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=journal)
-    agent.schedule("bad", {"no": "input"}, every="10s")
+    agent.schedules = {"bad": make_schedule("clerk", "bad", {"no": "input"}, "", "UTC", "10s", None, "one")}
     agent.schedule("good", "Go", every="10s")
     now = 1_000_000.0
     scheduler = Scheduler([agent], clock=lambda: now)

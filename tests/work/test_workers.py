@@ -153,6 +153,8 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
     waiting = await client.submit("never", delay="1h")
     assert await client.stop(waiting, "not needed")
     assert not await client.stop(waiting), "it has ended"
+    with pytest.raises(InvalidState, match="stopped before it began"):
+        await client.resume(waiting)
     with pytest.raises(RunNotFound):
         await client.stop("nothing")
     assert dict(await mine.queue.count()) == {}

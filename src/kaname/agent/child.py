@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from ..core.events import Asked
 from ..core.messages import NOTHING, Usage
 from ..core.notices import join_notices, notice
 from ..core.record import replace
+from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.bases import SinkBase, StopRuleBase, optional
@@ -60,12 +61,13 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     child_id = _name_child(scope, context, agent, name)
     spent = scope.child_usage.setdefault(context.call_id, {})
     prefix = f"{child_id}:"
-    answers, recipe = await answers_for(scope, child_id), recipe_within(scope, child_id, agent.recipe)
+    answers = await answers_for(scope, child_id)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
     parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope))
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     shown = known[0].seq if known else 0  # in the life before
+    recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known))
 
     def begin() -> tuple[Run[Any], Reader]:
         made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
@@ -120,11 +122,18 @@ def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
     return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
 
 
-def recipe_within(scope: Scope, child_id: str, recipe: Recipe, *, apart: bool = False) -> Recipe:
+async def seconds_so_far(scope: Scope, known: Sequence[RunInfo]) -> float:
+    """Return the working time of a child that is resumed: its parent has counted it already."""
+    return (await load(scope.journal, known[0].run_id)).spent.seconds if known else 0.0
+
+
+def recipe_within(scope: Scope, child_id: str, recipe: Recipe, seconds: float, *, apart: bool = False) -> Recipe:
     """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo.
 
-    `apart`: the call that opens it does not wait for it, so it has to watch the time itself."""
-    limits = (*_shared_limits(scope, child_id, apart), *recipe.stops)
+    `seconds`: its working time before it is resumed. `apart`: the call that opens it does not wait for it, so it has to watch
+    the time itself.
+    """
+    limits = (*_shared_limits(scope, child_id, seconds, apart), *recipe.stops)
     inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
     around = sorted((*inherited, *recipe.policies), key=lambda policy: policy.depth)
     return replace(recipe, stops=limits, policies=tuple(around))
@@ -220,9 +229,9 @@ class SharedLimit:
     """A parent's limit on money or time, judged by what it, this child and the others have spent. It may be a limit that the
     parent shares with its own parent."""
 
-    def __init__(self, rule: StopRule, scope: Scope, child_id: str, apart: bool = False) -> None:
+    def __init__(self, rule: StopRule, scope: Scope, child_id: str, seconds: float = 0.0, apart: bool = False) -> None:
         self._rule, self._scope, self._child_id = rule, scope, child_id
-        self._begun = scope.state.spent.seconds  # children work at the same time: theirs is not added up
+        self._begun = scope.state.spent.seconds - seconds  # children work at the same time: theirs is not added up
         self.kind = optional(rule, StopRuleBase, "kind")
         limit = rule.left if isinstance(rule, SharedLimit) else optional(rule, StopRuleBase, "limit")
         self.left: float | None = limit - self._begun if limit and self.kind == "deadline" else None  # seconds
@@ -249,6 +258,6 @@ class SharedLimit:
             mine.usage, mine.seconds = before
 
 
-def _shared_limits(scope: Scope, child_id: str, apart: bool) -> tuple[StopRule, ...]:
+def _shared_limits(scope: Scope, child_id: str, seconds: float, apart: bool) -> tuple[StopRule, ...]:
     found = [rule for rule in scope.stops(scope.agent) if optional(rule, StopRuleBase, "kind") in _SHARED]
-    return tuple([SharedLimit(rule, scope, child_id, apart) for rule in found])
+    return tuple([SharedLimit(rule, scope, child_id, seconds, apart) for rule in found])

@@ -192,14 +192,19 @@ def _steps(turn: tuple[Message, ...]) -> Iterator[AgentStep]:
 View = Callable[[str, State], Result[Any]]
 
 
+async def settle() -> None:
+    """Wait for work in the background, which would end with the event loop."""
+    if (tasks := sys.modules.get("kaname.agent.talk.tasks")) is not None:
+        await tasks.settle_tasks()
+
+
 def run_blocking(make: Callable[[], Awaitable[Result[OutputT]]], close: Callable[[], Awaitable[None]]) -> Result[OutputT]:
-    """Run it to its end in an event loop of its own, with its work in the background, which would end with the loop."""
+    """Run it to its end in an event loop of its own, with its work in the background."""
 
     async def go() -> Result[OutputT]:
         try:
             made = await make()
-            if (tasks := sys.modules.get("kaname.agent.talk.tasks")) is not None:
-                await tasks.settle_tasks()
+            await settle()
             return made
         finally:
             await close()

@@ -166,7 +166,9 @@ class _Chat:
                     result = await run
                 if result.stop.kind != "waiting":
                     break
-                going = await resume_with_answers(self._agent, result, self._screen, show.asked, stop)
+                going = await resume_with_answers(
+                    self._agent, result, self._screen, show.asked, stop, where=place_options(self._given)
+                )
                 if going is None:
                     break
                 run = going

@@ -9,7 +9,7 @@ import sys
 from threading import Timer
 
 from ..agent.agent import Agent
-from ..agent.result import Result
+from ..agent.result import Result, settle
 from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
@@ -105,7 +105,7 @@ async def follow(
                 result: Result = await run
             going = None
             if result.stop.kind == "waiting" and not as_json:
-                going = await resume_with_answers(agent, result, screen, show.asked, stop, by)
+                going = await resume_with_answers(agent, result, screen, show.asked, stop, by, where)
         except AgentError as problem:
             return _report_failure(problem, show, screen, as_json=as_json, where=where)
         if going is None:
@@ -118,8 +118,19 @@ async def follow(
             screen.note(_ended_line(result, show, where) if ended else _last_line(result, show, where))
             for told in _advice(result):
                 screen.note(told)
+    await _wait_for_background(stop, screen)
     interrupted = result.stop.kind == "cancelled" and stop.is_set()  # and not cancelled by the run itself: no plan was found
     return INTERRUPTED if interrupted else _CODES.get(result.stop.kind, FAILED)
+
+
+async def _wait_for_background(stop: asyncio.Event, screen: Screen) -> None:
+    """Wait until work in the background has ended or asks. Ctrl-C leaves it to the next run of the session, or to a worker."""
+    settling, stopped = asyncio.ensure_future(settle()), asyncio.ensure_future(stop.wait())
+    screen.doing = say("waiting for work in the background (Ctrl-C: leave it)", "バックグラウンド処理を待機中 (Ctrl-C: 終了)")
+    async with screen.spinner():
+        await asyncio.wait([settling, stopped], return_when=asyncio.FIRST_COMPLETED)
+    for one in (settling, stopped):
+        one.cancel()
 
 
 def _report_failure(problem: AgentError, show: Show, screen: Screen, *, as_json: bool, where: str) -> int:

@@ -79,7 +79,8 @@ async def _resume_or_show(given: argparse.Namespace, screen: Screen) -> int:
 
 async def _follow(given: argparse.Namespace, made: Workflow, run: Any, stop: asyncio.Event, screen: Screen) -> int:
     try:
-        code = await follow(made.agent, run, stop, screen, as_json=given.json, quiet=given.quiet, where=place_options(given))
+        how = {"as_json": given.json, "quiet": given.quiet, "where": place_options(given), "by": getattr(given, "by", "")}
+        code = await follow(made.agent, run, stop, screen, **how)
         if not given.json and not given.quiet:
             screen.note(draw.terminal(made.graph, await made.progress(run.run_id), translate))
         return code

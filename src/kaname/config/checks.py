@@ -48,6 +48,9 @@ def check_all(reading: Reading) -> None:
     for name, agent in mapping(value.get("agents")).items():
         _check_agent(mapping(agent), ("agents", name), shared, reading)
         others = [other for other in value["agents"] if other != name]
+        if mapping(agent).get("background") and not mapping(agent).get("team"):
+            told = notice("config.background", "background says that the team can work in the background, but there is no team")
+            reading.wrong(("agents", name, "background"), told)
         named = mapping(agent).get("team")
         for number, member in enumerate(named if isinstance(named, list) else []):
             if member not in others:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
+from math import inf
 from random import Random
 from typing import Any
 
@@ -276,10 +277,12 @@ def _check(alternatives: Any, reward: Any, kind_of: Any, explore: Any, window: A
     check(isinstance(alternatives, Mapping), "alternatives", "a mapping of names to changes", alternatives)
     for name, changes in alternatives.items():
         check(isinstance(changes, Mapping), f"alternatives[{name!r}]", 'a mapping such as {"instructions": "…"}', changes)
-        tools = changes.get("tools", ())
-        check(isinstance(tools, list | tuple | set), f'alternatives[{name!r}]["tools"]', "a list of names", tools)
+        for part, kind, what in (("tools", list | tuple | set, "a list of names"), ("settings", Mapping, "a mapping"),
+                                 ("instructions", str, "a text")):  # fmt: skip
+            fits = part not in changes or isinstance(changes[part], kind)
+            check(fits, f'alternatives[{name!r}]["{part}"]', what, changes.get(part))
     weights = [1.0] if reward is None else [getattr(reward, one, None) for one in Reward.__match_args__]
-    good = all(isinstance(one, int | float) and one >= 0 for one in weights) and any(weights)
+    good = all(isinstance(one, int | float) and 0 <= one < inf for one in weights) and any(weights)
     check(good, "reward", "a Reward with weights from 0 up, and one above 0", reward)
     check(kind_of is None or callable(kind_of), "kind_of", "a function of a text", kind_of)
     check(isinstance(explore, int | float) and 0 <= explore <= 1, "explore", "a number from 0 to 1", explore)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import isfunction
 from typing import Any, TypedDict, Unpack
 
-from ..agent.input import Input, as_turn
+from ..agent.input import Input, as_turn, check_argument
 from ..core.codec import digest, encode_body
 from ..core.errors import ConfigError, nearest
 from ..core.events import Received
@@ -61,7 +61,8 @@ class Case:
         reference: A good answer, for the judge of a rubric. It is not compared with the answer.
         answer: The answer to every question that the run asks, such as "yes" to an approval.
         user_id: The user to whom the run belongs (default: one of its own, without memories).
-        from_user: The user whose recorded words the case has. `kaname user erase` erases evaluations of them, too.
+        from_user: The user, or the users, whose recorded words the case has. `kaname user erase` erases evaluations of them,
+            too.
         expect: The checks: see `Expectations`.
 
     Raises:
@@ -77,13 +78,16 @@ class Case:
         reference: str = "",
         answer: str = "",
         user_id: str = "",
-        from_user: str = "",
+        from_user: str | Sequence[str] = "",
         **expect: Unpack[Expectations],
     ) -> None:
         if not input and user is None:
             raise ConfigError(notice("eval.no_input", "a case needs an input, or a simulated user"))
         self.input, self.user, self.reference, self.answer, self.user_id = input, user, reference, answer, user_id
-        self.from_user = from_user
+        named = [from_user] if isinstance(from_user, str) else from_user
+        fits = isinstance(named, list | tuple) and all(isinstance(one, str) for one in named)
+        check_argument(fits, "Case(from_user=…)", "a text or a list of texts", from_user)
+        self.from_user, self.people = from_user, {*named, user_id} - {""}
         self.title = as_title(as_turn(input)[-1].text) if input else as_title(user.goal if user else "")
         self.name = name or self.title[:40]
         self.expect: dict[str, Any] = {check: prepare_check(check, value) for check, value in expect.items()}

@@ -70,6 +70,11 @@ class Evaluation:
     def __repr__(self) -> str:
         return f"<Evaluation {self.name!r}: {len(self.cases)} cases × {self.repeat}>"
 
+    @property
+    def everyone(self) -> set[str]:
+        """Return the users whose words are in it."""
+        return {*self.people, *[name for case in self.cases for name in case.people]} - {""}
+
     def only(self, names: Iterable[str]) -> Evaluation:
         """Return the evaluation with these cases only."""
         wanted = {*names}
@@ -128,8 +133,7 @@ class Evaluation:
         listed = [[case.name, case.title, case.digest] for case in self.cases]
         about = {**subject.about, "version": subject.version, "time": time.time()}
         header: dict[str, Any] = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
-        people = {*self.people, *[name for case in self.cases for name in (case.from_user, case.user_id)]} - {""}
-        if people:  # `erase_user` reads this
+        if people := self.everyone:  # `erase_user` reads this
             header |= {"people": sorted(people), "runs": [*self.related]}
         recording = Recording(subject.journal, job, header)
         await recording.open(subject.description)

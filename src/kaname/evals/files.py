@@ -36,6 +36,7 @@ _CASE: dict[str, Any] = {
         "input": {"type": ["string", "array", "object"]},
         "user": _USER,
         **dict.fromkeys([name for name in _OWN if name not in ("input", "user")], _TEXT),
+        "from_user": {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]},
         **{name: {} for name in KINDS},
     },
 }

@@ -9,15 +9,16 @@ from typing import Any
 from ..agent.result import result_of
 from ..core.codec import dump
 from ..core.errors import ConfigError
+from ..core.events import Answered, Interjected, Opened
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import EVALUATION_PREFIX
 from ..core.values import plain_text
-from ..kernel.load import load
+from ..kernel.load import load, read_whole
 from ..kernel.ports import Journal
 from .checks.outcome import CaseOutcome
 from .files import load_evaluation, make_case, read_cases
-from .records import read_rating
+from .records import people_of, read_rating
 
 DEFAULT = "evals.jsonl"  # the file that cases are added to
 
@@ -39,7 +40,8 @@ async def case_from_run(journal: Journal, run_id: str, name: str = "") -> dict[s
     text_only = not before and len(state.question.parts) == 1 and state.question.text
     given: Any = state.question.text if text_only else [*before, to_openai(state.question)]
     made: dict[str, Any] = {"name": name or f"{state.question.text[:40].strip()} ({run_id[-6:]})", "input": given}
-    made |= {"from_user": state.user} if state.user and not state.user.startswith(EVALUATION_PREFIX) else {}
+    if people := await _people_in(journal, run_id):
+        made["from_user"] = people if len(people) > 1 else people[0]
     stop = state.stop.kind if state.stop else ""
     if stop == "completed" and await read_rating(journal, run_id) != "bad":
         outcome = CaseOutcome([result_of(run_id, state, None)])
@@ -47,6 +49,17 @@ async def case_from_run(journal: Journal, run_id: str, name: str = "") -> dict[s
         made |= {"calls_in_order": calls} if calls else {}
         made["reference"] = plain_text(outcome.output)
     return made
+
+
+async def _people_in(journal: Journal, run_id: str) -> list[str]:
+    """Return the users whose words a run has: in its conversation, which several can share, or from the case that it tried."""
+    found = await people_of(journal, run_id)
+    for fact in [event.body for event in await read_whole(journal, run_id)]:
+        if isinstance(fact, Opened) and not fact.user.startswith(EVALUATION_PREFIX):
+            found.add(fact.user)
+        elif isinstance(fact, Answered | Interjected):
+            found.add(fact.by)
+    return sorted(found - {""})
 
 
 def add_case(path: str | Path, case: dict[str, Any]) -> Path:

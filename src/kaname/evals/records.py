@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..agent.figures import RATING
@@ -119,6 +120,17 @@ async def read_rating(journal: Journal, run_id: str) -> str:
         return ""
     said = [one.data for one in facts if isinstance(one, Custom) and one.name == RATING and isinstance(one.data, dict)]
     return str(said[-1].get("rating", "")) if said else ""
+
+
+async def people_of(journal: Journal, run_id: str) -> set[str]:
+    """Return the users whose words are in the evaluation that made a run; none, if the run is not an attempt."""
+    found, parts = set[str](), run_id.split("-") if run_id.startswith(PREFIX) else []
+    for end in range(2, len(parts)):  # names can have "-", too
+        with suppress(RunNotFound):
+            facts = [event.body for event in await read_run(journal, "-".join(parts[:end]))]
+            told = [one.data for one in facts if isinstance(one, Custom) and one.name == EVALUATION]
+            found |= {name for header in told for name in header.get("people", ())}
+    return found
 
 
 async def list_reports(journal: Journal, *, name: str = "", limit: int = 20) -> list[EvalReport]:

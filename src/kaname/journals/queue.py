@@ -10,6 +10,7 @@ from ..core.runs import SHARED
 QueueState = Literal["waiting", "delayed", "taken", "set_aside"]
 DEFAULT_QUEUE = "default"
 MOST_KEYS = 500  # keys that are looked at when a worker takes runs; with more, the next time the next ones
+PAUSED = ": paused"  # how the mark of a paused schedule ends
 AGAIN = "retried by a person"  # the reason of a run that was set aside and is to be tried once more
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 from zlib import crc32
@@ -15,7 +15,7 @@ from ..core.runs import RunInfo
 from ..kernel.approvals.port import HasGrants
 from ..kernel.inbox.port import HasInbox
 from ..kernel.ports import HasLedger, Journal
-from .queue import HasQueue
+from .queue import PAUSED, HasQueue
 from .rows import fact_row
 
 _AT_ONCE = 200  # appends on their way
@@ -132,7 +132,16 @@ async def _copy_marks(source: Journal, target: Journal) -> int:
         return 0
     if isinstance(target, HasQueue) and (marks := await source.marks.all()):
         await target.marks.raise_to(marks)
+        paused = {name: time for name, time in (await target.marks.all()).items() if name.endswith(PAUSED)}
+        resumed = [name for name, time in paused.items() if name not in marks and _handled(marks, name) >= time]
+        await target.marks.remove(resumed)
     return sum((await source.queue.count()).values())
+
+
+def _handled(marks: Mapping[str, float], paused: str) -> float:
+    """Return up to when the schedule with that mark of a pause was handled; 0 if it is not known."""
+    key = paused.removesuffix(PAUSED) + ": "
+    return max([time for name, time in marks.items() if name.startswith(key)], default=0.0)
 
 
 async def compare(source: Journal, target: Journal) -> Transferred:

@@ -18,7 +18,7 @@ from .ports import Journal, Lineage
 from .threads import off_loop
 
 _EVERY = 100  # facts
-_PAGES = 10
+_PAGE = 1000  # runs
 
 
 async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> list[Event]:
@@ -34,17 +34,14 @@ async def read_run(journal: Journal, run_id: str, upto: int | None = None) -> li
 
 
 async def list_runs(journal: Journal, fits: Callable[[RunInfo], bool], *, limit: int, **which: Any) -> list[RunInfo]:
-    """Return the last runs that fit, the newest first. Others do not take their places, as far as ten times `limit` runs back.
+    """Return the last runs that fit, the newest first. Others do not take their places.
 
     `which`: what else the runs have in common, as `Journal.runs` takes it.
     """
-    found, before = list[RunInfo](), 0
-    for _ in range(_PAGES):
-        cards = await journal.runs(**which, before=before, limit=limit)
+    found, before, page = list[RunInfo](), 0, limit
+    while len(found) < limit and (cards := await journal.runs(**which, before=before, limit=page)):
         found += [card for card in cards if fits(card)]
-        if len(cards) < limit or len(found) >= limit:
-            break
-        before = cards[-1].place
+        before, page = cards[-1].place, max(limit, _PAGE)
     return found[:limit]
 
 

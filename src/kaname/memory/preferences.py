@@ -14,7 +14,7 @@ _LASTS = r"(?:from now on|in (?:the )?future|always|never)"
 _NOT_ASKED = r"(?!(?:i|we|you|he|she|it|they|there|my|our|your|his|her|its|their|the|an?|this|that|these|those)\b)"
 _ASKED = re.compile(  # in English a verb comes first, and no subject; in Japanese, a request is how the sentence ends
     rf"(?:please,? )?{_LASTS},? (?:please )?{_NOT_ASKED}.*|(?:please )?{_NOT_ASKED}\w+ .*\b(?:from now on|in (?:the )?future)"
-    r"|(?:今後|これから|いつも|常に)(?:は|も)?、?.*(?:[てで]|ください|下さい|お願い(?:し|いたし)ます|ほしいです|欲しいです|ように)",
+    r"|(?:今後|これから|いつも|常に)(?!の(?!回答|返答|返事|返信|答え))(?:は|も)?、?.*(?:[てで]|ください|下さい|お願い(?:し|いたし)ます|ほしいです|欲しいです|ように)",
     re.I,
 )
 

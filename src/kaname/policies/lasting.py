@@ -42,7 +42,7 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
     if lasting.scope == ALWAYS and not isinstance(journal, HasGrants):
         raise InvalidState(notice("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__))
     where = equal_arguments(shown.args) if lasting.where is None else lasting.where
-    if where is None:
+    if where is None or _has_hidden(where):
         told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
         raise InvalidState(told)
     try:
@@ -58,9 +58,16 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
 def equal_arguments(args: Any) -> dict[str, Any] | None:
     """Return conditions that hold for the same arguments only, or None if one is hidden from people and cannot be compared."""
     args = args if isinstance(args, Mapping) else {}
-    if any(isinstance(value, str) and _HIDDEN.fullmatch(value) for value in args.values()):
+    if _has_hidden(args):
         return None
     return {**{name: {"equals": value} for name, value in args.items()}, ONLY: sorted(args)}
+
+
+def _has_hidden(value: Any) -> bool:
+    if isinstance(value, str):
+        return _HIDDEN.fullmatch(value) is not None
+    held = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return any(_has_hidden(one) for one in held)
 
 
 def matches(where: Mapping[str, Any], call: ToolCall) -> bool:

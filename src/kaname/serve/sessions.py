@@ -85,22 +85,22 @@ class SessionRoutes:
         following = cards[limit - 1].place if len(cards) > limit else None
         waiting = []
         for card in cards[:limit]:
-            if not caller.sees(card.user) and not caller.can_answer(card.user, card.agent):
+            above = await self._service.journal.runs(run_id=card.parent, limit=1) if card.parent else [card]
+            if not above or not (caller.sees(card.user) or caller.can_answer(card.user, above[0].agent)):
                 continue
             if card.parent:
-                waiting += await self._questions_of_task(card)
+                waiting += await self._questions_of_task(card, above[0])
                 continue
             result = await self._service.agent_result(card.run_id)
             tools = self._service.tools_of(card)
             waiting += [{**question(result, key, tools), "run": summary(card)} for key in result.questions]
         return Json({"questions": waiting, "next": following})
 
-    async def _questions_of_task(self, card: RunInfo) -> list[dict[str, Any]]:
+    async def _questions_of_task(self, card: RunInfo, above: RunInfo) -> list[dict[str, Any]]:
         """Return the questions of work in the background whose run has ended. Other children's are asked by their parents."""
-        above = await self._service.journal.runs(run_id=card.parent, limit=1)
-        if not above or above[0].status in UNDER_WAY:
+        if above.status in UNDER_WAY:
             return []
-        result, run = await self._service.agent_result(card.run_id), summary(above[0])
+        result, run = await self._service.agent_result(card.run_id), summary(above)
         return [{**question(result, key, {}), "key": f"{card.run_id}:{key}", "run": run} for key in result.questions]
 
     async def me(self, request: Request) -> Response:

@@ -171,6 +171,14 @@ class Opener:
                     parent=state.parent[0],
                 )
             )
+        if state.seq == 2 and state.stop is not None and state.stop.kind == "cancelled" and not request.unfinished:
+            raise InvalidState(
+                notice(
+                    "run.never_begun",
+                    "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
+                    run_id=run_id,
+                )
+            )
         check_strategy(run_id, state, self.recipe)
         known, rests = await self._take_answers(request, state, channel, answers)
         if request.after is not None:

@@ -27,7 +27,7 @@ from ...kernel.ports import Journal, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
 from ..attach import stop_run
-from ..child import Parent, Runnable, answers_for, question_as, recipe_within, sinks_of_children
+from ..child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
 from ..opening.answers import is_expired
 from ..opening.request import AGAIN, Given
 from ..opening.turns import until_over
@@ -37,6 +37,7 @@ TASKS = "tasks"  # also in handoffs/handoff.py, which loads this only when it is
 _TOLD = "Started in the background. Go on with other work: you get a message when it ends. Keep track of it with `tasks`."
 _ENDED = 'The task {task} ({agent}) in the background has ended. Collect its answer: tasks(action="collect", task="{task}").'
 
+_HERE = "kaname: work in the background"  # the name of an asyncio task that executes it in this process
 _keeping: set[asyncio.Task[None]] = set()
 _listening: WeakValueDictionary[tuple[int, str], Scope] = WeakValueDictionary()  # who is told when a child of a journal ends
 
@@ -64,7 +65,7 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
         noted = {"task": context.call_id, "tool": tool, "agent": agent.name, "about": as_title(plain_text(given))}
         await context.note(BACKGROUND + child_id, noted)
     _listening[id(scope.journal), child_id] = scope
-    await _begin(_run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
+    await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
     return ToolResult({"task": context.call_id, "status": "running", "note": _TOLD})
 
 
@@ -75,11 +76,12 @@ def _scope_of(context: ToolContext) -> Scope:
     return scope
 
 
-def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
+async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
     """Return the run of a child, within the limits of its parent."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
     parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope))
-    recipe = recipe_within(scope, child_id, agent.recipe, apart=True)
+    known = await scope.journal.runs(run_id=child_id, limit=1)
+    recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
     return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
 
 
@@ -93,11 +95,11 @@ async def _begin(run: Run[Any], journal: Journal) -> None:
     except AgentError:  # in its own record
         pass
     run.detach()
-    _look_after(_wait_here(run, journal))
+    _look_after(_wait_here(run, journal), _HERE)
 
 
-def _look_after(work: Any) -> None:
-    _keeping.add(task := asyncio.create_task(work))
+def _look_after(work: Any, name: str | None = None) -> None:
+    _keeping.add(task := asyncio.create_task(work, name=name))
     task.add_done_callback(_keeping.discard)
 
 
@@ -161,11 +163,11 @@ async def revive(scope: Scope) -> None:
             _look_after(_wait_elsewhere(scope.journal, child_id))
         elif card.status == "interrupted" or ready:
             try:
-                run = _run_of(scope, child_id, _agent_of(scope, value), "", answers)
+                agent = _agent_of(scope, value)
             except ConfigError as gone:
                 getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
                 continue
-            await _begin(run, scope.journal)
+            await _begin(await _run_of(scope, child_id, agent, "", answers), scope.journal)
         else:
             await _hear(scope, card)
 
@@ -182,7 +184,8 @@ async def hand_over(scope: Scope, answers: Mapping[str, Given]) -> None:
         prefix = f"{child_id}:"
         given = {key.removeprefix(prefix): one for key, one in answers.items() if key.startswith(prefix)}
         if given:
-            await _run_of(scope, child_id, _agent_of(scope, value), "", given).let_go()
+            run = await _run_of(scope, child_id, _agent_of(scope, value), "", given)
+            await run.let_go()
 
 
 def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable:
@@ -202,9 +205,9 @@ async def stop_tasks(scope: Scope) -> None:
 
 
 async def settle_tasks() -> None:
-    """Wait until nothing works in the background in this event loop: it is about to close."""
+    """Wait until nothing works in the background in this event loop, which is about to close. Other processes go on."""
     loop = asyncio.get_running_loop()
-    while mine := [task for task in _keeping if task.get_loop() is loop]:
+    while mine := [task for task in _keeping if task.get_loop() is loop and task.get_name() == _HERE]:
         await asyncio.wait(mine)
 
 

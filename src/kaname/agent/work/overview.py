@@ -9,6 +9,7 @@ from typing import Any
 from ...core.errors import ConfigError, nearest
 from ...core.notices import Notice, notice, to_json
 from ...journals.queue import QueuedRun
+from ...kernel.load import list_runs
 from ...kernel.ports import Journal
 from ..agent import Agent
 from ..opening.request import new_run_id
@@ -41,7 +42,7 @@ async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:
     found, told = schedules_of(agents), list[dict[str, Any]]()
     marks = await marks_of(agents).all() if found else {}
     for name, (agent, one) in found.items():
-        cards = await agent.journal.runs(starting=f"{one.key}@", limit=5)
+        cards = await list_runs(agent.journal, lambda card: not card.parent, starting=f"{one.key}@", limit=5)
         paused = one.paused_mark in marks
         about = {"name": name, "agent": agent.name, "when": one.timing, "missed": one.missed, "paused": paused}
         runs = [{"run_id": card.run_id, "status": card.status, "created": card.created} for card in cards]

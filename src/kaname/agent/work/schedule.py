@@ -14,11 +14,11 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
+from ...journals.queue import PAUSED
 from ..ids import check_ids
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
-PAUSED = ": paused"  # how the mark of a paused schedule ends
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
@@ -132,8 +132,8 @@ def make_schedule(
         )
         raise ConfigError(told)
     zone, interval = _zone(tz), 0.0 if every is None else seconds(every)
-    if every is not None and (interval < 1 or interval % 1):
-        told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, at least 1s", name=name)
+    if every is not None and (not 1 <= interval <= _DAYS[-1] * 86_400 or interval % 1):
+        told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, from 1s to 400d", name=name)
         raise ConfigError(told)
     check_order(**how)
     check_ids(session_id=how.get("session_id"), user_id=how.get("user_id"))

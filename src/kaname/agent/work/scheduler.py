@@ -11,9 +11,9 @@ from typing import Any
 
 from ...core.errors import AgentError, ConfigError
 from ...core.notices import notice
-from ...journals.queue import HasQueue, Marks
+from ...journals.queue import PAUSED, HasQueue, Marks
 from ..agent import Agent
-from .schedule import PAUSED, Schedule
+from .schedule import Schedule
 from .submit import queue_of
 
 _LONGEST, _PAUSE = 1.0, 5.0  # seconds between two looks at the clock, and after an error

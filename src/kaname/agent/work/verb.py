@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernel.ports import Journal, Recipe
-from ..input import Input
+from ..input import Input, as_turn
 from ..opening.opener import Opener
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Submits:
             user_input: The input, as for `run`.
             cron: A cron expression with five fields: minute, hour, day, month, day of the week.
             tz: The time zone of `cron` and `at` (default: UTC).
-            every: An interval such as "15m", counted from 1970-01-01 00:00 UTC, so that all machines agree.
+            every: An interval such as "15m", up to "400d", counted from 1970-01-01 00:00 UTC, so that all machines agree.
             at: One time: a `datetime`, a text such as "2026-12-01T09:00", or seconds since 1970.
             missed: What to do after a time at which no worker was alive: "skip" it, run "one" for all missed times (default),
                 or run "all" of them, up to 100.
@@ -132,6 +132,7 @@ class Submits:
         """
         from .schedule import make_schedule
 
+        as_turn(user_input)
         how = {"session_id": session_id, "user_id": user_id, "priority": priority, "key": key, "queue": queue}
         made = make_schedule(self.name, name, user_input, cron, tz, every, at, missed, **how)
         self.schedules = {**self.schedules, name: made}

@@ -130,13 +130,14 @@ async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: ar
     still = next((one for one in runs if one.status == "interrupted" or (one.status == "waiting" and one.questions)), None)
     if still is None:
         return
+    waiting = still.status == "waiting"
     while still.parent and (above := await journal.runs(run_id=still.parent, limit=1)):
         still = above[0]  # a run inside another is resumed with that one
     first = (await read_run(journal, still.run_id, 1))[0].body
     ours = isinstance(first, Opened) and "origin" in first.recipe
     named = f" -a {shlex.quote(given.agent)}" if given.agent and ":" not in given.agent else ""
     whose = named if ours or given.agent else " -a FILE.py:AGENT"
-    answer = " --answer …" if still.status == "waiting" else ""
+    answer = " --answer …" if waiting else ""
     command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{place_options(given)}"
     waits = say("waiting for an answer", "回答待ち") if answer else say("interrupted", "中断 (再開できます)")
     screen.note(f"{waits}; {say('to continue', '続けるには')}: {command}")

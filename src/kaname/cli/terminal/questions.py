@@ -101,10 +101,11 @@ def confirm(asked: str, screen: Screen) -> bool:
     return False
 
 
-def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by: str = "") -> dict[str, Any]:
+def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by: str = "", where: str = "") -> dict[str, Any]:
     """Ask the questions of a run and return the answers by key; empty without a terminal or without an answer.
 
     `shown`: questions that are on the screen already. `by`: the person who answers, if it is not the one who started the run.
+    `where`: the options of a command that finds the run.
     """
     if not can_ask():
         return {}
@@ -116,7 +117,7 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by
         if alone and str(question.prompt) not in shown:
             screen.note(f"? {translate(question.prompt)}", "yellow")
         if question.by == "other" and not by:
-            command = f"{this_command()} runs resume {result.run_id} --by NAME --answer '{key}=yes'"
+            command = f"{this_command()} runs resume {result.run_id} --by NAME --answer '{key}=yes'{where}"
             screen.note(say(f"another person must answer: {command}", f"別の人の回答が必要です: {command}"), "yellow")
             continue
         if question.until:
@@ -125,6 +126,8 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by
         while key not in answers:
             answer = read_line(options if alone else f"{translate(question.prompt)} {options}", screen)
             if answer is None:
+                return {}
+            if not answer and is_expired(question, time.time()):
                 return {}
             if not answer:  # Enter by mistake; Ctrl-D leaves the question open
                 continue
@@ -141,7 +144,13 @@ def _option(option: str) -> str:
 
 
 async def resume_with_answers(
-    agent: Agent[Any], result: Result, screen: Screen, shown: Collection[str], stop: asyncio.Event, by: str = ""
+    agent: Agent[Any],
+    result: Result,
+    screen: Screen,
+    shown: Collection[str],
+    stop: asyncio.Event,
+    by: str = "",
+    where: str = "",
 ) -> Run[Any] | None:
     """Ask the questions and resume the run.
 
@@ -149,17 +158,23 @@ async def resume_with_answers(
     person does not answer.
     """
     while True:
-        if any(is_expired(asked, time.time()) for asked in result.questions.values()):
+        if _has_expired(result):
             told = say("the question has expired; the run continues", "確認の期限が過ぎたため、実行を続けます")
             screen.note(told, "yellow")
             return await agent.resume(result.run_id, abort_event=stop).begun()
-        if not (answers := ask_the_user(result, screen, shown, by)):
+        if not (answers := ask_the_user(result, screen, shown, by, where)):
+            if _has_expired(result):
+                continue
             return None
         try:
             return await agent.resume(result.run_id, answers, abort_event=stop, by=by).begun()
         except InvalidState as refused:
             screen.note(translate(refused), "red")
             shown = ()
+
+
+def _has_expired(result: Result) -> bool:
+    return any(is_expired(asked, time.time()) for asked in result.questions.values())
 
 
 def parse_answer(answer: str, asked: Asked) -> Any:

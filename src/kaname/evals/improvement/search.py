@@ -10,9 +10,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from math import inf
 from typing import Any, cast
 
 from ...agent.agent import Agent
+from ...agent.input import check_argument
 from ...agent.many.map import MapInput
 from ...core.codec import digest
 from ...core.errors import AgentError, ConfigError
@@ -116,8 +118,11 @@ async def improve(
     """
     if hasattr(agent, "as_input"):
         raise ConfigError(notice("improve.workflow", "a workflow has no instructions: improve the agents that it uses"))
+    fits = cost is None or (isinstance(cost, int | float) and 0 <= cost < inf)
+    check_argument(fits, "improve(cost=…)", "a number of US dollars from 0 up", cost)
     evaluation = evaluation.only([case.name for case in evaluation.cases])
     evaluation.repeat = options.pop("repeat", 0) or evaluation.repeat
+    evaluation.people = tuple(evaluation.everyone)  # a text that is made from one case is tried on others
     seen, unseen = split(evaluation)
     least = 2 * (len(evaluation.cases) + _BATCH) * evaluation.repeat
     limit = calls or 10 * len(evaluation.cases) * evaluation.repeat

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ...core.codec import digest
 from ...core.errors import ConfigError, RunBusy, RunNotFound
 from ...core.events import Custom, Event, Fact, Opened, Stopped
-from ...core.notices import from_json, notice, to_json
+from ...core.notices import from_json, join_notices, notice, to_json
 from ...core.record import field, record, replace
 from ...core.runs import LESSONS, TITLE
 from ...core.steps import Stop
@@ -110,6 +110,9 @@ class LessonBook:
         found = [one for one in known if one.id == lesson_id] or [one for one in known if one.id.startswith(lesson_id)]
         if len({one.id for one in found}) == 1 and lesson_id:
             return found[0]
+        if found and lesson_id:
+            ids = ", ".join(dict.fromkeys([one.id for one in found]))
+            raise ConfigError(notice("lessons.several", "{id!r} matches several lessons: {ids}", id=lesson_id, ids=ids))
         raise ConfigError(notice("lessons.unknown", "there is no lesson {id!r}. List them with: kaname learn", id=lesson_id))
 
     async def put(self, lesson: Lesson) -> Lesson:
@@ -151,14 +154,22 @@ class LessonBook:
             raise ConfigError(told)
         if share and one.user:
             await self.put(replace(one, status="dropped", why=notice("lessons.shared", "shared with all users")))
-            one = replace(one, user="", id=digest([one.agent, "", one.id])[:_ID])
+            one = replace(one, user="", id=_shared_id(one))
         by = notice("lessons.approved", "approved by a person")
         return await self.put(replace(one, status="approved", shared=share or one.shared, why=by))
 
     async def drop(self, lesson_id: str, why: str = "") -> Lesson:
-        """Stop telling a lesson. It is not suggested again."""
-        why = why or notice("lessons.rolled_back", "rolled back by a person")
-        return await self.put(replace(await self.find(lesson_id), status="dropped", why=why))
+        """Stop telling a lesson, and what all users are told of it or in the same words. It is not suggested again."""
+        one, why = await self.find(lesson_id), why or notice("lessons.rolled_back", "rolled back by a person")
+        told = [other for other in await self.all(one.agent) if other.shared and other.status != "dropped"]
+        alike = [other for other in told if other.id == _shared_id(one) or other.advice.split() == one.advice.split()]
+        same = [other for other in alike if other.id != one.id]
+        for other in same:
+            await self.put(replace(other, status="dropped", why=why))
+        if same:
+            ids = ", ".join([other.id for other in same])
+            why = join_notices("", [why, notice("lessons.rolled_back_too", ", for all users too: {ids}", ids=ids)])
+        return await self.put(replace(one, status="dropped", why=why))
 
     async def _read(self, agent: str, user: str) -> list[Lesson]:
         try:
@@ -175,6 +186,11 @@ class LessonBook:
                 one = replace(before, trial=one.trial or before.trial)
             found[one.id] = one
         return [*found.values()]
+
+
+def _shared_id(one: Lesson) -> str:
+    """Return the id of the copy of a user's lesson that all users are told."""
+    return digest([one.agent, "", one.id])[:_ID]
 
 
 def _book_id(agent: str, user: str) -> str:

@@ -28,7 +28,7 @@ _WRONG = re.compile(  # a whole sentence: what else stands in it can turn its me
     r"(?:no\W+)?(?:sorry\W+)?(?:(?:(?:that|this|it|your answer)(?:['’]s| is| was) )?(?:still )?(?:wrong|incorrect|not (?:right|"
     r"correct|what i (?:asked(?: for)?|meant|said|wanted)))|you misunderstood(?: me)?)"
     r"|no\W+i (?:meant|said|asked for) (?!to\b).+"
-    r"|(?:いや|いいえ)?、?(?:それは|これは|その答えは)?、?(?:まだ)?(?:違います|違う|違うよ|間違っています|間違ってる|間違いです"
+    r"|(?:いや|いいえ)?、?(?:それは|これは|その答えは)?、?(?:まだ)?(?:(?:違|ちが)(?:います|うよ?)|(?:間違|まちが)(?:っています|ってる|いです)"
     r"|そうではありません|そうじゃない|そういう意味ではありません)",
     re.I,
 )
