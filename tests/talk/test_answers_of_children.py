@@ -3,9 +3,24 @@
 import asyncio
 import time
 
+import httpx
 import pytest
 
-from kaname import Agent, Approve, InvalidState, MemoryJournal, ScriptedModel, SqliteJournal, Team, call, tool
+import kaname.serve
+from kaname import (
+    Agent,
+    Approve,
+    InvalidState,
+    MemoryJournal,
+    RunBusy,
+    ScriptedModel,
+    SqliteJournal,
+    Team,
+    Worker,
+    call,
+    max_steps,
+    tool,
+)
 from kaname.core.events import Answered
 from kaname.core.messages import Message, ModelReply, assistant
 
@@ -51,7 +66,7 @@ def lead(journal, policy, go=None, **more):
 
     def reply(request):
         last = request.messages[-1]
-        if last.role == "user":
+        if last.text == "Pay.":
             return call("delegate_to_agent", agent="payer", task="Pay.", **more)
         return "later" if more else last.parts[0].output
 
@@ -171,3 +186,161 @@ async def test_answer_reaches_a_task_that_is_still_at_work_when_it_is_given(jour
     asyncio.get_running_loop().call_later(0.1, rest.set)
     await asyncio.wait_for(resuming, SECONDS)
     await until(journal, "completed", "payer")
+
+
+async def answers_of(journal, run_id):
+    said = [event.body async for event in journal.read(run_id) if isinstance(event.body, Answered)]
+    return [one.answer for one in said]
+
+
+async def test_answer_that_the_task_of_an_ended_run_does_not_accept_is_refused_and_another_one_counts_once(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    with pytest.raises(InvalidState, match="changed arguments were not accepted"):
+        await agent.resume(ended.run_id, {key: {"args": {"yen": "much"}}})
+    assert [*(await agent.result(ended.run_id)).questions] == [key]
+    for _ in range(2):  # the second time it changes nothing
+        await agent.resume(ended.run_id, {key: {"args": {"yen": 4}}})
+        child = await until(journal, "completed", "payer")
+    with pytest.raises(InvalidState, match="already been answered"):
+        await agent.resume(ended.run_id, {key: "no"})
+    assert await answers_of(journal, child) == [{"args": {"yen": 4}}]
+    assert (await agent.result(child)).output == "paid 4"
+
+
+async def test_submitted_answer_to_the_task_of_an_ended_run_is_recorded_and_a_worker_continues_it(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    child = key.partition(":")[0]
+    with pytest.raises(InvalidState, match="changed arguments were not accepted"):
+        await agent.submit_answers(ended.run_id, {key: {"args": {}}}, by="mia")
+    await agent.submit_answers(ended.run_id, {key: "yes"}, by="mia")
+    assert await answers_of(journal, child) == ["yes"]
+    assert not (await agent.result(child)).completed, "that is the work of a worker"
+    worker = Worker([agent])
+    working = asyncio.create_task(worker.work())
+    await until(journal, "completed", "payer")
+    worker.stop()
+    await asyncio.wait_for(working, SECONDS)
+
+
+async def test_of_two_answers_at_once_to_the_task_of_an_ended_run_one_is_refused(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    both = [agent.resume(ended.run_id, {key: answer})._result() for answer in ("yes", "no")]
+    told = await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), SECONDS)
+    assert [type(one) for one in told if isinstance(one, Exception)] == [InvalidState], told
+    child = await until(journal, "completed", "payer")
+    taken = "no" if isinstance(told[0], Exception) else "yes"
+    assert await answers_of(journal, child) == [taken]
+
+
+async def test_answer_waits_for_the_task_of_an_ended_run_that_another_process_executes(journal, monkeypatch):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    child, busy, claim = key.partition(":")[0], asyncio.Event(), journal.claim
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                lease = await claim(child)
+                break
+            except RunBusy:  # it has asked, and is about to rest
+                await asyncio.sleep(0.01)
+
+    async def watched(*given, **how):
+        try:
+            return await claim(*given, **how)
+        except RunBusy:
+            busy.set()
+            raise
+
+    monkeypatch.setattr("kaname.agent.opening.opener._BUSY", SECONDS)
+    journal.claim = watched
+    resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"})._result())
+    await asyncio.wait_for(busy.wait(), SECONDS)
+    assert not resuming.done(), "nothing is recorded yet"
+    await journal.release(child, lease.epoch)
+    await asyncio.wait_for(resuming, SECONDS)
+    assert await answers_of(journal, child) == ["yes"]
+    await until(journal, "completed", "payer")
+
+
+@pytest.mark.parametrize("more", [{}, {"background": True}], ids=["waited for", "in the background"])
+async def test_question_of_a_childs_child_is_answered_again_after_changed_arguments_were_not_accepted(journal, more):
+    def pass_on(request):
+        last = request.messages[-1]
+        return call("delegate_to_agent", agent="payer", task="Pay.") if last.role == "user" else last.parts[0].output
+
+    def reply(request):
+        last = request.messages[-1]
+        if last.role == "user":
+            return call("delegate_to_agent", agent="middle", task="Pay.", **more)
+        return "later" if more else last.parts[0].output
+
+    middle = Agent(ScriptedModel(pass_on), name="middle", team=[payer(Approve("pay"))], journal=MemoryJournal())
+    agent = Agent(ScriptedModel(reply), name="lead", journal=journal, team=Team((middle,), background=bool(more)))
+    asked = await asyncio.wait_for(agent.run("Pay."), SECONDS)
+    seen = set()
+
+    async def question():
+        async with asyncio.timeout(SECONDS):
+            while not (found := {*(await agent.result(asked.run_id)).questions} - seen):
+                await asyncio.sleep(0.01)
+        seen.update(found)
+        return found.pop()
+
+    for wrong in ({"yen": "much"}, {}):
+        await asyncio.wait_for(agent.resume(asked.run_id, {await question(): {"args": wrong}}), SECONDS)
+    await asyncio.wait_for(agent.resume(asked.run_id, {await question(): {"args": {"yen": 4}}}), SECONDS)
+    child = await until(journal, "completed", "payer")
+    assert (await agent.result(child)).output == "paid 4"
+
+
+async def test_task_that_was_stopped_asks_nothing(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    assert await agent.stop(ended.run_id)
+    await until(journal, "cancelled", "payer")
+    assert not (await agent.result(ended.run_id)).questions
+    with pytest.raises(InvalidState, match="no open question"):
+        await agent.resume(ended.run_id, {key: "yes"})
+
+
+async def test_question_of_a_task_that_was_answered_at_an_earlier_run_is_answered_for_the_next_run_too(journal):
+    agent, ended, key = await in_background(journal, Approve("pay"))
+    second = await asyncio.wait_for(agent.run("And?", session_id="s", user_id="ken"), SECONDS)
+    assert [*second.questions] == [key]
+    await agent.resume(ended.run_id, {key: "yes"}, by="mia")
+    await until(journal, "completed", "payer")
+    with pytest.raises(InvalidState, match="already been answered with 'yes'"):
+        await agent.resume(second.run_id, {key: "no"})
+    assert (await asyncio.wait_for(agent.resume(second.run_id), SECONDS)).output == "later"
+    assert await answers_of(journal, second.run_id) == ["yes"]
+
+
+async def test_answer_to_a_task_leaves_the_later_run_of_its_session_that_reached_a_limit_as_it_is(journal):
+    go = asyncio.Event()
+
+    @tool(effect="pure")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def reply(request):
+        if request.messages[-1].text == "Pay.":
+            return call("delegate_to_agent", agent="payer", task="Pay.", background=True)
+        return call("look") if request.tools and len(request.messages) > 4 else "later"
+
+    team = Team((payer(Approve("pay"), go),), background=True)
+    agent = Agent(ScriptedModel(reply), [look], name="lead", journal=journal, team=team, stops=max_steps(2))
+    await asyncio.wait_for(agent.run("Pay.", session_id="s"), SECONDS)
+    second = await asyncio.wait_for(agent.run("Look.", session_id="s"), SECONDS)
+    assert second.stop.kind == "max_steps"
+    go.set()
+    await until(journal, "waiting", "payer")
+    (key,) = (await agent.result(second.run_id)).questions
+    app = kaname.serve.app(agent, recover=False, mcp=False, a2a=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=SECONDS) as http:
+        wrong = await http.post(f"/api/runs/{second.run_id}/answers", json={"answers": {f"{key}x": "yes"}})
+        assert wrong.status_code == 409
+        told = await http.post(f"/api/runs/{second.run_id}/answers", json={"answers": {key: "yes"}, "mode": "wait"})
+    assert told.status_code == 200, told.text
+    await until(journal, "completed", "payer")
+    assert (await agent.result(second.run_id)).attempt == 1, "it was not resumed"

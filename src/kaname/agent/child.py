@@ -22,7 +22,7 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..policies.budget.purse import Purse, purse_of
-from .opening.request import AGAIN, Given
+from .opening.request import AGAIN, Given, asked_key
 
 if TYPE_CHECKING:
     from .result import Result
@@ -61,7 +61,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     child_id = _name_child(scope, context, agent, name)
     spent = scope.child_usage.setdefault(context.call_id, {})
     prefix = f"{child_id}:"
-    answers = answers_for(scope, child_id)
+    answers = await answers_for(scope, child_id)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
     parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope))
@@ -103,9 +103,13 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     return result
 
 
-def answers_for(scope: Scope, child_id: str) -> dict[str, Given]:
+async def answers_for(scope: Scope, child_id: str) -> dict[str, Given]:
     """Return the answers to a child's questions that were asked in the run. Of several to one question, the last counts."""
-    return {key.partition(AGAIN)[0]: answer for key, answer in _answers_given(scope, child_id).items()}
+    given = _answers_given(scope, child_id)
+    if not any(AGAIN in key for key in given):
+        return given
+    child = await load(scope.journal, child_id)
+    return {asked_key(key, {**child.questions, **child.answers}): answer for key, answer in given.items()}
 
 
 def _answers_given(scope: Scope, child_id: str) -> dict[str, Given]:
@@ -170,9 +174,10 @@ def _programs_fault(name: str, child_id: str) -> str:
 
 async def _ask_again(child_id: str, why: str, scope: Scope, context: ToolContext) -> None:
     """Pass up the first question whose answers could not be used, with the reason."""
-    given = _answers_given(scope, child_id)
-    for key, asked in (await load(scope.journal, child_id)).questions.items():
-        if times := len([one for one in given if one.partition(AGAIN)[0] == key]):
+    child, given = await load(scope.journal, child_id), _answers_given(scope, child_id)
+    known = {**child.questions, **child.answers}
+    for key, asked in child.questions.items():
+        if times := len([one for one in given if asked_key(one, known) == key]):
             told = replace(asked, prompt=join_notices("\n", (why, asked.prompt)))
             _pass_up(f"{child_id}:{key}{AGAIN}{times}", told, scope, context)
 

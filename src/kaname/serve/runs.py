@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from ..agent.attach import batches, batches_of
 from ..agent.figures import rate
+from ..agent.opening.answers import read_tasks
 from ..agent.result import Result
 from ..agent.run import Run, find_live
 from ..core.chunks import Chunk, chunks_of
@@ -209,8 +210,10 @@ class RunRoutes:
 
     async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
         caller, over = caller_of(request), card.status not in (*UNDER_WAY, "completed", "degraded")
-        if over and any(not key.startswith(f"{card.run_id}/") for key in answers):  # else work that it has left behind asks
-            raise not_waiting(card)
+        if over and answers:
+            left = await read_tasks(self._service.journal, await load(self._service.journal, card.run_id))
+            if not all(left.has(key) for key in answers):  # else work that it has left behind asks
+                raise not_waiting(card)
         if answers:
             await self._service.auditor.require_log()
         run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import InvalidState, RunNotFound, nearest
 from ...core.events import BACKGROUND, Asked
@@ -18,38 +18,67 @@ from ...kernel.ports import Journal
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
 from ...policies.approve import Approve, apply_edits
-from .request import AGAIN, Given
+from .request import Given, asked_key
 
 
-async def questions_of_tasks(journal: Journal, state: State) -> dict[str, Asked]:
-    """Return the questions of work in the background whose run has ended, by the keys under which that run answers them."""
-    found = dict[str, Asked]()
-    for key, value in state.custom.items() if state.stop is not None else ():
-        if key.startswith(BACKGROUND) and not value.get("collected"):
-            child_id = key.removeprefix(BACKGROUND)
+class TaskQuestions(NamedTuple):
+    """The open questions of work in the background and the answers that it has, by the keys that its parent uses."""
+
+    questions: Mapping[str, Asked]
+    answers: Mapping[str, Given]
+
+    def key(self, key: str) -> str:
+        """Return the key of a task's question, which may be asked once more. Another key stays as it is."""
+        return asked_key(key, {**self.questions, **self.answers})
+
+    def has(self, key: str) -> bool:
+        return self.key(key) in {**self.questions, **self.answers}
+
+
+async def read_tasks(journal: Journal, state: State) -> TaskQuestions:
+    """Return what the tasks of a run ask and were answered. One that was stopped asks nothing."""
+    found = TaskQuestions({}, {})
+    for name, value in state.custom.items():
+        if name.startswith(BACKGROUND) and not value.get("collected"):
+            child_id = name.removeprefix(BACKGROUND)
             with suppress(RunNotFound):
-                asked = (await load(journal, child_id)).questions
-                found |= {f"{child_id}:{key}": replace(one, key=f"{child_id}:{key}") for key, one in asked.items()}
+                child = await load(journal, child_id)
+                asked = child.questions if child.stop is None else {}
+                given = {key: Given(one, child.answered_by.get(key, "")) for key, one in child.answers.items()}
+                questions = {f"{child_id}:{key}": replace(one, key=f"{child_id}:{key}") for key, one in asked.items()}
+                answers = {f"{child_id}:{key}": one for key, one in given.items()}
+                found = TaskQuestions({**found.questions, **questions}, {**found.answers, **answers})
     return found
+
+
+async def questions_of_tasks(journal: Journal, state: State) -> Mapping[str, Asked]:
+    """Return the questions of work in the background whose run has ended, by the keys under which that run answers them."""
+    return {} if state.stop is None else (await read_tasks(journal, state)).questions
 
 
 def is_expired(asked: Asked, now: float) -> bool:
     return bool(asked.until) and now >= asked.until
 
 
-def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: Mapping[str, Asked], *, judged: bool) -> dict[str, Given]:
+def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
     """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
     The same answer given again is passed over. Another one, one to no question, one that is unclear, that comes too late or
     from the wrong person, and arguments that the tool or a policy does not accept raise `InvalidState`.
 
-    `tasks`: questions of work in the background that can be answered as well. `judged`: the parent passes down what it has
-    recorded: who gave it, and when, was judged there.
+    `tasks`: work in the background. When the run has ended, its questions can be answered as well. What it was answered
+    elsewhere is this run's answer too. `judged`: the parent passes down what it has recorded: who gave it, and when, was
+    judged there.
     """
-    state, fresh, now = scope.state, dict[str, Given](), time.time()
-    due = {key: Given(asked.then) for key, asked in state.questions.items() if key not in answers and is_expired(asked, now)}
+    state, now = scope.state, time.time()
+    left = tasks.questions if state.stop is not None else {}
+    taken = {key: tasks.answers[own] for key in (*state.questions, *answers) if (own := tasks.key(key)) in tasks.answers}
+    had = {**state.answers, **{key: one.answer for key, one in taken.items()}}
+    fresh = {key: one for key, one in taken.items() if key in state.questions}
+    asking = {key: asked for key, asked in state.questions.items() if key not in taken}
+    due = {key: Given(asked.then) for key, asked in asking.items() if key not in answers and is_expired(asked, now)}
     for key, (answer, by) in {**answers, **due}.items():
-        if (asked := state.questions.get(key) or tasks.get(key.partition(AGAIN)[0])) is not None:
+        if (asked := asking.get(key) or left.get(tasks.key(key))) is not None:
             if not judged and key not in due:
                 _check_giver(key, asked, by, state.user, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
@@ -59,17 +88,17 @@ def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: Mapping[str
                 answer = complete(answer, asked.about, by, own, scope.journal)
             fresh[key] = Given(must_be_json(check_answer(asked, answer), f"the answer to {key!r}"), by)
             _check_changed_arguments(scope, asked, fresh[key].answer)
-        elif key not in state.answers:
+        elif key not in had:
             told = notice(
                 "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
             )
             raise InvalidState(told)
-        elif not _is_same(state.answers[key], answer):
+        elif not _is_same(had[key], answer):
             told = notice(
                 "run.answered_already",
                 "{key!r} has already been answered with {answers!r}, so {answer!r} was not recorded",
                 key=key,
-                answers=state.answers[key],
+                answers=had[key],
                 answer=answer,
             )
             raise InvalidState(told)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core import tracing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, InvalidState, JournalError, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.errors import AgentError, InvalidState, JournalError, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
 from ...core.messages import Message, ToolResult, is_withheld, user
 from ...core.notices import notice
@@ -29,10 +29,12 @@ from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model, with_flow
-from .answers import check_answers, questions_of_tasks
+from .answers import TaskQuestions, check_answers, read_tasks
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
+
+_BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
 
 
 class Opener:
@@ -214,14 +216,26 @@ class Opener:
         self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
     ) -> tuple[dict[str, Given], bool]:
         """Return the answers to record, and whether the run rests. Work in the background whose run has ended gets its own."""
-        tasks = await questions_of_tasks(self.journal, state) if answers else {}
-        scope = self._scope(request.run_id, 0, state, channel)
-        known = check_answers(scope, answers, tasks, judged=request.parent is not None)
-        for key in [key for key in known if key not in state.questions]:
-            state.answers.pop(key, None)  # of several answers to one question, the last counts
-            state.answers[key], state.answered_by[key] = known.pop(key)
-        inner = bool(answers) and all(key.startswith(f"{request.run_id}/") for key in answers)
-        return known, (state.stop is not None and inner) or _at_rest(state, known, request)
+        scope, until = self._scope(request.run_id, 0, state, channel), time.monotonic() + _BUSY
+        scope.deps = request.deps
+        while True:
+            tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
+            known = check_answers(scope, answers, tasks, judged=request.parent is not None)
+            left = [key for key in known if state.stop is not None and tasks.key(key) in tasks.questions]
+            handed = {key: known.pop(key) for key in left}
+            answers = {**answers, **handed}  # in the form in which they are recorded, for the next try
+            try:
+                if handed:
+                    from ..talk.tasks import hand_over
+
+                    await hand_over(scope, {tasks.key(key): one for key, one in handed.items()})
+                break
+            except RunBusy:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
+        inner = state.stop is not None and bool(answers) and all(tasks.has(key) for key in answers)
+        return known, inner or _at_rest(state, known, request)
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""

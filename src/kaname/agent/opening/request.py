@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal, NamedTuple
 
 from ...core.messages import Message
@@ -63,6 +63,12 @@ class RunRequest:
     source: tuple[str, int | None] = ("", None)
     results: Mapping[str, Any] = field(factory=dict)
     deps: Any = None
+
+
+def asked_key(key: str, known: Container[str]) -> str:
+    """Return the key of a child's question without the number with which its parent asked it once more. The child's own key,
+    which is `known`, may have such a number too: it is kept."""
+    return key if key in known else key.rpartition(AGAIN)[0] or key
 
 
 def new_run_id() -> str:

@@ -29,7 +29,7 @@ from ..actions import Doing
 from ..attach import stop_run
 from ..child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
 from ..opening.answers import is_expired
-from ..opening.request import AGAIN
+from ..opening.request import AGAIN, Given
 from ..opening.turns import until_over
 from ..run import Run, find_live
 
@@ -65,7 +65,7 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
         noted = {"task": context.call_id, "tool": tool, "agent": agent.name, "about": as_title(plain_text(given))}
         await context.note(BACKGROUND + child_id, noted)
     _listening[id(scope.journal), child_id] = scope
-    await _begin(scope, child_id, agent, given)
+    await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
     return ToolResult({"task": context.call_id, "status": "running", "note": _TOLD})
 
 
@@ -76,23 +76,26 @@ def _scope_of(context: ToolContext) -> Scope:
     return scope
 
 
-async def _begin(scope: Scope, child_id: str, agent: Runnable, given: Any) -> None:
-    """Start a child, or resume it, within the limits of the run; and look after it until it ends or asks."""
+async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
+    """Return the run of a child, within the limits of its parent."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
     parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope))
     known = await scope.journal.runs(run_id=child_id, limit=1)
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
-    answers = answers_for(scope, child_id)
-    run = agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
+    return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
+
+
+async def _begin(run: Run[Any], journal: Journal) -> None:
+    """Start a child, or resume it, and look after it until it ends or asks."""
     try:
         await run.begun()
     except RunBusy:
-        _look_after(_wait_elsewhere(scope.journal, child_id))
+        _look_after(_wait_elsewhere(journal, run.run_id))
         return
     except AgentError:  # in its own record
         pass
     run.detach()
-    _look_after(_wait_here(run, scope.journal), _HERE)
+    _look_after(_wait_here(run, journal), _HERE)
 
 
 def _look_after(work: Any, name: str | None = None) -> None:
@@ -150,7 +153,8 @@ async def revive(scope: Scope) -> None:
         _listening[id(scope.journal), child_id] = scope
         if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
             continue
-        ready = card.status == "waiting" and await _can_continue(scope, child_id)
+        answers, expired = await _news_for(scope, child_id) if card.status in ("waiting", "interrupted") else ({}, False)
+        ready = card.status == "waiting" and bool(answers or expired)
         if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
             if not ready:
                 continue
@@ -158,27 +162,39 @@ async def revive(scope: Scope) -> None:
         if card.status == "running":
             _look_after(_wait_elsewhere(scope.journal, child_id))
         elif card.status == "interrupted" or ready:
-            if (agent := _agent_of(scope, value)) is not None:
-                await _begin(scope, child_id, agent, "")
+            try:
+                agent = _agent_of(scope, value)
+            except ConfigError as gone:
+                getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
+                continue
+            await _begin(await _run_of(scope, child_id, agent, "", answers), scope.journal)
         else:
             await _hear(scope, card)
 
 
-async def _can_continue(scope: Scope, child_id: str) -> bool:
-    """Return True if a question of a task that waits has been answered, or has expired."""
-    asked, given, now = (await load(scope.journal, child_id)).questions, answers_for(scope, child_id), time.time()
-    return any(key in given or is_expired(one, now) for key, one in asked.items())
+async def _news_for(scope: Scope, child_id: str) -> tuple[dict[str, Given], bool]:
+    """Return the answers to open questions of a task, and whether one of these has expired."""
+    asked, given, now = (await load(scope.journal, child_id)).questions, await answers_for(scope, child_id), time.time()
+    return {key: one for key, one in given.items() if key in asked}, any(is_expired(one, now) for one in asked.values())
 
 
-def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable | None:
-    """Return the agent of a task, from the tool that started it; None, with a warning in the log, if there is no such tool."""
+async def hand_over(scope: Scope, answers: Mapping[str, Given]) -> None:
+    """Record answers in the tasks that a run has left behind. What stands in the way is raised, such as `RunBusy`."""
+    for child_id, value in open_tasks(scope.state).items():
+        prefix = f"{child_id}:"
+        given = {key.removeprefix(prefix): one for key, one in answers.items() if key.startswith(prefix)}
+        if given:
+            run = await _run_of(scope, child_id, _agent_of(scope, value), "", given)
+            await run.let_go()
+
+
+def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable:
+    """Return the agent of a task, from the tool that started it. Raise `ConfigError` if there is no such tool."""
     for one in (scope.root, *scope.root.team.values()):
         tool = one.tools.get(value["tool"], None)
         if tool is not None and isinstance(tool, StartsTasks):
             return tool.task_agent(value["agent"])
-    told = notice("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"])
-    getLogger("kaname").warning("%s (run %s)", told, scope.run_id)
-    return None
+    raise ConfigError(notice("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"]))
 
 
 async def stop_tasks(scope: Scope) -> None:
