@@ -158,20 +158,23 @@ def test_a_call_that_is_always_allowed_is_not_asked_about_until_that_is_revoked(
     assert trip()["status"] == "waiting"
 
 
-def test_question_shows_when_it_expires_and_that_another_person_must_answer(go, served):
+def test_question_shows_what_will_happen_when_it_expires_and_who_must_answer(go, served):
     from time import time
 
     from kaname.core.events import Asked, ModelReplied, Opened, Received
     from kaname.core.messages import Message, ModelReply, ToolCall, user
+    from kaname.core.notices import notice
     from kaname.core.steps import CallModel
 
     from .writing import write_runs
 
     call = ToolCall("c1_0", "book_hotel", {"price": 1})
     reply = ModelReplied(ModelReply(Message("assistant", (call,)), "tool_use"), CallModel())
-    asked = Asked("approve:c1_0", "Run it?", ("yes", "no"), "c1_0", about=call, by="other", until=time() + 86400)
+    prompt = notice("approve.describes", "{does}\nRun {asked}?", does="Books the inn for 1 yen", asked="book_hotel(…)")
+    asked = Asked("approve:c1_0", prompt, ("yes", "no"), "c1_0", about=call, by="other", until=time() + 86400)
     write_runs(served.folder, {"expiring": [Opened(), Received(user("a trip that expires")), reply, asked]})
     page = go("#/inbox")
     question = page.locator(".inbox > li", has_text="a trip that expires")
+    expect(question).to_contain_text("Books the inn for 1 yen")
     expect(question).to_contain_text("Another person than the user must answer.")
     expect(question).to_contain_text("Expires: ")

@@ -118,6 +118,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const known = use(inbox).questions?.find(one => one.run.run_id === run && one.key === question.key);
   const call = known?.call || question.call;
   const approval = isApproval(question);
+  const does = (known || question).notice?.values?.does; // in the words of the tool
   const allowed = may("approve");
   const answer = async value => {
     if (working.current) return;
@@ -158,6 +159,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
     <p dir="auto" class="prompt">
       ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
+    ${does && approval ? html`<p dir="auto">${visible(does)}</p>` : null}
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
     ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
