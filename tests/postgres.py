@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
@@ -26,9 +27,10 @@ def _user() -> str | None:
     return next(name for name in ("postgres", "nobody") if name in known)
 
 
-def run(*command: str, check: bool = True) -> None:
+def run(*command: str, check: bool = True) -> str:
     done = subprocess.run(command, user=_user(), cwd="/", capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0 or not check, done.stderr
+    return done.stdout
 
 
 @contextmanager
@@ -93,5 +95,9 @@ def promote(url: str) -> None:
 
 def pause(url: str) -> None:
     """Let a standby receive nothing more from its primary server."""
-    folder, settings = str(folder_of(url)), "ALTER SYSTEM SET primary_conninfo = ''"
-    run(program("psql") or "", "-h", folder, "-U", "kaname", "-c", settings, "-c", "SELECT pg_reload_conf()", "shop")
+    psql = [program("psql") or "", "-h", str(folder_of(url)), "-U", "kaname"]
+    run(*psql, "-c", "ALTER SYSTEM SET primary_conninfo = ''", "-c", "SELECT pg_reload_conf()", "shop")
+    until = time.monotonic() + 60
+    while run(*psql, "-Atc", "SELECT count(*) FROM pg_stat_wal_receiver", "shop").strip() != "0":
+        assert time.monotonic() < until, "the standby still receives"
+        time.sleep(0.05)

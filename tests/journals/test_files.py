@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -241,4 +242,30 @@ async def test_a_backup_is_a_whole_journal_and_may_be_made_while_others_write(tm
     assert await copy.verify() == []
     assert (await Agent(adding(), [add], journal=copy).resume(result.run_id)).output == "the sum is 7"
     await copy.close()
+    await journal.close()
+
+
+async def test_lock_is_released_once_by_a_run_that_ends_while_its_journal_is_closed(tmp_path):
+    """Closing a descriptor twice could close one that belongs to somebody else by then."""
+    journal = SqliteJournal(tmp_path / "journal.db")
+    await journal.runs()
+    place, closing, go_on, closed = journal._place, threading.Event(), threading.Event(), []
+    owner = await journal._writer.submit(lambda connection: place.owner)
+
+    class Slow:
+        process = owner.process
+
+        def close(self):
+            closed.append(True)
+            closing.set()
+            assert go_on.wait(20)
+
+    place.owner = Slow()
+    first = asyncio.create_task(asyncio.to_thread(place.release_owner))
+    assert await asyncio.to_thread(closing.wait, 60)
+    await asyncio.to_thread(place.release_owner)  # it does not wait, and closes nothing
+    go_on.set()
+    await first
+    assert closed == [True]
+    owner.close()
     await journal.close()

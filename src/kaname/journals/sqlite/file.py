@@ -35,12 +35,13 @@ _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the 
 _open_here: dict[Path, int] = {}  # how many connections this process has, or is about to have, to each file
 _open_before_fork: set[Path] = set()
 _counting = threading.Lock()
+_releasing = threading.RLock()  # also if the garbage collector closes another journal meanwhile
 
 
 def _after_fork() -> None:
     """Refuse to open inherited files in a forked child, because SQLite's record of locks is wrong there."""
-    global _counting
-    _counting = threading.Lock()  # the old one may be held by a thread that does not exist here
+    global _counting, _releasing
+    _counting, _releasing = threading.Lock(), threading.RLock()  # the old ones may be held by threads that do not exist here
     _open_before_fork.update(_open_here)
     _open_here.clear()
 
@@ -158,9 +159,13 @@ class JournalFile:
         return [path.name for path in known if is_worker(path)]
 
     def release_owner(self) -> None:
-        if self.owner is not None and self.owner.process == os.getpid():
-            self.owner.close()
+        """Let go of the lock, once: a run that ends and the journal that is closed may do it at the same time."""
+        with _releasing:
+            owner = self.owner
+            if owner is None or owner.process != os.getpid():
+                return
             self.owner = None
+        owner.close()
 
 
 def _count(path: Path, change: int) -> None:
