@@ -124,7 +124,7 @@ class Candidate(NamedTuple):
 
 
 class Turns:
-    """What a worker remembers, so that keys take turns also if it takes one run at a time.
+    """Remember which keys were served, so that keys take turns even if a worker takes one run at a time.
 
     A key that was served goes to the end of the line as it is then: `served` holds the last number that was in the queue, and a
     count. `start`: the key from which on keys are looked at, if there are more than `MOST_KEYS`.

@@ -24,7 +24,7 @@ _COMPARED = [name for name in RunInfo.__match_args__ if name not in ("place", "t
 
 
 class Transferred(NamedTuple):
-    """What was copied and compared. `checksum` is that of all facts, equal on both sides. `queued`: entries of the queue, which
+    """The result of a copy. `checksum` is that of all facts, equal on both sides. `queued`: entries of the queue, which
     are not copied."""
 
     runs: int

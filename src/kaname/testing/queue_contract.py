@@ -211,7 +211,7 @@ class QueueContract(ABC):
         self._with(test)
 
     def test_run_is_found_behind_very_many_keys(self) -> None:
-        """Of another agent, and of runs that may not be taken because their keys have reached the limit."""
+        """Check keys of another agent, and keys that have reached their limit."""
         if not self.has_keys:
             return
 
