@@ -55,15 +55,15 @@ async def test_calls_in_one_reply_are_counted_before_any_of_them_runs():
     assert done == []
 
 
-async def test_calls_that_never_start_are_counted_too():
-    """A tool that is not there, or is called with arguments that do not fit, is asked for a limited number of times."""
+async def test_calls_that_never_start_are_steps():
+    """A tool that is not there is asked for a limited number of times."""
     script = ScriptedModel(lambda request: call("nothing_of_the_kind", n=len(request.messages)) if request.tools else "no")
-    agent = Agent(script, [acting(None, None)[1].tools["act"]], journal="memory", stops=max_steps(50) | per_tool(5))
+    agent = Agent(script, [acting(None, None)[1].tools["act"]], journal="memory", stops=max_steps(6) | per_tool(5))
     result = await agent.run("go")
-    assert (result.stop.kind, result.output, len(result.steps)) == ("tool_limit", "no", 7)
+    assert (result.stop.kind, result.output, len(result.steps)) == ("max_steps", "no", 7)
 
 
-async def test_a_second_try_of_a_call_is_the_same_call():
+async def test_second_try_of_a_call_is_a_call_of_its_tool_and_the_same_step():
     from kaname import FallbackStrategy
 
     tries = []
@@ -77,9 +77,15 @@ async def test_a_second_try_of_a_call_is_the_same_call():
         return n
 
     script = ScriptedModel([call("flaky", n=1), call("flaky", n=2), "done"])
-    agent = Agent(script, [flaky], policies=[FallbackStrategy(max_retries=2)], stops=per_tool(2), journal="memory")
+    retries = FallbackStrategy(max_retries=2, backoff=0)
+    agent = Agent(script, [flaky], policies=[retries], stops=per_tool(6) | max_steps(3), journal="memory")
     assert (await agent.run("go")).output == "done"
     assert len(tries) == 6
+    tries.clear()
+    script = ScriptedModel(lambda request: call("flaky", n=len(request.messages)) if request.tools else "done")
+    agent = Agent(script, [flaky], policies=[retries], stops=per_tool(5), journal="memory")
+    assert (await agent.run("go")).stop.kind == "tool_limit"
+    assert len(tries) == 5
 
 
 async def test_limits_and_results_begin_anew_with_every_turn():

@@ -235,7 +235,8 @@ async def test_rules_for_tools():
     assert "is not allowed" in told[0]
     assert "cannot be called with this path" in told[1]
     assert "contents of /data/a" in told[2]
-    assert "limit of calls to read is reached (2)" in told[3]
+    assert "contents of /data/b" in told[3]  # a call that was refused does not count
+    assert "limit of calls to read is reached (2)" in told[4]
     assert result.completed
 
 

@@ -32,7 +32,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 13
+FOLD = 14
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -41,8 +41,8 @@ MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 class Spent:
     """Counters for the limits. They start from zero with every turn, and when a run is resumed after a stop.
 
-    A step is a model's reply, or a call that no reply asked for. A call is counted when it starts, or when it is answered
-    without having started.
+    A step is a model's reply, or a call that no reply asked for. `by_tool` counts how often each tool was started, each retry
+    and each call as a stand-in included. `by_call` counts calls that are equal, each once, also those that never started.
     """
 
     steps: int = 0
@@ -74,6 +74,7 @@ class State:
     noted: bool = False  # the note for the next model call is already in the messages
     replies: list[ModelReplied] = field(factory=list)  # of this turn
     started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
+    starts: dict[str, int] = field(factory=dict)  # how often tools were started in this turn, by name; a resume keeps it
     stand_ins: list[tuple[str, str]] = field(factory=list)  # calls of this turn that another tool was used for, and which
     results: dict[str, ToolResult] = field(factory=dict)  # of this turn
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
@@ -143,7 +144,19 @@ class State:
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
     lists = ("messages", "said", "replies", "stand_ins")
-    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "subjects", "custom")
+    names = (
+        *lists,
+        "open",
+        "callers",
+        "started",
+        "starts",
+        "results",
+        "questions",
+        "answers",
+        "answered_by",
+        "subjects",
+        "custom",
+    )
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -203,7 +216,7 @@ def _apply_received(state: State, body: Received, event: Event) -> None:
     state.open, state.unanswered, state.started, state.questions, state.results = {}, 0, {}, {}, {}
     state.turn_start = len(state.messages)
     state.turns += body.message.role == "user"  # else it was said before this run, elsewhere
-    state.callers, state.stand_ins = {}, []
+    state.callers, state.stand_ins, state.starts = {}, [], {}
     minted = [MINTED.fullmatch(call.id) for call in body.message.calls]
     state.replied = max([state.replied, *[int(one[1]) for one in minted if one]])  # no id is given twice
     state.messages.append(body.message)
@@ -248,17 +261,19 @@ def _apply_tool_started(state: State, body: ToolStarted, event: Event) -> None:
     if asked is not None and asked.name != call.name and (call.id, call.name) not in state.stand_ins:
         state.stand_ins.append((call.id, call.name))
     _charge_call(state, call)
+    _count_start(state, call.name, 1)
 
 
 def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None:
     result = body.result
-    if state.started.pop(result.call_id, None) is None and result.call_id not in state.results:
+    started = state.started.pop(result.call_id, None)
+    if started is None and result.call_id not in state.results and not result.waiting:
         _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
+        if f"result:{result.call_id}" in state.answers:  # the caller has carried it out
+            _count_start(state, result.name, 1)
     _charge(state, result.usage)
-    if (result.not_run or result.waiting) and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
-        state.spent.by_tool[result.name] -= 1
-    if result.waiting and (asked := state.open.get(result.call_id)) is not None:
-        state.spent.by_call[call_identity(asked)] -= 1
+    if started is not None and result.not_run:  # the tool itself has refused it
+        _count_start(state, started.call.name, -1)
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
     state.results[result.call_id] = result
@@ -272,8 +287,8 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
 def _apply_asked(state: State, body: Asked, event: Event) -> None:
     if body.key not in state.answers:
         state.questions[body.key] = body
-    if not body.in_doubt:
-        state.started.pop(body.call_id, None)  # the tool itself paused to ask: it is not in flight
+    if not body.in_doubt and (paused := state.started.pop(body.call_id, None)) is not None:  # by the tool: it is not in flight
+        _count_start(state, paused.call.name, -1)  # it is started once more with the answer
 
 
 def _apply_answered(state: State, body: Answered, event: Event) -> None:
@@ -354,15 +369,20 @@ def _charge(state: State, usage: Usage) -> None:
 
 
 def _charge_call(state: State, call: ToolCall) -> None:
-    """Count a call once per tool. A retry of it is the same call."""
+    """Count a call once per tool, as a step and as a repeat of calls that are equal. A retry of it is the same call."""
     spent, key = state.spent, (call.id, call.name)
     if key in spent.charged:
         return
     spent.charged.add(key)
     spent.steps += call.id not in state.open
-    spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
     same = call_identity(call)
     spent.by_call[same] = spent.by_call.get(same, 0) + 1
+
+
+def _count_start(state: State, name: str, more: int) -> None:
+    """Count a start of a tool in this turn, and since a resume."""
+    for counts in (state.starts, state.spent.by_tool):
+        counts[name] = max(0, counts.get(name, 0) + more)
 
 
 def _answers_to_open_calls(state: State) -> list[Message]:

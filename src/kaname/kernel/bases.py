@@ -81,7 +81,8 @@ class ActionBase:
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
     identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
     unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
-    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it.
+    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it. price: The highest
+    price of a call in US dollars, without what kaname meters by itself, such as agents that the tool runs; 0 if calls are free.
     """
 
     __slots__ = ()
@@ -97,6 +98,7 @@ class ActionBase:
     takes_context: bool = True
     labels: Any = None
     loads_tools: bool = False
+    price: float = 0.0
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.

@@ -8,13 +8,15 @@ from typing import Any
 from ..core.errors import ConfigError, UnexpectedError
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolCall, Usage
 from ..core.notices import notice
+from ..core.record import replace
 from .bases import ActionBase, optional
 from .chain import around_model
 from .ports import Model
 from .results import check_usage, must_be_json
 from .scope import silent
-from .view import RunView
+from .view import RunView, current_view
 
+_ONE_CALL = 4  # the depth of policies that concern a single call
 _PARTS = (Text, Media, Thinking, Provided, ToolCall)
 
 
@@ -59,6 +61,22 @@ def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, An
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:
     return UnexpectedError(f"the model {model!r} returned {repr(got)[:100]}; expected {expected}")
+
+
+async def ask_for_run(request: ModelRequest, model: Model) -> ModelReply:
+    """Ask a model on behalf of the run in this task, within its budgets, rates and time-outs; outside of a run, only ask it.
+
+    The other policies of the run concern its conversation. Raises `Halt` if the limits of the run do not allow it.
+    """
+
+    async def reply_to(request: ModelRequest) -> ModelReply:
+        return await model.reply(request, silent)
+
+    view = current_view.get()()
+    if view is None:
+        return await reply_to(request)
+    around = [policy for policy in view.policies() if policy.depth >= _ONE_CALL]
+    return await around_model(around, reply_to, view)(replace(request, model=model))
 
 
 async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model | None = None) -> ModelReply:

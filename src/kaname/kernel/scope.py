@@ -55,7 +55,7 @@ class Scope:
         self.open_child: Callable[..., Awaitable[Any]] | None = None
         self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
         self.scratch: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
-        self.child_usage: dict[str, dict[str, Usage]] = {}  # what children have spent so far, by the calls that opened them
+        self.child_usage: dict[str, dict[str, Usage]] = {}  # what calls and their children have spent so far, by call
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
@@ -63,6 +63,7 @@ class Scope:
         self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
+        self._starting: dict[str, tuple[str, ToolStarted | None]] = {}  # calls that are allowed to start: tool, and last start
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self._asked: set[str] = set()  # keys of questions that this process has asked
         self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
@@ -125,6 +126,16 @@ class Scope:
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
         return self.incoming.get(call.id, IncomingCall()).as_sent(call)
+
+    def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int]) -> bool:
+        """Return True if the tool of the call was started fewer than `limit` times. See `RunView.may_start`."""
+        started, underway = self.state.started, self.incoming
+        self._starting = {key: one for key, one in self._starting.items() if key in underway and started.get(key) is one[1]}
+        others = [name for key, (name, _) in self._starting.items() if key != call.id and name == call.name]
+        if counts.get(call.name, 0) + len(others) >= limit:
+            return False
+        self._starting[call.id] = (call.name, started.get(call.id))
+        return True
 
     def hear(self, *letters: Interjected) -> None:
         """Keep messages for the next model call. One that is known already is passed over."""

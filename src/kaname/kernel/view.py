@@ -11,7 +11,7 @@ from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned, withholding_fact
-from ..core.messages import Message, ToolCall, Usage
+from ..core.messages import NOTHING, Message, ToolCall, Usage
 from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
@@ -116,9 +116,26 @@ class RunView:
         """Return what calls have cost that gave no reply, and that is not recorded yet."""
         return self._scope.unbilled
 
-    def charge(self, usage: Usage) -> None:
-        """Charge the run for a model call that gave no reply. It is recorded with the next reply, or when the run stops."""
-        self._scope.unbilled += usage
+    def charge(self, usage: Usage, call_id: str = "") -> None:
+        """Record what was spent and is in no reply: with the result of a call, or else with the next reply, or at the end."""
+        if not call_id:
+            self._scope.unbilled += usage
+            return
+        parts = self._scope.child_usage.setdefault(call_id, {})
+        parts[""] = parts.get("", NOTHING) + usage
+
+    def spent_by_children(self, call_id: str) -> Usage:
+        """Return what the children of a call have spent so far."""
+        return sum([usage for child, usage in self._scope.child_usage.get(call_id, {}).items() if child], NOTHING)
+
+    def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int] | None = None) -> bool:
+        """Return True if the tool of the call was started fewer than `limit` times, as `counts` says (default: in this turn).
+
+        Every start counts: of a retry, of a tool that stands in for another, and of calls at the same time. Call this next to
+        the tool, on the call that will really run: if it returns True, the call counts as being started until it has started
+        or is refused.
+        """
+        return self._scope.may_start(call, limit, self.state.starts if counts is None else counts)
 
     def tell(self, data: Mapping[str, Any]) -> None:
         """Show a `status` chunk to the readers of the run, without recording it. `data["status"]` names the status."""

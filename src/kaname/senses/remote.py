@@ -10,7 +10,7 @@ from binascii import Error as NotBase64
 from collections.abc import Mapping
 from typing import Any
 
-from ..core.errors import ConfigError
+from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Usage
 from ..core.notices import notice
 from ..core.reading.media_types import WrongMediaType
@@ -18,11 +18,12 @@ from ..core.record import record, replace
 from ..models.compatible import SERVERS
 from ..models.http.client import PATIENT, Http, Timeouts
 from ..models.http.errors import Who, from_status, garbled_reply
+from ..policies.budget.purchase import buy, is_limited
 from .results import MadeMedia, Sentence, SpeechText
 from .sources import content_of, fetch
 
 _OPENAI = "https://api.openai.com/v1"
-_MOST = 100_000_000  # bytes of an answer
+_MOST, _LONGEST = 100_000_000, 86_400.0  # bytes of an answer, seconds of a sound
 Field = str | tuple[str, str, bytes]
 
 
@@ -73,12 +74,20 @@ class RemoteSenses:
     async def generate(self, prompt: str, size: str = "") -> MadeMedia:
         """Make a picture from words."""
         wanted = {"model": self.model, "prompt": prompt, "n": 1, **({"size": size} if size else {})}
-        return await self._picture(await self._json("/images/generations", wanted))
+
+        async def work() -> MadeMedia:
+            return await self._picture(await self._json("/images/generations", wanted))
+
+        return await buy(self.name, self._price.picture, work, lambda made: made.usage)
 
     async def edit(self, picture: Media, prompt: str) -> MadeMedia:
         """Change a picture as the words say."""
         form: list[tuple[str, Field]] = [("model", self.model), ("prompt", prompt), ("image", _file(picture))]
-        return await self._picture(_parse(await self._form("/images/edits", form), self._who))
+
+        async def work() -> MadeMedia:
+            return await self._picture(_parse(await self._form("/images/edits", form), self._who))
+
+        return await buy(self.name, self._price.picture, work, lambda made: made.usage)
 
     async def _picture(self, answer: Mapping[str, Any]) -> MadeMedia:
         try:
@@ -98,7 +107,13 @@ class RemoteSenses:
         return MadeMedia(made, self.name, Usage(read, written, cost=self._price.picture))
 
     async def transcribe(self, sound: Media, language: str = "", seconds: float | None = None) -> SpeechText:
-        """Write down what is said."""
+        """Write down what is said. `seconds`: how long the sound is, if it is known."""
+        if seconds is None and self._price.minute is not None and is_limited():
+            seconds = await _length(sound)
+        most = None if self._price.minute is None or seconds is None else self._price.minute * seconds / 60
+        return await buy(self.name, most, lambda: self._transcribe(sound, language, seconds), lambda made: made.usage)
+
+    async def _transcribe(self, sound: Media, language: str, seconds: float | None) -> SpeechText:
         form: list[tuple[str, Field]] = [("model", self.model), ("response_format", "verbose_json"), ("file", _file(sound))]
         form += [("language", language)] if language else []
         answer = _parse(await self._form("/audio/transcriptions", form), self._who)
@@ -116,9 +131,12 @@ class RemoteSenses:
 
     async def speak(self, text: str, voice: str = "", speed: float = 1.0) -> MadeMedia:
         """Speak a text."""
+        cost = None if self._price.characters is None else self._price.characters * len(text) / 1000
+        return await buy(self.name, cost, lambda: self._speak(text, voice, speed, cost), lambda made: made.usage)
+
+    async def _speak(self, text: str, voice: str, speed: float, cost: float | None) -> MadeMedia:
         wanted = {"model": self.model, "input": text, "voice": voice or "alloy", "response_format": "wav", "speed": speed}
         content = await self._send("/audio/speech", "application/json", json.dumps(wanted).encode())
-        cost = None if self._price.characters is None else self._price.characters * len(text) / 1000
         try:
             made = Media.of(content, "audio/wav", "speech.wav")
         except WrongMediaType:
@@ -150,6 +168,16 @@ class RemoteSenses:
 
     async def close(self) -> None:
         await self._http.close()
+
+
+async def _length(sound: Media) -> float | None:
+    """Return how many seconds a sound takes; None if that cannot be found out on this machine."""
+    from .local import samples
+
+    try:
+        return (await samples(sound, _LONGEST))[1]
+    except AgentError:
+        return None
 
 
 def _file(media: Media) -> tuple[str, str, bytes]:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..core.durations import seconds as as_seconds
-from ..core.errors import AgentError, ConfigError, ModelError
+from ..core.errors import AgentError, ConfigError, Halt, ModelError
 from ..core.messages import NOTHING, Media, Message, ModelRequest, Text
 from ..core.notices import notice
 from ..core.record import replace
 from ..kernel.bases import ModelBase, optional
-from ..kernel.scope import silent
+from ..kernel.replies import ask_for_run
 from ..models.registry import resolve
 from . import local
 from .captions import captions
@@ -86,7 +86,7 @@ class Senses:
         if self.model is not None and self._sees(media):
             try:
                 return await self._ask([media], question or _ASKED)
-            except ModelError as problem:
+            except (ModelError, SenseError) as problem:
                 return replace(await self._measure(media), details={"failed": {self.model.name: problem.public}})
         return await self._measure(media)
 
@@ -104,7 +104,10 @@ class Senses:
     async def _ask(self, media: Sequence[Media], words: str) -> Description:
         assert self.model is not None
         request = ModelRequest((Message("user", (Text(words), *media)),), stream=False)
-        reply = await self.model.reply(request, silent)
+        try:
+            reply = await ask_for_run(request, self.model)
+        except Halt as end:  # its limits: the tool says so, and the run goes on
+            raise SenseError(end.stop.detail) from None
         return Description(reply.message.text, bool(media), self.model.name, reply.usage)
 
     async def generate(self, prompt: str, size: str = "") -> MadeMedia:
@@ -204,7 +207,7 @@ class Senses:
                     return await remote(one)
                 if here is not None:
                     return await here()
-            except (ModelError, ConfigError, SenseError) as problem:
+            except AgentError as problem:
                 problems.append(problem)
         if problems:
             raise problems[0] if len(problems) == 1 else SenseError("; ".join([one.public for one in problems]))

@@ -7,7 +7,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any
 
-from ..core.durations import seconds
+from ..core.durations import dollars, seconds
 from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
@@ -19,7 +19,7 @@ from ..kernel.results import result_from_caller
 from .arguments.prepare import fitting_arguments, read_arguments
 from .function import DEFAULT_TIMEOUT, FunctionTool, as_repair, check_effect, context_parameters, labels_of, run_function
 
-_OURS = ("effect", "timeout", "execute", "undo", "reconcile", "labels")
+_OURS = ("effect", "timeout", "execute", "undo", "reconcile", "labels", "price")
 _THEIRS = (  # OpenAI's, Anthropic's and MCP's
     *("type", "function", "name", "description", "parameters", "strict", "input_schema", "cache_control", "inputSchema"),
     *("outputSchema", "output_schema", "annotations", "title", "icons", "_meta"),
@@ -29,8 +29,8 @@ _THEIRS = (  # OpenAI's, Anthropic's and MCP's
 class DefinedTool(ActionBase):
     """`{"type": "function", "function": {"name", "description", "parameters"}}`, with `execute` for what it does.
 
-    Beside it `effect`, `timeout`, `undo` and `reconcile`, as of a function. Without `execute` the caller runs it: the run
-    waits, and the answer to its question is the tool's result.
+    Beside it `effect`, `timeout`, `undo`, `reconcile` and `price`, as of a function. Without `execute` the caller runs it: the
+    run waits, and the answer to its question is the tool's result.
     """
 
     def __init__(self, definition: Mapping[str, Any]) -> None:
@@ -56,6 +56,7 @@ class DefinedTool(ActionBase):
         self._execute: Callable[..., Any] | None = definition.get("execute")
         undo, reconcile, labels = definition.get("undo"), definition.get("reconcile"), definition.get("labels")
         self.labels = None if labels is None else labels_of(labels, self.name)
+        self.price = dollars(definition.get("price") or 0.0)
         self.undo: Repair | None = None if undo is None else as_repair(undo, undo)
         self.reconcile: Repair | None = None if reconcile is None else as_repair(reconcile, reconcile)
         if self._execute is None:
@@ -134,7 +135,9 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
 
 def _declared(tool: Any) -> dict[str, Any]:
     """Return what a tool declares of its effect."""
-    return {key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile", "labels") if hasattr(tool, key)}
+    return {
+        key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile", "labels", "price") if hasattr(tool, key)
+    }
 
 
 def _takes_text(method: Callable[..., Any]) -> bool:

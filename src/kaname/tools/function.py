@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from ..core.durations import seconds
+from ..core.durations import dollars, seconds
 from ..core.errors import BadArguments, ConfigError, Signal, UnknownParameter, nearest
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
@@ -31,7 +31,7 @@ DEFAULT_TIMEOUT = 300.0
 _PLAIN = frozenset({str, int, bool, type(None)})  # the same as JSON; a float may be none
 
 
-_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile", "labels", "background")
+_OPTIONS = ("effect", "name", "description", "timeout", "undo", "reconcile", "labels", "background", "price")
 _APPROVE = 'Agent(policies=[Approve("…")])'
 _RETRIES = "Agent(policies=[FallbackStrategy(max_retries=2)])"
 PEERS = {  # what the options of other libraries' decorators are here
@@ -71,6 +71,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         reconcile: Callable[..., Any] | None = None,
         labels: ToolLabels | Mapping[str, Any] | None = None,
         background: bool = False,
+        price: float | str = 0.0,
         bound_to: Any = None,
         decorated: bool = True,
     ) -> None:
@@ -89,6 +90,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         self._decorated = decorated
         self._describe: Callable[..., Any] | None = None
         self.labels = None if labels is None else labels_of(labels, self.name)
+        self.price = dollars(price) if price else 0.0
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         called: R = self._callable(self.function)(*args, **kwargs)
@@ -108,6 +110,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
             reconcile=self._reconcile,
             labels=self.labels,
             background=self.background,
+            price=self.price,
             bound_to=owner if self._of_class else instance,
         )
         bound._describe = self._describe
@@ -328,6 +331,7 @@ def tool(
     reconcile: Callable[..., Any] | None = ...,
     labels: ToolLabels | Mapping[str, Any] | None = ...,
     background: bool = ...,
+    price: float | str = ...,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a tool: `@tool`, or `@tool(effect="pure", timeout="10s")`.
@@ -337,6 +341,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `background=True`: a call returns at once, and the function works on. The model gets a message when it has ended, and
     collects the result with the tool `tasks`. Without `timeout`, it can take as long as it likes.
+
+    `price`: the highest price of a call, such as "$0.04" (default: free). It is charged for every call, unless the call reports
+    its cost in `ToolResult.usage`, and a call that a limit on money cannot pay is refused. Agents that the tool runs are
+    charged in addition.
     """
     for name in options:
         if name not in _OPTIONS:

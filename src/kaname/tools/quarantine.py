@@ -56,7 +56,7 @@ class QuarantinedTool(ActionBase):
         self.name = name or tool.name
         self.description = description or f"{tool.description} (returns only: {recipe.instructions or self.name})"
         self.parameters, self.effect, self.timeout = tool.parameters, tool.effect, tool.timeout
-        self._tool, self._reader = tool, reader
+        self._tool, self._reader, self.price = tool, reader, optional(tool, ActionBase, "price")
         own = optional(tool, ActionBase, "labels")
         given = ToolLabels() if own is None else read_labels(own, tool.name)
         self.labels = replace(given, result="trusted" if is_clean(output.schema) else "untrusted")
@@ -79,12 +79,12 @@ class QuarantinedTool(ActionBase):
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         read = await self._tool.act(prepared, context)
         if read.is_error:
-            return ToolResult(error=read.error, untrusted=True, retryable=read.retryable)
+            return ToolResult(error=read.error, untrusted=True, retryable=read.retryable, usage=read.usage)
         answer = await context.run_child(self._reader, plain_text(read.output), name="reader")
         if not answer.completed:
             why = notice("quarantine.no_answer", "the text was read, but there is no answer: {why}", why=answer.stop.kind)
-            return ToolResult(error=why, untrusted=True)
-        return ToolResult(answer.recorded)
+            return ToolResult(error=why, untrusted=True, usage=read.usage)
+        return ToolResult(answer.recorded, usage=read.usage)
 
 
 def is_clean(schema: Any, definitions: Mapping[str, Any] | None = None) -> bool:

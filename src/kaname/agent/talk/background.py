@@ -18,6 +18,7 @@ from ...kernel.bases import StrategyBase
 from ...kernel.channel import Channel
 from ...kernel.ports import Action, Journal, Recipe, ToolContext
 from ...kernel.scope import Scope
+from ...policies.budget.meter import Meter
 from ...policies.timeout import Deadline, Timeout
 from ..actions import Doing
 from ..child import Parent
@@ -52,7 +53,7 @@ class ToolRun:
         inner: Any = copy(tool)
         inner.labels = {"role": "own"}
         self.name = name
-        self.recipe = Recipe(name, OneCall(tool.name), None, {tool.name: inner}, (Deadline(), Timeout()))
+        self.recipe = Recipe(name, OneCall(tool.name), None, {tool.name: inner}, (Deadline(), Timeout(), Meter()))
 
     def run_on(
         self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent

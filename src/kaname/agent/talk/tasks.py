@@ -18,7 +18,6 @@ from ...core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspen
 from ...core.events import BACKGROUND, Asked, Interjected
 from ...core.messages import ToolResult, user
 from ...core.notices import notice
-from ...core.record import replace
 from ...core.runs import UNDER_WAY, RunInfo, as_title
 from ...core.state import State
 from ...core.values import plain_text
@@ -265,8 +264,8 @@ class TaskList(Doing):
             raise _question(scope, child_id, key, asked)
         if not value.get("collected"):
             await context.note(BACKGROUND + child_id, {**value, "told": True, "collected": True})
-        result = _outcome(value["agent"], state)
-        return result if value.get("collected") else replace(result, usage=state.usage)
+            scope.child_usage.setdefault(context.call_id, {})[child_id] = state.usage  # its limits have counted it already
+        return _outcome(value["agent"], state)
 
 
 def _outcome(agent: str, state: State) -> ToolResult:

@@ -175,7 +175,7 @@ class Budget(Policy):
         found, reserved = await ledger.reserve(holder, names, one_each)
         if not reserved:
             short = [pair for pair in zip(accounts, found, strict=True) if pair[0].remainder(pair[1]) < 1]
-            return ToolResult(error=refusal(*short[0], 1.0), not_run=True, retryable=False)
+            return ToolResult(error=refusal(*short[0], 1.0), not_run=call.id not in view.state.started, retryable=False)
         result: ToolResult | None = None
         try:
             result = await next(call)

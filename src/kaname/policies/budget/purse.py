@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...core.state import State
@@ -9,6 +10,10 @@ from ...kernel.bases import StopRuleBase, optional
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
+
+
+PURSES = Lock()
+"""Hold it to look into purses and to reserve in them: a tool can run another agent in a thread of its own."""
 
 
 class Purse:

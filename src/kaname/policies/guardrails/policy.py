@@ -128,6 +128,7 @@ class Guardrails(Policy):
         self._refuse_async("check_output", self.output_checks)
         self.check_seconds = check_seconds
         self._rules = check_rules(tools)
+        self.inner = ToolRules(self._rules) if self._rules else None
         self.window, self.longest_match = window, longest_match
         self._verdicts: dict[bytes, list[GuardrailResult]] = {}
 
@@ -307,9 +308,6 @@ class Guardrails(Policy):
         return not refusal(call, self._rules, view)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        refused = refusal(call, self._rules, view)
-        if refused:
-            return ToolResult(error=refused)
         result = await next(call)
         return await self._let_back(result, view) if self.result_checks else result
 
@@ -330,6 +328,22 @@ class Guardrails(Policy):
         what goes in, only `admit` can tell."""
         found = [] if overrides(self, "check_input", Guardrails) else self._first_match(self.blocked, message.text)
         return placeholder(found[0].reason, message.role) if found else message
+
+
+class ToolRules(Policy):
+    """The inner part of `Guardrails`: applies the rules for tools next to the tool, to every start of it."""
+
+    depth = 7
+
+    def __init__(self, rules: Sequence[ToolRule]) -> None:
+        self._rules = rules
+
+    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
+        return not refusal(call, self._rules, view)
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        refused = refusal(call, self._rules, view)
+        return ToolResult(error=refused, retryable=False) if refused else await next(call)
 
 
 def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:

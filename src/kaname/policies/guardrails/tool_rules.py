@@ -28,8 +28,9 @@ Wanted = str | Callable[[Any], bool]
 class ToolRule:
     """A rule for one tool, or with `"*"` for all tools that have no rule of their own.
 
-    `arguments`: by name, a pattern that the whole value has to fit, or a function that says whether it may be. `max_calls`: in
-    a turn. `allowed=False`: not at all.
+    `arguments`: by name, a pattern that the whole value has to fit, or a function that says whether it may be. `max_calls`: how
+    often the tool can be started in a turn; each retry, and each call in place of another tool, counts. `allowed=False`: not at
+    all.
     """
 
     tool: str
@@ -46,7 +47,7 @@ def refusal(call: ToolCall, rules: Iterable[ToolRule], view: RunView) -> str:
         return ""
     if not rule.allowed:
         return notice("rule.not_allowed", "{name} is not allowed here", name=call.name)
-    if rule.max_calls is not None and _number(call, view) > rule.max_calls:
+    if rule.max_calls is not None and not view.may_start(call, rule.max_calls):
         return notice(
             "rule.max_calls",
             "the limit of calls to {name} is reached ({max_calls}); continue without it",
@@ -71,14 +72,6 @@ def _values(call: ToolCall, rule: ToolRule, view: RunView) -> dict[str, Any]:
     """What the tool would get for the arguments that the rule names, however they were sent, defaults among them."""
     args = call.args if isinstance(call.args, Mapping) else {}
     return {name: args[name] for name in rule.arguments if name in args}
-
-
-def _number(call: ToolCall, view: RunView) -> int:
-    """The how-many-eth call of its tool in this turn it is, those among them in which it stood in for another."""
-    state = view.state
-    asked = [one.id for message in state.messages[state.turn_start :] for one in message.calls if one.name == call.name]
-    stood_in = [number for number, name in state.stand_ins if name == call.name and number != call.id]
-    return len(stood_in) + (asked.index(call.id) if call.id in asked else len(asked)) + 1
 
 
 def fits(value: Any, wanted: Wanted) -> bool:

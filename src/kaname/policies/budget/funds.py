@@ -1,0 +1,188 @@
+"""Funds of a call: the limits of its run and of the runs in whose tools it runs, and the bill of each tool call around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from time import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from ...core.messages import NOTHING, Usage
+from ...kernel.bases import StopRuleBase, optional
+from ...kernel.ports import Ledger
+from .budget import Account, Budget, ledger_of
+from .purse import PURSES, Purse, purse_of
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+_REPLYS_SHARE = 0.8
+
+
+class RunLimits:
+    """The limits of one run: the accounts of its budgets, its rules on money with the purse of each, its rules on calls."""
+
+    def __init__(self, view: RunView) -> None:
+        self.agent = view.agent
+        self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
+        rules = [rule for rule in view.stops if _limits_money(rule)]
+        judged = any(hasattr(policy, "output_checks") and policy.output_checks for policy in view.policies())
+        self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
+        self.rules: list[tuple[Any, Purse]] = [
+            (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
+        ]
+        counting = [rule for rule in view.stops if optional(rule, StopRuleBase, "kind") == "tool_limit"]
+        self.calls: list[float] = [limit for rule in counting if (limit := optional(rule, StopRuleBase, "limit")) is not None]
+        self.limits_money = bool(self.budgets or self.rules)
+        self._accounts: tuple[int, list[Account]] = (-1, [])
+
+    def accounts(self, view: RunView) -> list[Account]:
+        """Return the accounts, each once: a child run may have the same budget as its parent."""
+        minute = int(time()) // 60  # no period begins within one
+        if self._accounts[0] != minute:
+            self._accounts = minute, self._find_accounts(view)
+        return self._accounts[1]
+
+    def _find_accounts(self, view: RunView) -> list[Account]:
+        found: dict[str, Account] = {}
+        for account in [one for budget in self.budgets for one in budget.accounts(view)]:
+            known = found.get(account.name)
+            if known is None or account.limit.amount < known.limit.amount:
+                found[account.name] = account
+        return list(found.values())
+
+    def needs_price(self, view: RunView) -> bool:
+        """Return True if a limit on money allows nothing whose price is unknown."""
+        strict = [budget for budget in self.budgets if not budget.allows_unpriced]
+        money = any(account.limit.unit == "usd" for budget in strict for account in budget.accounts(view))
+        return money or any(not optional(rule, StopRuleBase, "allows_unpriced") for rule, _ in self.rules)
+
+    @property
+    def longest_reply(self) -> int:
+        return min([budget.longest_reply for budget in self.budgets], default=16_384)
+
+
+def _limits_money(rule: Any) -> bool:
+    written = optional(rule, StopRuleBase, "root") or rule
+    return optional(rule, StopRuleBase, "kind") == "budget" and optional(written, StopRuleBase, "limit") is not None
+
+
+def limits_of(view: RunView) -> RunLimits:
+    limits: RunLimits | None = view.scratch.get(RunLimits)
+    if limits is None or limits.agent is not view.agent:
+        limits = view.scratch[RunLimits] = RunLimits(view)
+    return limits
+
+
+class Bill:
+    """The bill of a model call or a tool call that is under way: what was paid for inside it.
+
+    Args:
+        view: The run. The bill holds it weakly: timers keep the context in which they were set.
+        call_id: The tool call, or "" for a model call.
+        outer: The bill of the call inside which this one is made.
+        holds: True if money is reserved for the call itself, so that nothing inside it can wait for that money.
+    """
+
+    __slots__ = ("_view", "call_id", "holds", "is_open", "outer", "run_id", "usage")
+
+    def __init__(self, view: RunView, call_id: str, outer: Bill | None, holds: bool) -> None:
+        self._view, self.run_id, self.call_id, self.outer, self.holds = ref(view), view.run_id, call_id, outer, holds
+        self.usage, self.is_open = NOTHING, True
+
+    @property
+    def view(self) -> RunView | None:
+        """Return the run, if it has not ended."""
+        view = self._view()
+        return view if view is not None and view.state.stop is None else None
+
+    def add(self, usage: Usage) -> None:
+        """Put something on the bill. After the call has ended, it is charged to the run."""
+        if self.is_open:
+            self.usage += usage
+        elif (view := self.view) is not None:
+            view.charge(usage)
+
+
+calling: ContextVar[Bill | None] = ContextVar("calling", default=None)
+"""The bill of the call that is under way in this task."""
+
+
+class PaidLedger(NamedTuple):
+    ledger: Ledger
+    accounts: list[Account]
+
+
+class Funds:
+    """All limits that a call of a run is paid from.
+
+    A run inside a tool of another run, which was not opened with `run_child`, is paid from the limits of both. A child that
+    was opened with `run_child` has the limits of its parent already.
+    """
+
+    def __init__(self, view: RunView) -> None:
+        self.bills: list[Bill] = []  # on which the call is put
+        levels, seen, self.is_nested = [(view, limits_of(view))], view, False
+        bill, inmost = calling.get(), True
+        while bill is not None:
+            self.is_nested = self.is_nested or bill.holds
+            if bill.run_id == view.run_id:
+                self.bills += [bill] if bill.call_id and inmost else []  # the tool asks a model itself
+                inmost = False
+            elif (outer := bill.view) is not None and bill.run_id != seen.run_id:
+                parent, seen = seen.state.parent, outer
+                if bill.call_id and (parent is None or parent[0] != bill.run_id):
+                    self.bills.append(bill)
+                    levels.append((outer, limits_of(outer)))
+            bill = bill.outer
+        self.rules = [(rule, purse, one) for one, limits in levels for rule, purse in limits.rules]
+        self.share = levels[0][1].share
+        self.longest_reply = min([limits.longest_reply for _, limits in levels])
+        self.needs_price = any(limits.needs_price(one) for one, limits in levels if limits.limits_money)
+        self.ledgers = _ledgers([(one, limits) for one, limits in levels if limits.budgets])
+        self.accounts = [account for paid in self.ledgers for account in paid.accounts]
+
+    @property
+    def are_limited(self) -> bool:
+        return bool(self.rules or self.accounts)
+
+    def remainders(self) -> list[float | None]:
+        """Return what is left of each rule on money; None where that is unknown."""
+        return [purse.remainder(rule, view.state) for rule, purse, view in self.rules]
+
+    def settle(self, holder: str, usage: Usage, tokens: int, calls: int) -> None:
+        """Charge what was spent to all limits, and end the reservations of the holder."""
+        purses = {id(purse): purse for _, purse, _ in self.rules}.values()
+        with PURSES:
+            for purse in purses:
+                purse.reserved.pop(holder, None)
+                purse.spent += usage.ceiling or 0.0
+        amounts = {"usd": usage.ceiling or 0.0, "tokens": float(tokens), "calls": float(calls)}
+        for ledger, accounts in self.ledgers:
+            charges = {account.name: amounts[account.limit.unit] for account in accounts}
+            if usage.ceiling is None:  # told beside what is known, and not as nothing
+                money = [account.name for account in accounts if account.limit.unit == "usd"]
+                charges |= {name.replace("\x1fusd\x1f", "\x1funpriced\x1f"): 1.0 for name in money}
+            ledger.settle(holder, charges)
+
+    def release(self, holder: str) -> None:
+        """End the reservations of the holder, who has spent nothing."""
+        with PURSES:
+            for _, purse, _ in self.rules:
+                purse.reserved.pop(holder, None)
+        for ledger, _ in self.ledgers:
+            ledger.settle(holder, {})
+
+
+def _ledgers(levels: Sequence[tuple[RunView, RunLimits]]) -> list[PaidLedger]:
+    """Return the accounts by ledger, each account once."""
+    found: dict[int, tuple[Ledger, dict[str, Account]]] = {}
+    for view, limits in levels:
+        ledger = ledger_of(view.journal)
+        _, accounts = found.setdefault(id(ledger), (ledger, {}))
+        for account in limits.accounts(view):
+            known = accounts.get(account.name)
+            if known is None or account.limit.amount < known.limit.amount:
+                accounts[account.name] = account
+    return [PaidLedger(ledger, list(accounts.values())) for ledger, accounts in found.values() if accounts]

@@ -1,0 +1,172 @@
+"""Purchase: a payment for something else than a reply, such as a call of a tool that has a price, or a picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, TypeVar
+
+from ...core.errors import AgentError, ModelError
+from ...core.messages import NOTHING, Usage
+from ...core.notices import notice
+from ...kernel.ports import Balance
+from .budget import refusal
+from .funds import Funds, PaidLedger, calling
+from .purse import PURSES
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
+
+T = TypeVar("T")
+_numbers = count(1)
+_LITTLE = 1e-9  # dollars, lost in sums of floats
+
+
+class Purchase:
+    """One payment of a run.
+
+    Args:
+        view: The run.
+        what: What is paid for, as people read it.
+    """
+
+    def __init__(self, view: RunView, what: str) -> None:
+        self.holder, self.funds, self._what = f"{view.run_id}:p{next(_numbers)}", Funds(view), what
+        self._unpriced: set[str] = view.scratch.setdefault(Purchase, set())  # what has turned out to have an unknown cost
+
+    async def reserve(self, price: float | None) -> str:
+        """Reserve the price in all limits. Return why it cannot be paid, or "".
+
+        Args:
+            price: US dollars; None if unknown.
+        """
+        funds = self.funds
+        if price is None or (not price and self._what in self._unpriced):
+            return self._no_price() if funds.needs_price else ""
+        with PURSES:
+            left = funds.remainders()
+            if not price:
+                return ""
+            short = [one for one in left if one is None or one < price - _LITTLE]
+            if short:
+                return self._too_dear(min([one or 0.0 for one in short]), price)
+            for _, purse, _ in funds.rules:
+                purse.reserved[self.holder] = price
+        for paid in funds.ledgers:
+            try:
+                refused = await self._reserve_in(paid, price)
+            except BaseException:
+                funds.release(self.holder)
+                raise
+            if refused:
+                funds.release(self.holder)
+                return refused
+        return ""
+
+    async def _reserve_in(self, paid: PaidLedger, price: float) -> str:
+        ledger, accounts = paid
+
+        def divide(balances: Sequence[Balance]) -> list[float] | None:
+            left = [(one, one.remainder(balance)) for one, balance in zip(accounts, balances, strict=True)]
+            if any(one.limit.unit == "usd" and rest < price - _LITTLE for one, rest in left):
+                return None
+            return [price if one.limit.unit == "usd" else 0.0 for one, _ in left]
+
+        found, reserved = await ledger.reserve(self.holder, [one.name for one in accounts], divide)
+        if reserved:
+            return ""
+        pairs = [pair for pair in zip(accounts, found, strict=True) if pair[0].limit.unit == "usd"]
+        account, balance = min(pairs, key=lambda pair: pair[0].remainder(pair[1]))
+        if account.remainder(balance) <= 0:
+            return refusal(account, balance, price)
+        return self._too_dear(account.remainder(balance), price)
+
+    def settle(self, usage: Usage) -> None:
+        """Charge what was spent to all limits."""
+        if usage == NOTHING:
+            self.funds.release(self.holder)
+            return
+        if usage.ceiling is None:
+            self._unpriced.add(self._what)
+        self.funds.settle(self.holder, usage, usage.total, calls=0)
+        for bill in self.funds.bills:
+            bill.add(usage)
+
+    def _no_price(self) -> str:
+        return notice(
+            "budget.no_tool_price",
+            "there is a limit on money, but what a call of {what} can cost is not known, so it was not made. Declare its "
+            'price, or allow it: cost(…, unpriced=True), Budget(…, unpriced="allow")',
+            what=self._what,
+        )
+
+    def _too_dear(self, left: float, price: float) -> str:
+        return notice(
+            "budget.too_dear",
+            "not run: a call of {what} costs up to ${price:.4f}, and ${left:.4f} is left of the limit",
+            what=self._what,
+            price=price,
+            left=max(0.0, left),
+        )
+
+
+async def buy(what: str, price: float | None, work: Callable[[], Awaitable[T]], cost: Callable[[T], Usage]) -> T:
+    """Do paid work for the tool call that is under way, and charge it to the limits of its run. Outside of a tool, only do it.
+
+    Args:
+        what: What is paid for.
+        price: What it costs at most, in US dollars; None if unknown.
+        work: Does it.
+        cost: Returns what it has cost.
+
+    Raises:
+        AgentError: The limits do not allow it.
+    """
+    if (view := _payer()) is None:
+        return await work()
+    purchase = Purchase(view, what)
+    if refused := await purchase.reserve(price):
+        raise AgentError(refused)
+    usage = NOTHING
+    try:
+        made = await work()
+        usage = cost(made)
+        return made
+    except BaseException:
+        error = sys.exception()
+        told = error.usage if isinstance(error, ModelError) else None
+        usage = Usage(cost=None, most=price) if told is None else told
+        raise
+    finally:
+        purchase.settle(usage)
+
+
+def is_limited() -> bool:
+    """Return True if limits on money apply to the tool call that is under way in this task."""
+    view = _payer()
+    return view is not None and Funds(view).are_limited
+
+
+def _payer() -> RunView | None:
+    bill = calling.get()
+    return None if bill is None or not bill.call_id else bill.view
+
+
+def exceeding(reported: Usage, metered: Usage) -> Usage:
+    """Return the part of what a tool reports that was not metered while it worked.
+
+    A tool may report the total, with the agents that ran inside it, or only what kaname cannot see.
+    """
+    if metered == NOTHING or reported == NOTHING:
+        return reported
+    known, seen = reported.ceiling, metered.ceiling
+    tokens = reported.input >= metered.input and reported.output >= metered.output
+    if not tokens or (known is None) != (seen is None) or (known or 0.0) < (seen or 0.0) - _LITTLE:
+        return reported
+    if known is None:
+        same = reported.total == metered.total
+        return NOTHING if same else Usage(reported.input - metered.input, reported.output - metered.output, cost=None)
+    more = max(0.0, known - (seen or 0.0))
+    rest = Usage(reported.input - metered.input, reported.output - metered.output, cost=0.0 if more < _LITTLE else more)
+    return NOTHING if rest == NOTHING else rest
