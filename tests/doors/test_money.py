@@ -1,6 +1,7 @@
 """What tools and agents inside tools spend counts in every limit when it is spent, and each start of a tool counts as a call."""
 
 import asyncio
+from base64 import b64encode
 
 import pytest
 
@@ -10,6 +11,7 @@ from kaname import (
     Cache,
     FallbackStrategy,
     Guardrails,
+    Media,
     MemoryJournal,
     Price,
     ScriptedModel,
@@ -23,8 +25,27 @@ from kaname import (
     per_tool,
     tool,
 )
-from kaname.core.messages import ToolResult
+from kaname.core.errors import Suspend
+from kaname.core.events import (
+    Answered,
+    Asked,
+    Event,
+    ModelReplied,
+    Opened,
+    Received,
+    Resumed,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+)
+from kaname.core.messages import Message, ModelReply, ToolCall, ToolResult, user
 from kaname.core.record import replace
+from kaname.core.state import State, evolve
+from kaname.core.steps import CallModel, Stop
+from kaname.senses.remote import RemoteSenses, TaskPrice
+from kaname.senses.senses import Senses
+from kaname.senses.tools import senses_tools
+from tests.senses.test_remote import Server
 
 PRICE = Price(1.0, 10.0)  # dollars for a million tokens
 FREE = Price(0.0, 0.0)
@@ -313,6 +334,71 @@ async def _run_to_end(agent):
     return await agent.run("go")
 
 
+def picture():
+    size = (8).to_bytes(4) * 2
+    return Media.of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + size + bytes(40), name="cat.png")
+
+
+def answers_with_a_picture():
+    picture = b"\x89PNG\r\n\x1a\n" + bytes(40)
+    return 200, {"data": [{"b64_json": b64encode(picture).decode()}], "usage": {"input_tokens": 5, "output_tokens": 7}}
+
+
+@pytest.mark.parametrize("limit", ["cost", "budget"])
+async def test_pictures_are_charged_once_and_refused_before_they_go_over(limit):
+    journal = MemoryJournal()
+    limits = {"stops": cost("$0.1")} if limit == "cost" else {"policies": [Budget(user="$0.1/day")]}
+    async with Server(answers_with_a_picture(), answers_with_a_picture()) as server:
+        senses = Senses(generate=RemoteSenses("openai/some", base_url=server.url, price=TaskPrice(picture=0.04)))
+        (draw,) = senses_tools(senses, ["generate_picture"])
+        script = ScriptedModel([*[call("generate_picture", prompt=str(n)) for n in range(4)], "done"], price=FREE)
+        result = await Agent(script, [draw], journal=journal, **limits).run("go")
+        await senses.close()
+    assert (len(server.requests), result.stop.kind) == (2, "completed")
+    assert result.usage.cost == pytest.approx(0.08)
+    if limit == "budget":
+        assert spent(await journal.ledger.balances()) == pytest.approx(0.08)
+
+
+async def test_picture_without_a_price_is_not_made_under_a_limit_on_money():
+    async with Server(answers_with_a_picture()) as server:
+        senses = Senses(generate=RemoteSenses("openai/some", base_url=server.url))
+        (draw,) = senses_tools(senses, ["generate_picture"])
+        for limit, made in ((cost("$1"), 0), (cost("$1", unpriced=True), 1)):
+            script = ScriptedModel([call("generate_picture", prompt="a"), "done"], price=FREE)
+            result = await Agent(script, [draw], journal="memory", stops=limit).run("go")
+            assert (len(server.requests), result.stop.kind) == (made, "completed")
+        await senses.close()
+
+
+@pytest.mark.parametrize("limit", ["cost", "budget"])
+async def test_model_that_describes_a_picture_is_paid_from_the_limits(limit):
+    journal = MemoryJournal()
+    limits = {"stops": cost("$0.5")} if limit == "cost" else {"policies": [Budget(user="$0.5/day")]}
+    (describe,) = senses_tools(Senses(Writer(lambda request: "a cat", price=PRICE)), ["describe_picture"])
+    script = ScriptedModel([call("describe_picture", file="1"), "done"], price=FREE)
+    result = await Agent(script, [describe], journal=journal, **limits).run(["What is it?", picture()])
+    assert [one.output for one in result.state.results.values()] == ["a cat"]
+    assert result.usage.cost == pytest.approx(0.012)
+    if limit == "budget":
+        assert spent(await journal.ledger.balances()) == pytest.approx(0.012)
+
+
+async def test_tool_in_the_background_is_charged_once():
+    @tool(background=True)
+    async def draw(n: int) -> ToolResult:
+        """Draw."""
+        inner, _ = inner_agent(replies=2)
+        return ToolResult((await inner.run("go")).output, usage=Usage(cost=0.5))
+
+    journal = MemoryJournal()
+    script = ScriptedModel([call("draw", n=1), call("tasks", action="collect", task="c1_0"), "done"], price=FREE)
+    result = await Agent(script, [draw], journal=journal, policies=[Budget(total="$1")]).run("go")
+    assert not any(one.is_error for one in result.state.results.values()), result.state.results
+    assert result.usage.cost == pytest.approx(0.524)
+    assert spent(await journal.ledger.balances()) == pytest.approx(0.524)
+
+
 # Quotas
 
 
@@ -379,3 +465,56 @@ async def test_refused_call_is_no_call():
     rails = Guardrails(tools=[ToolRule("look", max_calls=2, arguments={"n": "[12]"})])
     result = await Agent(script, [counting(ran)], policies=[rails], journal="memory", stops=max_steps(9)).run("go")
     assert (len(ran), result.output) == (2, "done")
+
+
+async def test_tool_that_asks_counts_once():
+    ran = []
+
+    @tool(effect="idempotent")
+    async def ask(n: int, context: ToolContext) -> str:
+        """Ask a person."""
+        if "q" not in context.state.answers:
+            raise Suspend("q", "Really?")
+        ran.append(n)
+        return "ok"
+
+    rails = Guardrails(tools=[ToolRule("ask", max_calls=1)])
+    agent = Agent(ScriptedModel([call("ask", n=1), call("ask", n=2), "done"]), [ask], policies=[rails], journal="memory")
+    waiting = await agent.run("go")
+    result = await agent.resume(waiting.run_id, {"q": "yes"})
+    assert (ran, result.output, result.state.starts) == ([1], "done", {"ask": 1})
+
+
+async def test_resume_keeps_the_quota_of_a_rule():
+    ran = []
+    rails = Guardrails(tools=[ToolRule("look", max_calls=2)])
+    script = ScriptedModel([call("look", n=1), call("look", n=2), call("look", n=3), "done"])
+    agent = Agent(script, [counting(ran)], policies=[rails], journal="memory", stops=max_steps(2))
+    first = await agent.run("go")
+    assert first.stop.kind == "max_steps"
+    await agent.resume(first.run_id)
+    assert len(ran) == 2
+
+
+_ANSWERS = [ToolResult("x"), ToolResult(error="no"), ToolResult("w", waiting=True), ToolResult(error="no", not_run=True)]
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+@pytest.mark.parametrize("asked", [None, False, True])
+@pytest.mark.parametrize("renewed", [None, False, True])
+@pytest.mark.parametrize("answer", _ANSWERS, ids=["result", "error", "waiting", "not_run"])
+def test_state_accepts_every_order_of_starts_stops_and_answers(started, asked, renewed, answer):
+    """A call that was stopped, is retried and then waits in the outbox was a `KeyError`: the run could never be read again."""
+    one = ToolCall("c1_0", "look", {"n": 1})
+    facts = [Opened(), Received(user("go")), ModelReplied(ModelReply(Message("assistant", (one,))), CallModel())]
+    facts += [ToolStarted(one, "pure", "k", number + 1) for number in range(started)]
+    facts += [] if asked is None else [Asked("q", "?", (), one.id, asked), Answered("q", "retry")]
+    facts += [] if renewed is None else [Stopped(Stop("cancelled")), Resumed(2, renewed)]
+    facts += [ToolFinished(replace(answer, call_id=one.id, name=one.name))]
+    state = State()
+    for seq, body in enumerate(facts, 1):
+        evolve(state, Event("r", seq, float(seq), "a", body))
+    ran = started - (started > 0 and (asked is False or answer.not_run))  # paused to ask, or refused by the tool
+    assert state.starts.get("look", 0) == ran
+    assert state.spent.by_tool.get("look", 0) == (0 if renewed else ran)
+    assert min([0, *state.spent.by_call.values()]) == 0
