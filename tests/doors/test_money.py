@@ -1,6 +1,7 @@
 """What tools and agents inside tools spend counts in every limit when it is spent, and each start of a tool counts as a call."""
 
 import asyncio
+import json
 from base64 import b64encode
 
 import pytest
@@ -45,6 +46,7 @@ from kaname.core.steps import CallModel, Stop
 from kaname.senses.remote import RemoteSenses, TaskPrice
 from kaname.senses.senses import Senses
 from kaname.senses.tools import senses_tools
+from kaname.tools.search.embed import ServedEmbeddings
 from tests.senses.test_remote import Server
 
 PRICE = Price(1.0, 10.0)  # dollars for a million tokens
@@ -518,3 +520,26 @@ def test_state_accepts_every_order_of_starts_stops_and_answers(started, asked, r
     assert state.starts.get("look", 0) == ran
     assert state.spent.by_tool.get("look", 0) == (0 if renewed else ran)
     assert min([0, *state.spent.by_call.values()]) == 0
+
+
+@pytest.mark.parametrize("limit", ["cost", "budget"])
+async def test_embeddings_are_charged_and_refused_without_a_price(limit, monkeypatch, tmp_path):
+    vectors = {"data": [{"index": 0, "embedding": [1.0, 0.0]}], "usage": {"prompt_tokens": 1_000}}
+    async with Server((200, vectors)) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+
+        @tool(effect="pure")
+        def embed(n: int) -> int:
+            """Make a vector."""
+            return len(ServedEmbeddings("small").embed(["word"]))
+
+        for prices, made in (({}, 0), ({"openai/small": {"input": 20, "output": 0}}, 1)):
+            path = tmp_path / f"{made}.json"
+            path.write_text(json.dumps(prices))
+            monkeypatch.setenv("KANAME_PRICES", str(path))
+            journal = MemoryJournal()
+            limits = {"stops": cost("$1")} if limit == "cost" else {"policies": [Budget(user="$1/day")]}
+            result = await outer_agent(embed, journal=journal, **limits).run("go")
+            assert (len(server.requests), result.stop.kind) == (made, "completed")
+            assert result.usage.cost == pytest.approx(0.02 * made)
+            assert limit == "cost" or spent(await journal.ledger.balances()) == pytest.approx(0.02 * made)

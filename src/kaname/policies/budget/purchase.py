@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ...core.errors import AgentError, ModelError
 from ...core.messages import NOTHING, Usage
 from ...core.notices import notice
 from ...kernel.ports import Balance
+from ...kernel.view import current_view
 from .budget import refusal
 from .funds import Funds, PaidLedger, calling
 from .purse import PURSES
@@ -41,27 +42,38 @@ class Purchase:
         Args:
             price: US dollars; None if unknown.
         """
-        funds = self.funds
+        refused = self._reserve_of_rules(price)
+        for paid in () if refused or not price else self.funds.ledgers:
+            try:
+                refused = await self._reserve_in(paid, price or 0.0)
+            except BaseException:
+                self.funds.release(self.holder)
+                raise
+            if refused:
+                self.funds.release(self.holder)
+                break
+        return refused
+
+    def reserve_now(self, price: float | None) -> str:
+        """Reserve in code that is not async. On the thread of an event loop, nothing is reserved in accounts."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.reserve(price))
+        return self._reserve_of_rules(price)
+
+    def _reserve_of_rules(self, price: float | None) -> str:
         if price is None or (not price and self._what in self._unpriced):
-            return self._no_price() if funds.needs_price else ""
+            return self._no_price() if self.funds.needs_price else ""
         with PURSES:
-            left = funds.remainders()
+            left = self.funds.remainders()
             if not price:
                 return ""
             short = [one for one in left if one is None or one < price - _LITTLE]
             if short:
                 return self._too_dear(min([one or 0.0 for one in short]), price)
-            for _, purse, _ in funds.rules:
+            for _, purse, _ in self.funds.rules:
                 purse.reserved[self.holder] = price
-        for paid in funds.ledgers:
-            try:
-                refused = await self._reserve_in(paid, price)
-            except BaseException:
-                funds.release(self.holder)
-                raise
-            if refused:
-                funds.release(self.holder)
-                return refused
         return ""
 
     async def _reserve_in(self, paid: PaidLedger, price: float) -> str:
@@ -112,7 +124,7 @@ class Purchase:
 
 
 async def buy(what: str, price: float | None, work: Callable[[], Awaitable[T]], cost: Callable[[T], Usage]) -> T:
-    """Do paid work for the tool call that is under way, and charge it to the limits of its run. Outside of a tool, only do it.
+    """Do paid work on behalf of the run in this task, and charge it to the limits of the run. Outside of a run, only do it.
 
     Args:
         what: What is paid for.
@@ -125,32 +137,59 @@ async def buy(what: str, price: float | None, work: Callable[[], Awaitable[T]], 
     """
     if (view := _payer()) is None:
         return await work()
-    purchase = Purchase(view, what)
-    if refused := await purchase.reserve(price):
-        raise AgentError(refused)
-    usage = NOTHING
-    try:
+    with _Paying(view, what, price) as paying:
+        paying.check(await paying.purchase.reserve(price))
         made = await work()
-        usage = cost(made)
+        paying.usage = cost(made)
         return made
-    except BaseException:
-        error = sys.exception()
-        told = error.usage if isinstance(error, ModelError) else None
-        usage = Usage(cost=None, most=price) if told is None else told
-        raise
-    finally:
-        purchase.settle(usage)
+
+
+def buy_in_thread(what: str, price: float | None, work: Callable[[], T], cost: Callable[[T], Usage]) -> T:
+    """Do what `buy` does, in code that is not async. On the thread of an event loop, accounts are only charged afterwards."""
+    if (view := _payer()) is None:
+        return work()
+    with _Paying(view, what, price) as paying:
+        paying.check(paying.purchase.reserve_now(price))
+        made = work()
+        paying.usage = cost(made)
+        return made
+
+
+class _Paying:
+    """Settles a purchase, also one that fails: it costs what the provider says, else unknown, at most its price."""
+
+    def __init__(self, view: RunView, what: str, price: float | None) -> None:
+        self.purchase, self.usage = Purchase(view, what), Usage(cost=None, most=price)
+        self._view = view
+
+    def check(self, refused: str) -> None:
+        if refused:
+            self.usage = NOTHING
+            raise AgentError(refused)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ModelError) and error.usage is not None:
+            self.usage = error.usage
+        self.purchase.settle(self.usage)
+        if self._view.run_id not in [bill.run_id for bill in self.purchase.funds.bills]:  # not in a tool
+            self._view.charge(self.usage)
 
 
 def is_limited() -> bool:
-    """Return True if limits on money apply to the tool call that is under way in this task."""
+    """Return True if limits on money apply to what is paid for in this task."""
     view = _payer()
     return view is not None and Funds(view).are_limited
 
 
 def _payer() -> RunView | None:
-    bill = calling.get()
-    return None if bill is None or not bill.call_id else bill.view
+    """Return the run that this task works for, if it has not ended."""
+    if (bill := calling.get()) is not None:
+        return bill.view
+    view = current_view.get()()
+    return view if view is not None and view.state.stop is None else None
 
 
 def exceeding(reported: Usage, metered: Usage) -> Usage:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from inspect import isawaitable
 from typing import Any, Protocol
@@ -16,7 +17,11 @@ from urllib.request import Request, urlopen
 
 from ...core.errors import ConfigError, ModelError
 from ...core.install import install_command
+from ...core.messages import Usage
 from ...core.notices import notice
+from ...core.record import replace
+from ...models.prices import price_of
+from ...policies.budget.purchase import buy_in_thread
 
 _BATCH = 64
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
@@ -71,15 +76,22 @@ class ServedEmbeddings:
         self._url = (base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").rstrip("/") + "/embeddings"
         self._key = api_key if api_key is not None else os.environ.get("OPENAI_API_KEY", "")
         self.model, self.name, self._timeout = model, f"openai/{model}", timeout
+        self._price = price_of(self.name)
 
     def embed(self, texts: Sequence[str]) -> Any:
         vectors: list[Any] = []
         for start in range(0, len(texts), _BATCH):
-            vectors += self._post(list(texts[start : start + _BATCH]))
+            some = list(texts[start : start + _BATCH])
+            most = None if self._price is None else self._price.most(sum([len(text.encode()) + 2 for text in some]), 0)
+            vectors += buy_in_thread(self.name, most, partial(self._post, some), self._cost)[0]
         return vectors
 
-    def _post(self, texts: list[str]) -> list[Any]:
-        """Request vectors, with a few retries after a pause if the server is busy or fails."""
+    def _cost(self, answer: tuple[list[Any], int]) -> Usage:
+        usage = Usage(answer[1])
+        return replace(usage, cost=None if self._price is None else self._price.of(usage))
+
+    def _post(self, texts: list[str]) -> tuple[list[Any], int]:
+        """Request vectors and the number of tokens, with a few retries after a pause if the server is busy or fails."""
         for pause in (*_PAUSES, None):
             try:
                 return self._request(texts)
@@ -92,14 +104,15 @@ class ServedEmbeddings:
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 told = notice("search.embed_failed", "could not get vectors from {name}", name=self.name)
                 raise ModelError(told, model=self.model, said=str(problem)) from problem
-        return []
+        return [], 0
 
-    def _request(self, texts: list[str]) -> list[Any]:
+    def _request(self, texts: list[str]) -> tuple[list[Any], int]:
         body = json.dumps({"model": self.model, "input": texts}).encode()
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {self._key}"} if self._key else {})}
         with urlopen(Request(self._url, body, headers), timeout=self._timeout) as answer:
             given = json.load(answer)
-        return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))]
+        tokens = (given.get("usage") or {}).get("prompt_tokens") or 0
+        return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))], int(tokens)
 
     def _reason(self, refused: HTTPError) -> str:
         """Return the server's error message, with the key removed."""
