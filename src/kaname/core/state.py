@@ -261,7 +261,9 @@ def _apply_tool_started(state: State, body: ToolStarted, event: Event) -> None:
     if asked is not None and asked.name != call.name and (call.id, call.name) not in state.stand_ins:
         state.stand_ins.append((call.id, call.name))
     _charge_call(state, call)
-    _count_start(state, call.name, 1)
+    starts, by_tool = state.starts, state.spent.by_tool
+    starts[call.name] = starts.get(call.name, 0) + 1
+    by_tool[call.name] = by_tool.get(call.name, 0) + 1
 
 
 def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None:

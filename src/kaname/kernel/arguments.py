@@ -25,7 +25,12 @@ class Incoming(NamedTuple):
 
 
 class IncomingCall:
-    """One call in all the forms that policies gave it: another tool in its place, other arguments."""
+    """One call in all the forms that policies gave it: another tool in its place, other arguments.
+
+    `last`: the form that was read last.
+    """
+
+    last: ToolCall | None = None
 
     def __init__(self) -> None:
         self._forms: list[Incoming] = []

@@ -85,10 +85,10 @@ class Bill:
         holds: True if money is reserved for the call itself, so that nothing inside it can wait for that money.
     """
 
-    __slots__ = ("_view", "call_id", "holds", "is_open", "outer", "run_id", "usage")
+    __slots__ = ("_view", "call_id", "holds", "is_open", "outer", "usage")
 
     def __init__(self, view: RunView, call_id: str, outer: Bill | None, holds: bool) -> None:
-        self._view, self.run_id, self.call_id, self.outer, self.holds = ref(view), view.run_id, call_id, outer, holds
+        self._view, self.call_id, self.outer, self.holds = ref(view), call_id, outer, holds
         self.usage, self.is_open = NOTHING, True
 
     @property
@@ -96,6 +96,10 @@ class Bill:
         """Return the run, if it has not ended."""
         view = self._view()
         return view if view is not None and view.state.stop is None else None
+
+    def is_of(self, view: RunView) -> bool:
+        """Return True if this is the bill of a call of that run."""
+        return self._view() is view
 
     def add(self, usage: Usage) -> None:
         """Put something on the bill. After the call has ended, it is charged to the run."""
@@ -127,12 +131,12 @@ class Funds:
         bill, inmost = calling.get(), True
         while bill is not None:
             self.is_nested = self.is_nested or bill.holds
-            if bill.run_id == view.run_id:
+            if bill.is_of(view):
                 self.bills += [bill] if bill.call_id and inmost else []  # the tool asks a model itself
                 inmost = False
-            elif (outer := bill.view) is not None and bill.run_id != seen.run_id:
+            elif (outer := bill.view) is not None and outer is not seen:
                 parent, seen = seen.state.parent, outer
-                if bill.call_id and (parent is None or parent[0] != bill.run_id):
+                if bill.call_id and (parent is None or parent[0] != outer.run_id):
                     self.bills.append(bill)
                     levels.append((outer, limits_of(outer)))
             bill = bill.outer

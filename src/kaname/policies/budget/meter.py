@@ -61,19 +61,20 @@ class Meter(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         limits, tool, outer = limits_of(view), view.tools(call).get(call.name, None), calling.get()
-        before, price = view.state.started.get(call.id), 0.0 if tool is None else optional(tool, ActionBase, "price")
+        price: float = getattr(tool, "price", ActionBase.price)
         purchase = Purchase(view, call.name) if price or limits.limits_money or outer is not None else None
-        refused = self._refusal(call, limits, view) or (purchase and await purchase.reserve(price))
-        if refused:
+        before = view.state.started.get(call.id) if purchase is not None or limits.calls else None
+        refused = self._refusal(call, limits, view) if limits.calls else ""
+        if refused or (purchase is not None and (refused := await purchase.reserve(price))):
             return ToolResult(error=refused, not_run=before is None, retryable=False)
-        bill = Bill(view, call.id, outer, holds=bool(price))
+        bill = Bill(view, call.id, outer, holds=price > 0)
         inside, result = calling.set(bill), None
         try:
             result = await next(call)
         finally:
             calling.reset(inside)
             bill.is_open, own = False, NOTHING
-            if isinstance(result, ToolResult) and result.usage is not NOTHING:
+            if type(result) is ToolResult and result.usage is not NOTHING:
                 metered = bill.usage + view.spent_by_children(call.id)
                 own = exceeding(check_usage(result.usage, f"the tool {call.name!r}"), metered)
             if price and own == NOTHING and view.state.started.get(call.id) is not before:
@@ -82,7 +83,7 @@ class Meter(Policy):
                 purchase.settle(own)
             if own is not NOTHING or bill.usage is not NOTHING:
                 view.charge(bill.usage + own, call.id if result is not None else "")
-        if not isinstance(result, ToolResult) or result.usage is NOTHING:
+        if type(result) is not ToolResult or result.usage is NOTHING:
             return result
         return replace(result, usage=NOTHING)  # it is on the bill
 
@@ -90,7 +91,12 @@ class Meter(Policy):
         """Return why the tool cannot be started once more, or ""."""
         for limit in limits.calls:
             if not view.may_start(call, limit, view.state.spent.by_tool):
-                return notice("stop.tool_limit", "{name} was called more than {limit:g} times", name=call.name, limit=limit)
+                return notice(
+                    "rule.max_calls",
+                    "the limit of calls to {name} is reached ({max_calls}); continue without it",
+                    name=call.name,
+                    max_calls=limit,
+                )
         return ""
 
 
@@ -132,7 +138,7 @@ class _Call:
                 self.view.scratch[Measured] = remember(self.measured, usage)
             elif sent:
                 usage = _cost_of_failure(self.estimate.request, self.view, self.estimate.cost(output) if output else None)
-                if self.view.run_id not in [bill.run_id for bill in self.funds.bills]:
+                if not any(bill.is_of(self.view) for bill in self.funds.bills):
                     self.view.charge(usage)
             if sent:
                 tokens = usage.total or (0 if usage is NOTHING else self.estimate.tokens(output))

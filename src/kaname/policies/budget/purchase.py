@@ -174,7 +174,7 @@ class _Paying:
         if isinstance(error, ModelError) and error.usage is not None:
             self.usage = error.usage
         self.purchase.settle(self.usage)
-        if self._view.run_id not in [bill.run_id for bill in self.purchase.funds.bills]:  # not in a tool
+        if not any(bill.is_of(self._view) for bill in self.purchase.funds.bills):  # not in a tool
             self._view.charge(self.usage)
 
 
