@@ -212,7 +212,7 @@ async def test_cost_is_limited_and_an_unknown_price_cannot_be():
     assert result.usage.cost == pytest.approx(1.2)
     unknown = ScriptedModel(lambda r: call("add", a=1, b=1), usage=Usage(1, 1, 0, None))
     result = await Agent(unknown, [add], stops=cost("$1"), journal="memory").run("go")
-    assert "price of the model is not known" in result.stop.detail
+    assert "a model or a tool has cost is not known" in result.stop.detail
     assert result.usage.cost is None
 
 

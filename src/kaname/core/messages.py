@@ -155,7 +155,7 @@ class ToolResult:
         shown: A shorter text that the model reads instead of an output that is too long.
         media: Pictures and files that the tool returned.
         transfer: The agent that takes over, if the call was a handoff.
-        usage: Tokens and cost of the call.
+        usage: Tokens and cost of the call. Models and agents that kaname ran inside it are counted once, in it or not.
         retryable: False if the input is at fault, so that the same call would fail again.
         not_run: True if the call was refused because of its form. It does not count as a use of the tool.
         gave_up: True if everything that could be tried instead of this tool has failed too.

@@ -98,7 +98,7 @@ def no_repeats(limit: int | None = 2) -> Rule:
 
 
 def per_tool(limit: int | None = 5) -> Rule:
-    """Limit the calls of each tool in a turn."""
+    """Limit how often each tool is started in a turn. Retries, and calls in place of another tool, count; cache hits do not."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
         call = _first_over(state, step, limit, state.spent.by_tool, lambda call: call.name)
@@ -127,7 +127,8 @@ def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
     """Limit the US dollars of a turn. A reply is made no longer than what is left can buy, and when little is left, the model
     is told to answer with what it has.
 
-    A model whose price is unknown is not called. With `unpriced` it is, and only costs that its provider reports are limited.
+    What tools spend counts, and so do agents that run inside them. A model whose price is unknown is not called. With
+    `unpriced` it is, and only costs that its provider reports are limited.
     """
 
     def judge(state: State, step: Step, limit: float) -> str | None:
@@ -137,8 +138,8 @@ def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
         if spent is None:
             return notice(
                 "stop.price_unknown",
-                "a cost limit is set, but the price of the model is not known. Set it with Price(…) or "
-                "KANAME_PRICES, or remove the limit.",
+                "a cost limit is set, but what a model or a tool has cost is not known. Set the price with Price(…), "
+                "KANAME_PRICES or @tool(price=…), or remove the limit.",
             )
         if spent < limit or limit == 0 == spent:
             return None
