@@ -11,6 +11,8 @@ from kaname import (
     Budget,
     Cache,
     FallbackStrategy,
+    GuardrailAction,
+    GuardrailResult,
     Guardrails,
     Media,
     MemoryJournal,
@@ -399,6 +401,41 @@ async def test_tool_in_the_background_is_charged_once():
     assert not any(one.is_error for one in result.state.results.values()), result.state.results
     assert result.usage.cost == pytest.approx(0.524)
     assert spent(await journal.ledger.balances()) == pytest.approx(0.524)
+
+
+@pytest.mark.parametrize("place", ["input_checks", "output_checks", "result_checks"])
+@pytest.mark.parametrize("reports", [True, False])
+async def test_agent_in_a_check_is_charged_once(place, reports):
+    inner, _ = inner_agent()
+    checked = []
+
+    async def check(text):
+        checked.append(text)
+        usage = (await inner.run(text)).usage
+        return GuardrailResult(GuardrailAction.ALLOW, usage=usage) if reports else None
+
+    @tool(effect="pure")
+    async def look(n: int) -> str:
+        """Look."""
+        return "seen"
+
+    journal = MemoryJournal()
+    policies = [Guardrails(**{place: [check]}), Budget(total="$1")]
+    result = await outer_agent(look, journal=journal, policies=policies).run("go")
+    assert result.usage.cost == pytest.approx(0.012 * len(checked))
+    assert result.usage.cost == pytest.approx(spent(await journal.ledger.balances()))
+
+
+async def test_check_that_reports_its_cost_is_charged_to_the_accounts():
+    async def check(text):
+        return GuardrailResult(GuardrailAction.ALLOW, usage=Usage(cost=0.25))
+
+    journal = MemoryJournal()
+    agent = Agent(
+        ScriptedModel(["hi"], price=FREE), policies=[Guardrails(input_checks=[check]), Budget(total="$1")], journal=journal
+    )
+    result = await agent.run("go")
+    assert (result.usage.cost, spent(await journal.ledger.balances())) == (0.25, 0.25)
 
 
 # Quotas

@@ -61,22 +61,22 @@ class Meter(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         limits, tool, outer = limits_of(view), view.tools(call).get(call.name, None), calling.get()
-        price: float = getattr(tool, "price", ActionBase.price)
+        price: float = optional(tool, ActionBase, "price")
         purchase = Purchase(view, call.name) if price or limits.limits_money or outer is not None else None
         before = view.state.started.get(call.id) if purchase is not None or limits.calls else None
         refused = self._refusal(call, limits, view) if limits.calls else ""
         if refused or (purchase is not None and (refused := await purchase.reserve(price))):
             return ToolResult(error=refused, not_run=before is None, retryable=False)
         bill = Bill(view, call.id, outer, holds=price > 0)
-        inside, result = calling.set(bill), None
+        inside, result, own = calling.set(bill), None, NOTHING
         try:
             result = await next(call)
-        finally:
-            calling.reset(inside)
-            bill.is_open, own = False, NOTHING
             if type(result) is ToolResult and result.usage is not NOTHING:
                 metered = bill.usage + view.spent_by_children(call.id)
                 own = exceeding(check_usage(result.usage, f"the tool {call.name!r}"), metered)
+        finally:
+            calling.reset(inside)
+            bill.is_open = False
             if price and own == NOTHING and view.state.started.get(call.id) is not before:
                 own = Usage(cost=price)
             if purchase is not None:

@@ -13,7 +13,7 @@ from ...core.notices import notice
 from ...kernel.ports import Balance
 from ...kernel.view import current_view
 from .budget import refusal
-from .funds import Funds, PaidLedger, calling
+from .funds import Bill, Funds, PaidLedger, calling
 from .purse import PURSES
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Purchase:
 
     def __init__(self, view: RunView, what: str) -> None:
         self.holder, self.funds, self._what = f"{view.run_id}:p{next(_numbers)}", Funds(view), what
+        self._holds = False  # something is reserved
         self._unpriced: set[str] = view.scratch.setdefault(Purchase, set())  # what has turned out to have an unknown cost
 
     async def reserve(self, price: float | None) -> str:
@@ -43,6 +44,7 @@ class Purchase:
             price: US dollars; None if unknown.
         """
         refused = self._reserve_of_rules(price)
+        self._holds = not refused and bool(price)
         for paid in () if refused or not price else self.funds.ledgers:
             try:
                 refused = await self._reserve_in(paid, price or 0.0)
@@ -60,7 +62,9 @@ class Purchase:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self.reserve(price))
-        return self._reserve_of_rules(price)
+        refused = self._reserve_of_rules(price)
+        self._holds = not refused and bool(price)
+        return refused
 
     def _reserve_of_rules(self, price: float | None) -> str:
         if price is None or (not price and self._what in self._unpriced):
@@ -97,7 +101,8 @@ class Purchase:
     def settle(self, usage: Usage) -> None:
         """Charge what was spent to all limits."""
         if usage == NOTHING:
-            self.funds.release(self.holder)
+            if self._holds:
+                self.funds.release(self.holder)
             return
         if usage.ceiling is None:
             self._unpriced.add(self._what)
@@ -159,13 +164,14 @@ class _Paying:
     """Settles a purchase, also one that fails: it costs what the provider says, else unknown, at most its price."""
 
     def __init__(self, view: RunView, what: str, price: float | None) -> None:
-        self.purchase, self.usage = Purchase(view, what), Usage(cost=None, most=price)
-        self._view = view
+        self.purchase, self.usage = Purchase(view, what), NOTHING
+        self._view, self._price = view, price
 
     def check(self, refused: str) -> None:
+        """Raise the reason, or go on: from now on the work costs something."""
         if refused:
-            self.usage = NOTHING
             raise AgentError(refused)
+        self.usage = Usage(cost=None, most=self._price)
 
     def __enter__(self) -> Self:
         return self
@@ -176,6 +182,33 @@ class _Paying:
         self.purchase.settle(self.usage)
         if not any(bill.is_of(self._view) for bill in self.purchase.funds.bills):  # not in a tool
             self._view.charge(self.usage)
+
+
+async def meter(what: str, work: Callable[[], Awaitable[T]], reported: Callable[[T], Usage | None]) -> tuple[T, Usage]:
+    """Do work that may run agents and report what it spent, such as a check. Return its result and what to record for it.
+
+    Args:
+        what: What is paid for.
+        work: Does it.
+        reported: Returns what the work reports, or None if nobody records it: then it is recorded with the next reply.
+    """
+    if (view := _payer()) is None:
+        made = await work()
+        return made, reported(made) or NOTHING
+    purchase, bill = Purchase(view, what), Bill(view, what, calling.get(), holds=False)
+    outer, is_recorded = calling.set(bill), False
+    try:
+        made = await work()
+        if (told := reported(made)) is None:
+            return made, NOTHING
+        own, is_recorded = exceeding(told, bill.usage), True
+        purchase.settle(own)
+        return made, bill.usage + own
+    finally:
+        calling.reset(outer)
+        bill.is_open = False
+        if not is_recorded and bill.usage is not NOTHING:
+            view.charge(bill.usage)
 
 
 def is_limited() -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from ...core.steps import Stop
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
 from ...kernel.threads import runs_on_loop
+from ..budget.purchase import meter
 from ..names import known_tools
 from .escapes import spelt_out
 from .folded import as_seen
@@ -233,7 +235,8 @@ class Guardrails(Policy):
         """Return the verdicts of the checks that are not `allow` or have cost something. One that blocks is the last."""
         verdicts = []
         for check in checks:
-            verdict = await run_check(check, text, self.check_seconds)
+            verdict, spent = await meter(check_name(check), partial(run_check, check, text, self.check_seconds), _reported)
+            verdict = verdict if verdict.usage == spent else replace(verdict, usage=spent)
             if verdict.action is not GuardrailAction.ALLOW or verdict.usage != NOTHING:
                 verdicts.append(verdict)
             if verdict.action is GuardrailAction.BLOCK:
@@ -328,6 +331,10 @@ class Guardrails(Policy):
         what goes in, only `admit` can tell."""
         found = [] if overrides(self, "check_input", Guardrails) else self._first_match(self.blocked, message.text)
         return placeholder(found[0].reason, message.role) if found else message
+
+
+def _reported(verdict: GuardrailResult) -> Usage | None:
+    return None if verdict.failed else verdict.usage
 
 
 class ToolRules(Policy):
