@@ -104,8 +104,8 @@ def amend(call: ToolCall, scope: Scope) -> ToolCall:
             continue
         shown = asked.about
         args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
-        edited = apply_edits(call, shown, args, scope.as_received(call).args)
-        amended = call if decision.args is None and identity(edited.args) == identity(call.args) else edited
+        edited = apply_edits(amended, shown, args, scope.as_received(amended).args)
+        amended = amended if identity(edited.args) == identity(amended.args) else edited
         scope.incoming[call.id].approved[key] = scope.as_received(amended).args if decision.args is not None else shown.args
     return amended
 
@@ -131,16 +131,17 @@ def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Sc
     asks = [demand for demand in demands if isinstance(demand, Ask)]
     rules = tuple([demand.rule for demand in demands])
     by = "other" if any(ask.by == "other" for ask in asks) else ""
+    until, then = _expiry(asks, alone=len(asks) == len(demands))
+    return Suspend(key, _prompt(call, demands, scope), (YES, NO), about=call, by=by, until=until, then=then, rules=rules)
+
+
+def _expiry(asks: Sequence[Ask], *, alone: bool) -> tuple[float, Any]:
+    """Return when a question expires, and its answer then: a no of one demand is a no, a yes needs all of them."""
     refusing = [ask.until for ask in asks if ask.until and not ask.then]
     if refusing:
         late = notice("approve.expired", "the question was not answered in time")
-        until, then = min(refusing), {"approved": False, "reason": late}
-    elif len(asks) == len(demands) and all(ask.until for ask in asks):
-        until, then = max([ask.until for ask in asks]), True  # type: ignore[assignment]
-    else:
-        until, then = 0.0, None  # type: ignore[assignment]
-    prompt = _prompt(call, demands, scope)
-    return Suspend(key, prompt, (YES, NO), about=call, by=by, until=until, then=then, rules=rules)
+        return min(refusing), {"approved": False, "reason": late}
+    return (max([ask.until for ask in asks]), True) if alone and all(ask.until for ask in asks) else (0.0, None)
 
 
 def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Notice:
