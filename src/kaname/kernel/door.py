@@ -6,7 +6,7 @@ person sees one question with all reasons, and a recorded answer holds for the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ async def decide(call: ToolCall, scope: Scope, *, may_ask: bool = True) -> ToolR
         decision = read_approval(scope.state.answers[key])[0]
         if decision is None or not decision.approved:
             return refused_result("" if decision is None else decision.reason)
-        answered |= _rules_answered(key, decision, call, scope)
+        answered.update(_rules_answered(key, decision, call, demands, scope))
     left = [demand for demand in demands if demand.rule not in answered]
     if not left:
         return None
@@ -117,13 +117,18 @@ def _keys(call_id: str) -> Any:
         yield f"{APPROVAL}{call_id};{number}"
 
 
-def _rules_answered(key: str, decision: Decision, call: ToolCall, scope: Scope) -> set[str]:
-    """Return the rules for which a yes holds: those of its question, if the call is the one that was approved."""
+def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Iterable[str]:
+    """Return the rules for which a yes holds: those of its question, if the call is the one that was approved.
+
+    A question of an earlier version names no rules. Its answer holds for those that ask the same person.
+    """
     asked = scope.state.settled.get(key)
     if asked is None or asked.about is None or asked.about.name != call.name:
-        return set()
+        return ()
     approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else None)
-    return set(asked.rules) if identity(approved) == identity(call.args) else set()
+    if identity(approved) != identity(call.args):
+        return ()
+    return asked.rules or [one.rule for one in demands if isinstance(one, Ask) and one.by == asked.by]
 
 
 def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Suspend:
