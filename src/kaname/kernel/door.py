@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.demands import Ask, Refuse, Wait
 from ..core.errors import Suspend, UnexpectedError
+from ..core.events import Asked
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
@@ -122,8 +123,8 @@ def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Seque
 
     A question of an earlier version names no rules. Its answer holds for those that ask the same person.
     """
-    asked = scope.state.settled.get(key)
-    if asked is None or asked.about is None or asked.about.name != call.name:
+    asked = scope.state.settled.get(key, Asked(key, "", about=call))
+    if asked.about is None or asked.about.name != call.name:
         return ()
     approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else None)
     if identity(approved) != identity(call.args):
