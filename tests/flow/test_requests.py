@@ -11,10 +11,16 @@ import pytest
 from kaname.policies.flow.verbs import verbs_of
 from kaname.policies.flow.words import UserWords
 
-TOOLBOX = """send_mail forward_mail reply_to_mail notify_user call_contact pay_invoice transfer_money buy_item book_room
+TOOLBOX = (
+    """
+send_mail forward_mail reply_to_mail notify_user call_contact pay_invoice transfer_money buy_item book_room
 cancel_order refund_order delete_file create_event write_file update_file move_file rename_file copy_file schedule_meeting
 reschedule_event invite_guest share_file post_message run_script stop_service approve_request reject_request assign_task
-download_file print_document""".split()
+download_file print_document
+""".strip()
+    .replace("\n", " ")
+    .split(" ")
+)
 
 READ_ONLY = """
 消費税の資料を読んで

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..guardrails.folded import fold_text
 from .dates import Moments, moments_in
+from .mood import Sentence, ask_for, sentences_in
 from .numbers import numbers_in
 
 _SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?=\s|$)|\n\s*\n")  # a line goes on in the next one
@@ -19,6 +20,7 @@ _NEGATED = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|「[^」]*」|『[^』]*』")
+_POLITE = re.compile(r"(?<=[てで])(?:くれ|もらえ|いただけ|頂け)(?:ない|ません)(?=か|の?\?|でしょうか)")  # 送ってくれない?
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _JOINTS = "@.-+/\\=&%?#~_'"  # they join two pieces to one name, if both sides stand close to them
 _AFTER = ("さん", "ちゃん", "くん", "に", "を", "へ", "と", "が", "は", "の", "で", "も", "や", "から", "まで", "より", "って")
@@ -36,11 +38,18 @@ class UserWords:
     """What the user has said. Sentences with a negation are left out: they name what is not wanted."""
 
     def __init__(self, texts: Iterable[str], now: float) -> None:
-        self._now = now
-        said = [" ".join(fold_text(sentence).split()) for text in texts for sentence in _sentences(text)]
+        self._texts, self._now = tuple(texts), now
+        self._told = [fold_text(sentence) for text in self._texts for sentence in _sentences(text)]
+        said = [" ".join(sentence.split()) for sentence in self._told]
         self._text = "\n".join([sentence for sentence in said if not _is_negated(sentence)])
         self._lower = self._text.lower()
         self._negated = "\n".join([sentence.lower() for sentence in said if _is_negated(sentence)])
+
+    @cached_property
+    def _wishes(self) -> list[Sentence]:
+        """Return the sentences that can ask for something, without what they quote."""
+        told = [sentence for sentence in self._told if not _is_negated(sentence)]
+        return [one for sentence in told for one in sentences_in(_QUOTED.sub('""', sentence))]
 
     @cached_property
     def _moments(self) -> Moments:
@@ -77,9 +86,23 @@ class UserWords:
         return stands_in(text, self._text) if exact else stands_in(text.lower(), self._lower)
 
     def call_for(self, verbs: Iterable[str]) -> bool:
-        """Return True if one of these words is among the user's, and none of them stands beside a negation."""
-        forms = [_verb_pattern(verb.lower()) for verb in verbs if verb]
-        return any(form.search(self._lower) for form in forms) and not any(form.search(self._negated) for form in forms)
+        """Return True if a sentence requests one of these verbs, and none of them stands beside a negation."""
+        verbs = [verb.lower() for verb in verbs if verb]
+        return ask_for(self._wishes, verbs) and not any(_verb_pattern(verb).search(self._negated) for verb in verbs)
+
+    def asking(self, verbs: Iterable[str]) -> UserWords | None:
+        """Return the messages that request one of these verbs and those that ask for nothing; None if no message does.
+
+        What the user names in a message that asks only for something else is not meant for this request.
+        """
+        verbs = [*verbs]
+        if not self.call_for(verbs):
+            return None
+        if len(self._texts) == 1:
+            return self
+        messages = [UserWords([text], self._now) for text in self._texts]
+        meant = [one for one in messages if one.call_for(verbs) or not any(wish.asks_something for wish in one._wishes)]
+        return self if len(meant) == len(messages) else UserWords([text for one in meant for text in one._texts], self._now)
 
 
 def _sentences(text: str) -> list[str]:
@@ -91,8 +114,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _is_negated(sentence: str) -> bool:
-    """Return True if a sentence says what is not wanted. A word in a quotation does not."""
-    return bool(_NEGATED.search(_QUOTED.sub(" ", sentence)))
+    """Return True if a sentence says what is not wanted. A word in a quotation or a polite question does not."""
+    return bool(_NEGATED.search(_POLITE.sub(" ", _QUOTED.sub(" ", sentence))))
 
 
 def stands_in(value: str, text: str) -> bool:
