@@ -1,7 +1,7 @@
 """Sentences that ask for a tool, and sentences that only look like it.
 
-The sentences were written before the rule. The rule was tuned on `READ_ONLY` and the first two tables; `HELD_OUT` was run only
-when it was finished.
+All sentences were committed before the rule was written, by the author of the rule. The rule was tuned on `READ_ONLY` and the
+first two tables. Of the held-out tables only the number of right answers was looked at: 20 of 20 at the first count, and later.
 """
 
 from __future__ import annotations

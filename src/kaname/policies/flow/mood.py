@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+_LONGEST = 2000  # characters of a sentence
 _STOP = re.compile(r"(?<=[。!?])(?!\s*$)|(?<=[.!?])\s|\n+")
 _BULLET = r"(?:[-*•]+|\(?\d{1,2}[.)])\s+"
 _SOFTLY = (
@@ -26,20 +27,19 @@ _QUESTION = re.compile(
     r"|any\w*|some\w*|(?-i:[A-Z])\w*)\b)",
     re.IGNORECASE,
 )
-_FORM = re.compile(  # what follows is requested, whatever the sentence is
-    r"\b(?:can|could|would|will) you\b|\bplease\b|\bmake sure (?:to|(?:that )?you)\b"
-    r"|\b(?:i|we)(?:['’]d| would)?(?: really| also)? (?:want|need|like|love|ask|expect)(?: for)? you to\b"
-    r"|\b(?:be sure|remember|feel free|proceed|go on|your (?:task|job) is) to\b",
-    re.IGNORECASE,
+_HEAD = r"(?:^|[,;:!—]\s*|\b(?:and|but|so|then|also|hi|hey|hello|please|maybe)\s+)"  # of a clause
+_ME = r"\b(?:i|we)(?:['’]d| would)?(?: really| also)? (?:want|need|like|love|wish|ask|expect)"
+_FORM = re.compile(  # what follows is requested, also in a question
+    rf"{_HEAD}(?:can|could|would|will) you\b|\bplease\b|{_ME}(?: for)? you to\b", re.IGNORECASE
 )
-_WISH = re.compile(  # it is requested unless the sentence is a question
-    r"\b(?:i|we)(?:['’]d| would)?(?: really| also)? (?:want|need|like|love|wish) to\b|\bhelp (?:me|us)(?: to)?\b|\blet['’]?s\b"
-    r"|(?:^|[,;:] )you (?:should|must|can|may|need to|have to)\b",
+_WISH = re.compile(  # what follows is requested, unless the sentence is a question
+    rf"{_ME} to\b|\bhelp (?:me|us)(?: to)?\b|\blet['’]?s\b|{_HEAD}(?:you (?:should|must|can|may|need to|have to)"
+    r"|make sure (?:to|(?:that )?you)|(?:be sure|remember|feel free|proceed|go on|your (?:task|job) is) to)\b",
     re.IGNORECASE,
 )
 _GERUND = re.compile(r"\b(?:would|do) you mind\b|\b(?:how|what) about\b", re.IGNORECASE)
 _JOINT = re.compile(
-    r"(?P<strong>[;:—–]|\s-\s)\s*|(?P<comma>,)\s*(?:(?:and|or|but)\s+)?|\s(?P<then>(?:and )?then)\s|\s(?P<and>and|or|but)\s",
+    r"(?P<strong>[;:—–]|\s-\s)\s*|(?P<then>,?\s(?:and )?then)\s|(?P<comma>,)\s*(?:(?:and|or|but)\s+)?|\s(?P<and>and|or|but)\s",
     re.IGNORECASE,
 )
 _ABLE = re.compile(  # a bare verb that follows later may belong to this: "who can read and delete"
@@ -55,33 +55,22 @@ _WHILE = re.compile(
     r"(?:if|when(?:ever)?|once|after|before|as|since|because|unless|while|although|in case|for)\b", re.IGNORECASE
 )
 _OBJECT = (  # it begins what a verb acts on, and follows no noun
-    r"(?-i:[A-Z])|[\d\"“'#/@]|\S*[@/.]\S|(?:an?|the|my|our|your|his|her|its|their|this|that|these|those|it|them|him|me|us|all|both|every"
-    r"|each|any|some|another|everything|everyone|one|two|three|four|five|six|seven|eight|nine|ten|to)\b"
+    r"(?-i:[A-Z])|[\"“'#]|\S*(?:[@/\d]|\.\w)|(?:an?|the|my|our|your|his|her|its|their|this|that|these|those|it|them|him|me|us"
+    r"|all|both|every|each|any|some|another|everything|everyone|one|two|three|four|five|six|seven|eight|nine|ten|to)\b"
 )
 _NOUNS = re.compile(  # verbs that are nouns or adjectives, too
     r"answer|book|call|change|clear|close|comment|contact|copy|correct|download|drop|edit|e-?mail|end|grant|mail|message|move|note"
     r"|open|order|phone|plan|post|print|profile|purchase|record|refund|reply|return|run|schedule|set|share|standing|start|stop"
     r"|store|table|text|transfer|update|upload|wire"
 )
-_READING = (  # the usual verbs for what needs no acting tool
-    *("read", "look", "show", "find", "search", "check", "list", "open", "see", "get", "fetch", "tell", "compare", "explain"),
-    *(
-        "summarise",
-        "summarize",
-        "describe",
-        "translate",
-        "count",
-        "give",
-        "view",
-        "review",
-        "extract",
-        "browse",
-        "visit",
-        "remind",
-    ),
+_USUAL = re.compile(  # verbs of most requests
+    r"(?:read|look|show|find|search|check|list|open|see|get|fetch|tell|compare|explain|summari[sz]e|describe|translate|count|give|view"
+    r"|review|extract|browse|visit|remind|send|e?-?mail|write|reply|forward|pay|transfer|buy|order|book|reserve|cancel|delete|remove"
+    r"|create|make|add|save|update|change|set|move|rename|copy|share|post|run|start|stop|invite|schedule|draft|put|call|print)\b",
+    re.IGNORECASE,
 )
 _REQUESTING = (  # after て or で
-    r"(?:下さい|くださ(?:い|る)|ちょうだい|頂戴)(?!と(?!思)|って)|くれ(?=よ|な|ます|ません|(?:る|ない)(?:か|の?\?|$|[、。])|る?と[助嬉うあ]|[、。!]|$)"
+    r"(?:下さい|ください|ちょうだい|頂戴)(?!と(?!思)|って)|くれ(?=よ|な|ます|ません|(?:る|ない)(?:か|の?\?|$|[、。])|る?と[助嬉うあ]|[、。!]|$)"
     r"|(?:もらえ|いただけ|頂け)(?=ます(?!と)|ません|(?:る|ない)(?:か|の?\?|$|[、。])|ると?[助嬉うあ])"
     r"|(?:ほし|欲し|もらいた|いただきた|頂きた)い(?=です(?!か)|ん[でだ]|の[でだ]|けど|と思|が、|[、。!よな]|$)|お(?:け|こう|きたい)(?=[、。!よ]|$)"
 )
@@ -107,7 +96,8 @@ _REPORTED = re.compile(  # between a verb in て and the request: it belongs to 
     r"|て(?:いる|いた|る|た)|という|と言|と書"
 )
 _DOER = re.compile(r"(?:さん|様|氏|くん|ちゃん|君|長|先生|誰|だれ|彼ら?|彼女|私|僕|俺|者|員)[がはも][^、。]*$")
-_KANJI, _KANA_END = re.compile(r"[一-鿿々]"), re.compile(r"[ぁ-ん]$|[払込出消当]$|^[一-鿿]$")
+_WHEN_OR_HOW_MANY = "部日朝晩夜週月年時分度回個枚本冊件通円台人名接速急括緒後前中内斉全"  # 全部消して; 見送って is another word
+_KANA_END = re.compile(r"[ぁ-ん]$|[払込出消当]$|^[一-鿿]$")
 
 
 class Sentence:
@@ -115,8 +105,15 @@ class Sentence:
 
     def __init__(self, text: str) -> None:
         self.text = text.strip()
-        self._is_question = self.text.endswith("?") or bool(_QUESTION.match(self.text))
-        self._openings = list(self._find_openings())
+        self._lower = self.text.lower()
+
+    @cached_property
+    def _is_question(self) -> bool:
+        return self.text.endswith("?") or _QUESTION.match(self.text) is not None
+
+    @cached_property
+    def _openings(self) -> list[tuple[int, bool]]:
+        return list(self._find_openings())
 
     def _find_openings(self) -> Iterator[tuple[int, bool]]:
         """Yield where a clause can begin with a requested verb, and whether a noun is as likely there."""
@@ -156,11 +153,11 @@ class Sentence:
         """Return True if the sentence asks somebody to do this. `verb`: in lower case; in Japanese a stem or a noun."""
         if verb.isascii():
             return self._orders(verb)
-        if _KANJI.search(self.text) is None and verb not in self.text:
-            return False
-        return any(self._ends_in_request(found) for found in _japanese(verb).finditer(self.text))
+        return verb in self.text and any(self._ends_in_request(found) for found in _japanese(verb).finditer(self.text))
 
     def _orders(self, verb: str) -> bool:
+        if verb.removesuffix("e") not in self._lower:
+            return False
         base, listed, with_object, made, gerund = _english(verb)
         for place, maybe_noun in self._openings:
             if (with_object if maybe_noun and _NOUNS.fullmatch(verb) else listed if maybe_noun else base).match(
@@ -185,19 +182,17 @@ class Sentence:
 
     @property
     def asks_something(self) -> bool:
-        """Return True if the sentence asks a question or for anything that is known here."""
-        if (
-            self._is_question
-            or _ENDS.search(self.text)
-            or re.search(r"(?:です|ます|ました|でした|の|る|た)か[。?]?$", self.text)
-        ):
+        """Return True if the sentence asks a question, or for one of the usual actions."""
+        if self._is_question or _ENDS.search(self.text) or re.search(r"(?:です|ます|した|の|る)か。?$", self.text):
             return True
-        return any(self._orders(verb) for verb in _READING)
+        return any(_USUAL.match(self.text, place) for place, _ in self._openings)
 
 
 def sentences_in(text: str) -> list[Sentence]:
-    """Return the sentences of a text. Line breaks end one, too."""
-    return [Sentence(one) for one in _STOP.split(text) if one.strip()]
+    """Return the sentences of a text. Line breaks end one, too. Of a very long one, only its two ends are looked at."""
+    pieces = [one for one in _STOP.split(text) if one.strip()]
+    kept = [[one] if len(one) <= _LONGEST else [one[: _LONGEST // 2], "…" + one[-_LONGEST // 2 :]] for one in pieces]
+    return [Sentence(one) for pair in kept for one in pair]
 
 
 def ask_for(sentences: Iterable[Sentence], verbs: Iterable[str]) -> bool:
@@ -235,11 +230,12 @@ def _japanese(verb: str) -> re.Pattern[str]:
     """Return a pattern for a stem with a requesting ending. The group `te` is there if what follows decides."""
     word = re.escape(verb)
     bends = _KANA_END.search(verb) is not None  # 送って; else it needs する: 予約して
-    before = r"(?<![一-鿿々])" if len(verb) == 1 else ""
+    before = rf"(?:(?<![一-鿿々])|(?<=[{_WHEN_OR_HOW_MANY}]))" if len(verb) == 1 else ""
     if verb.endswith(("て", "で")):
         return re.compile(rf"{word}(?P<te>)")
-    te = rf"(?:{_LIGHT})(?:て|とい?て)|の(?:手続き?|手配|処理)を?して|で[^、。]{{0,12}}?(?:教え|伝え|知らせ|送っ|聞い|連絡し)て"
-    te += r"|(?:っ|い|し|え|て|め|れ|け|せ|じ|き)?(?:て|といて)|ん(?:で|どいて)" if bends else ""
+    te = rf"(?:{_LIGHT})(?:て|とい?て|ちゃって)|の(?:手続き?|手配|処理)を?して"
+    te += r"|で[^、。]{0,12}?(?:教え|伝え|知らせ|送っ|聞い|連絡し)て"
+    te += r"|(?:っ|い|し|え|て|め|れ|け|せ|じ|き)?(?:て|といて|ちゃって)|ん(?:で|どいて|じゃって)" if bends else ""
     noun = rf"{word}{'[いりみしきち]?' if bends else ''}"
     forms = [
         rf"{before}{noun}{_HOW}(?:を|も|は|だけ)?{_ASKING}",

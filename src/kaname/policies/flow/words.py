@@ -27,6 +27,10 @@ _AFTER = ("さん", "ちゃん", "くん", "に", "を", "へ", "と", "が", "�
 _BEFORE = "にをへとがはのでもや"
 _TITLES = ("様", "氏", "君", "殿", "先生", "部長", "課長", "社長", "宛")
 _EXACT = re.compile(r"[\d./\\_]")  # in names like this, the case of a letter may matter
+_ADDRESS = re.compile(  # of a page or a host
+    r"(?P<scheme>https://)?(?P<place>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?(?P<path>/?[?#]\S+|/[^\s?#]*[?#]\S+|/[^\s?#]*[^\s?#/])?)/?"
+)
+_FILE = re.compile(r"\.(?:zip|mov|md|py|sh|rs|pl|ps|ml|cc|so|\d+)$", re.IGNORECASE)  # files and versions end so, and some hosts
 _NAMES = re.compile(
     r"[\"“「『']([^\"”」』'\n]{2,60})[\"”」』']"
     r"|([A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*(?:\s+[A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*)*)"
@@ -82,7 +86,12 @@ class UserWords:
     def _stands(self, text: str) -> bool:
         if len(text) < 2 and not _is_kanji(text):
             return False
-        exact = _EXACT.search(text) is not None and "@" not in text
+        if found := _ADDRESS.fullmatch(text):
+            exact = bool(found["path"]) or not found["scheme"]
+            return any(self._stands_as(one, exact=exact) for one in _spellings(found))
+        return self._stands_as(text, exact=_EXACT.search(text) is not None and "@" not in text)
+
+    def _stands_as(self, text: str, *, exact: bool) -> bool:
         return stands_in(text, self._text) if exact else stands_in(text.lower(), self._lower)
 
     def call_for(self, verbs: Iterable[str]) -> bool:
@@ -139,6 +148,8 @@ def _ends_at(text: str, place: int, step: int) -> bool:
         return False
     if near in _JOINTS and not (near == "'" and step > 0):
         return not _is_latin(far)
+    if edge in "/\\" and _is_latin(near):  # a folder, and what is in it
+        return False
     if near in ",:" and edge.isdigit():
         return not far.isdigit()
     if _is_hiragana(edge) and (_is_hiragana(near) or _is_kanji(near)):  # a particle may stand there
@@ -150,6 +161,18 @@ def _has_digit(text: str, place: int) -> bool:
     """Return True if the word at a place has a digit."""
     start, end = text.rfind(" ", 0, place) + 1, text.find(" ", place)
     return any(char.isdigit() for char in text[start : end if end >= 0 else None])
+
+
+def _spellings(address: re.Match[str]) -> list[str]:
+    """Return how a page or a host can be written: with or without https:// and a slash at its end."""
+    place, path = address["place"], address["path"] or ""
+    if _FILE.search(place) and not path:
+        return [address[0]]
+    return [
+        f"{scheme}{place}{slash}"
+        for scheme in ("", "https://")
+        for slash in (("",) if "?" in path or "#" in path else ("", "/"))
+    ]
 
 
 def _is_latin(char: str) -> bool:
