@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
 _LONGEST = 2000  # characters of a sentence
-_STOP = re.compile(r"(?<=[。!?])(?!\s*$)|(?<=[.!?])\s|\n+")
+_STOP = re.compile(r"(?<=[。!?])(?!\s*$)|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s|\n+")
 _BULLET = r"(?:[-*•]+|\(?\d{1,2}[.)])\s+"
 _SOFTLY = (
     r"(?:(?:please|kindly|also|then|now|just|next|finally|first|afterwards|again|simply|maybe|perhaps|either|ok|okay|so|hi|hello"
@@ -159,12 +159,9 @@ class Sentence:
         if verb.removesuffix("e") not in self._lower:
             return False
         base, listed, with_object, made, gerund = _english(verb)
+        doubtful = with_object if _NOUNS.fullmatch(verb) else listed
         for place, maybe_noun in self._openings:
-            if (with_object if maybe_noun and _NOUNS.fullmatch(verb) else listed if maybe_noun else base).match(
-                self.text, place
-            ):
-                return True
-            if made.match(self.text, place):
+            if (doubtful if maybe_noun else base).match(self.text, place) or made.match(self.text, place):
                 return True
         return any(gerund.match(self.text, one.end()) for one in _GERUND.finditer(self.text))
 
@@ -210,9 +207,8 @@ def _english(verb: str) -> tuple[re.Pattern[str], ...]:
     noun = r"\s+(?:of|by|from|about|is|are|was|were|has|had)\b|['’]s\b" if _NOUNS.fullmatch(verb) else ""
     barred = "|".join([one for one in (told.get(verb, ""), noun, "[-'’]\\w") if one])
     base = rf"{word}\b(?!{barred})"
-    light = (
-        r"(?:make|do|place|send|write|give|leave|put|create|add|drop|get|set up|take)(?:\s+(?:me|us|him|her|them|[A-Z]\w+))?"
-    )
+    whom = r"(?:\s+(?:me|us|him|her|them|(?-i:[A-Z])\w+))?"
+    light = rf"(?:make|do|place|send|write|give|leave|put|create|add|drop|get|set up|take){whom}"
     stem = re.escape(verb.removesuffix("e"))
     sources = (
         base,

@@ -13,7 +13,7 @@ from .dates import Moments, moments_in
 from .mood import Sentence, ask_for, sentences_in
 from .numbers import numbers_in
 
-_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?=\s|$)|\n\s*\n")  # a line goes on in the next one
+_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?=\s|$)|\n\s*\n")  # a line goes on in the next one
 _NEGATED = re.compile(
     r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
     r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
