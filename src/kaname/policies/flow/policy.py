@@ -235,12 +235,12 @@ class Flow(Policy):
     def _judge(self, call: ToolCall, tool: Action | None, view: RunView) -> FlowVerdict | None:
         """Return the verdict over a call, or None if the call needs none."""
         labels, role = self.labelled.of(call.name, tool), self._role(call, tool)
-        if role == "own" or (role == "reads" and not labels.parameters) or self._was_planned(call, view):
+        read = self.labelled.judged_arguments(call, tool) if role == "reads" else None
+        if role == "own" or read == {} or self._was_planned(call, view):
             return None
         judge = ReadSoFar(view, self.labelled).judge(UserWords(self._all_words(view), view.state.time))
-        if role == "reads":  # only what is declared can carry something out
-            named = {name: value for name, value in _arguments(call).items() if name in (labels.parameters or {})}
-            verdict = judge.judge(replace(call, args=named), labels, _schema(tool))
+        if read is not None:  # what the tool reads with can carry something out
+            verdict = judge.judge(replace(call, args=read), labels, _schema(tool))
             return verdict._replace(waits=any(mark.whose in ("source", "nowhere") for mark in verdict.marks))
         verdict = judge.judge(call, labels, _schema(tool))
         return verdict._replace(waits=True) if self.mode == "everything" else verdict
@@ -272,10 +272,6 @@ def _says_something(result: ToolResult) -> bool:
     """Return True if a result holds text or media. A number or a truth value cannot instruct anybody."""
     empty = result.output is None or isinstance(result.output, bool | int | float)
     return not result.not_run and (result.is_error or bool(result.media) or not empty)
-
-
-def _arguments(call: ToolCall) -> Mapping[str, Any]:
-    return call.args if isinstance(call.args, Mapping) else {"": call.args}
 
 
 def _schema(tool: Action | None) -> Mapping[str, Any]:
