@@ -188,6 +188,9 @@ if TYPE_CHECKING:
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
+    from .core.demands import Ask as Ask
+    from .core.demands import Refuse as Refuse
+    from .core.demands import Wait as Wait
     from .core.encryption.keys import use_key as use_key
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError
@@ -230,9 +233,6 @@ if TYPE_CHECKING:
     from .core.messages import ToolResult as ToolResult
     from .core.messages import Usage as Usage
     from .core.people.labels import ToolLabels as ToolLabels
-    from .core.demands import Ask as Ask
-    from .core.demands import Refuse as Refuse
-    from .core.demands import Wait as Wait
     from .core.record import replace as replace
     from .core.state import State as State
     from .core.steps import AgentStep as AgentStep
