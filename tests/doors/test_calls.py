@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
 import kaname
-from kaname import Agent, Cache, ScriptedModel, call, tool
+from kaname import Agent, Budget, Cache, Policy, Privacy, ScriptedModel, call, tool
 from kaname.core.calls import call_key, same_call
 from kaname.core.messages import ToolCall
+from kaname.core.record import replace
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
 
 SOURCE = Path(kaname.__file__).parent
@@ -122,7 +123,14 @@ async def test_revised_plan_does_not_pay_again():
     def verdict(ok: bool) -> str:
         return json.dumps({"is_successful": ok, "should_retry": not ok, "feedback": "", "reason": "", "answer": "done"})
 
-    script = [plan(yen=100), verdict(False), plan(yen=100.0, to="shop"), verdict(False), plan(to="shop", yen=100), verdict(True)]
+    script = [
+        plan(yen=100),
+        verdict(False),
+        plan(yen=100.0, to="shop"),
+        verdict(False),
+        plan(to="shop", yen=100),
+        verdict(True),
+    ]
     planner = TaskPlanner(ScriptedModel(script), [pay])
     context = (await AgentOrchestrator(planner, None, "memory").execute_task("Pay.")).context
     assert context.is_completed
@@ -153,7 +161,7 @@ def comparisons(source: str) -> list[ast.AST]:
     """Return the places that compare the arguments of two calls, or make a key of them."""
     found: list[ast.AST] = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Compare):
+        if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
             sides = [
                 any(isinstance(one, ast.Attribute) and one.attr == "args" for one in ast.walk(side))
                 for side in (node.left, *node.comparators)
@@ -168,3 +176,71 @@ def comparisons(source: str) -> list[ast.AST]:
 def test_only_one_function_compares_calls():
     places = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if comparisons(path.read_text())}
     assert places - LEFT_TO_THE_OUT_DOOR == set(), "use `same_call` or `call_key` of core/calls.py"
+
+
+def in_background(*calls: Any) -> ScriptedModel:
+    return ScriptedModel(lambda request: next_reply(request, *calls))
+
+
+def next_reply(request: Any, *calls: Any) -> Any:
+    made = [one for message in request.messages for one in message.calls]
+    started = [one for one in made if one.name != "tasks"]
+    if len(started) < len(calls):
+        return calls[len(started)]
+    if len(made) < 2 * len(started):
+        return call("tasks", action="collect", task=started[len(made) - len(started)].id)
+    return "done"
+
+
+@pytest.mark.parametrize("policies", [[], [Privacy({"email": {"input": "mask"}})]])
+async def test_tool_in_the_background_receives_what_was_sent(policies):
+    received = []
+
+    @tool(background=True)
+    def log_in(password: SecretStr, data: bytes, at: datetime, to: str = "shop") -> str:
+        """Log in."""
+        received.append((password.get_secret_value(), data, at.year, to))
+        return "in"
+
+    sent = call("log_in", password="hunter2", data="abc", at="2024-05-01T00:00:00", to="ann@example.com")
+    agent = Agent(in_background(sent), [log_in], policies=policies)
+    await agent.run("Log in.")
+    assert received == [("hunter2", b"abc", 2024, "ann@example.com")]
+
+
+async def test_tool_in_the_background_counts_once():
+    ran = []
+
+    @tool(background=True)
+    def search(text: str) -> str:
+        """Search."""
+        ran.append(text)
+        return text
+
+    sent = [call("search", text="a"), call("search", text="b"), call("search", text="c")]
+    agent = Agent(in_background(*sent), [search], policies=[Budget(tools={"search": "2 calls/day"})])
+    await agent.run("Search.")
+    assert ran == ["a", "b"]
+
+
+async def test_policy_that_changes_one_argument_leaves_secrets_as_they_were_sent():
+    received = []
+
+    class Login(BaseModel):
+        user: str
+        password: SecretStr
+
+    class Rename(Policy):
+        async def tool(self, call, next, view):
+            login = {**call.args["login"], "user": "ann"}
+            return await next(replace(call, args={**call.args, "login": login, "to": "bank"}))
+
+    @tool
+    def log_in(key: SecretStr, login: Login, to: str, pin: SecretStr = SecretStr("0000")) -> str:  # noqa: B008
+        """Log in."""
+        received.append((key.get_secret_value(), login.user, login.password.get_secret_value(), to, pin.get_secret_value()))
+        return "in"
+
+    sent = call("log_in", key="k", login={"user": "bob", "password": "p"}, to="shop")
+    await Agent(ScriptedModel([sent, "done"]), [log_in], policies=[Rename()]).run("Log in.")
+    assert received == [("k", "ann", "p", "bank", "0000")]

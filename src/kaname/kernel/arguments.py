@@ -11,17 +11,26 @@ from typing import Any, NamedTuple
 from ..core.errors import BadArguments, ToolNotFoundError
 from ..core.messages import ToolCall
 from ..core.record import replace
-from ..core.values import read_json
+from ..core.values import identity, read_json
 from .bases import ActionBase, optional
 from .ports import Action
 
 
+class Shown(NamedTuple):
+    """The arguments of a call as policies and people see them: as JSON, with defaults, and with secrets masked.
+
+    It is not a mapping, so that a type checker refuses to pass it to a tool.
+    """
+
+    args: Mapping[str, Any]
+
+
 class Incoming(NamedTuple):
-    """A call on its way to its tool: as the model sent it, as policies see it, and the arguments that the tool receives."""
+    """A call on its way to its tool: what was sent, what is shown of it, and the arguments that the tool receives."""
 
     sent: ToolCall
-    seen: Mapping[str, Any]
-    prepared: Any
+    shown: Shown
+    received: Any
 
 
 class IncomingCall:
@@ -35,27 +44,66 @@ class IncomingCall:
         known = self._find_form(call)
         if known is not None and known.sent.name == call.name:
             return call
-        form = receive(call if known is None else replace(known.sent, name=call.name), tool)
+        form = receive(self.as_sent(call), tool)
         self._forms.append(form)
-        return ToolCall(call.id, call.name, form.seen)
+        return ToolCall(call.id, call.name, form.shown.args)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
-        """Return the call with the arguments that were sent: the model's, or those that a policy replaced them with."""
-        known = self._find_form(call)
-        return call if known is None else replace(known.sent, name=call.name)
+        """Return the call with the arguments that were sent: the model's, or those that a policy replaced them with.
+
+        A policy changes what it is shown. The arguments that it leaves as they were shown stay as they were sent, because the
+        shown form of a secret is not its value.
+        """
+        if (known := self._find_form(call)) is not None:
+            return replace(known.sent, name=call.name)
+        same = [form for form in self._forms if form.sent.name == call.name]
+        return replace(call, args=keep_sent(call.args, same[-1])) if same else call
 
     def arrive(self, call: ToolCall, tool: Action) -> tuple[ToolCall, Any]:
         """Return the call as it is recorded, and the arguments that its tool receives. Raises `BadArguments`."""
         known = self._find_form(self.read_call(call, tool))
         assert known is not None
-        return known.sent, known.prepared
+        return known.sent, known.received
 
     def _find_form(self, call: ToolCall) -> Incoming | None:
         found = None
         for form in self._forms:
-            if form.seen is call.args and (found is None or form.sent.name == call.name):
+            if form.shown.args is call.args and (found is None or form.sent.name == call.name):
                 found = form
         return found
+
+
+def keep_sent(changed: Any, before: Incoming) -> Any:
+    """Return changed arguments of a call, with every value that is still as it was shown replaced by the value that was sent.
+
+    A default that is shown in another form than the tool receives is left out, and filled in again.
+    """
+    shown, sent, received = before.shown.args, before.sent.args, before.received
+    if isinstance(sent, str):
+        try:
+            sent = read_json(sent) if sent.strip() else {}
+        except ValueError:
+            sent = {}
+    if not isinstance(changed, Mapping) or not isinstance(sent, Mapping):
+        return changed
+    plain = {name for name in shown if isinstance(received, Mapping) and shown[name] is received.get(name)}
+    default = {name: value if name in plain else _NONE for name, value in changed.items()}
+    made = {name: _keep(value, shown.get(name, _NONE), sent.get(name, default[name])) for name, value in changed.items()}
+    return {name: value for name, value in made.items() if value is not _NONE}
+
+
+_NONE: Any = object()
+
+
+def _keep(changed: Any, shown: Any, sent: Any) -> Any:
+    if shown is _NONE or identity(changed) == identity(shown):
+        return changed if shown is _NONE else sent
+    if isinstance(changed, Mapping) and isinstance(shown, Mapping) and isinstance(sent, Mapping):
+        return {name: _keep(value, shown.get(name, _NONE), sent.get(name, value)) for name, value in changed.items()}
+    lists = [one for one in (changed, shown, sent) if isinstance(one, list | tuple)]
+    if len(lists) == 3 and len({len(one) for one in lists}) == 1:
+        return [_keep(*one) for one in zip(*lists, strict=True)]
+    return changed
 
 
 def read_unknown(call: ToolCall, tools: Mapping[str, Any]) -> ToolCall:
@@ -80,8 +128,12 @@ def receive(call: ToolCall, tool: Action) -> Incoming:
     return Incoming(call, shown_arguments(tool, prepared), prepared)
 
 
-def shown_arguments(tool: Action, prepared: Any) -> Mapping[str, Any]:
+def shown_arguments(tool: Action, prepared: Any) -> Shown:
     """Return the arguments that a tool received as JSON, with the defaults of its schema."""
+    return Shown(_as_json(tool, prepared))
+
+
+def _as_json(tool: Action, prepared: Any) -> Mapping[str, Any]:
     shown: Mapping[str, Any] | None = optional(tool, ActionBase, "shown")(prepared)
     if shown is not None:
         return shown

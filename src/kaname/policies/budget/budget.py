@@ -84,6 +84,7 @@ class Budget(Policy):
         self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
         self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, _read_zone(zone)
         self._fixed: tuple[Account, ...] | None = None
+        self._counted_in = ""  # a run whose own call was counted in another
         if unpriced not in ("refuse", "allow"):
             raise ConfigError(notice("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced))
         if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
@@ -109,6 +110,13 @@ class Budget(Policy):
         child = object.__new__(Budget)
         child.__dict__ |= self.__dict__
         child._fixed = tuple(self.accounts(view))
+        return child
+
+    def counted_in(self, run_id: str) -> Budget:
+        """Return the budget for a run that works on a call in the background: the run that made the call has counted it."""
+        child = object.__new__(type(self))
+        child.__dict__ |= self.__dict__
+        child._counted_in = run_id
         return child
 
     def all_limits(self) -> list[tuple[str, Limit]]:
@@ -163,7 +171,7 @@ class Budget(Policy):
         return [self._account("tool", tool, limit) for limit in self.tools.get(tool, ())]
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        if call.name not in self.tools:
+        if call.name not in self.tools or view.run_id == self._counted_in:
             return await next(call)
         accounts, ledger = self._tool_accounts(call.name), ledger_of(view.journal)
         names, holder = [account.name for account in accounts], f"{view.run_id}:{call.id}"
