@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
 import kaname
-from kaname import Agent, Budget, Cache, Policy, Privacy, ScriptedModel, call, tool
+from kaname import Agent, Budget, Cache, Policy, Privacy, ScriptedModel, ToolSearch, call, tool
 from kaname.core.calls import call_key, same_call
-from kaname.core.messages import ToolCall
+from kaname.core.events import ToolFinished
+from kaname.core.messages import Message, ModelReply, ToolCall
 from kaname.core.record import replace
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
 
@@ -244,3 +245,58 @@ async def test_policy_that_changes_one_argument_leaves_secrets_as_they_were_sent
     sent = call("log_in", key="k", login={"user": "bob", "password": "p"}, to="shop")
     await Agent(ScriptedModel([sent, "done"]), [log_in], policies=[Rename()]).run("Log in.")
     assert received == [("k", "ann", "p", "bank", "0000")]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": {"yen": 5}},
+        {"args": '{"yen": 5}'},
+        {"arguments": {"yen": 5}},
+        {"params": {"yen": 5}},
+        {"parameters": {"yen": 5}},
+        {"input": {"yen": 5}},
+        {"input": '{"yen": 5}'},
+        {"yen": 5},
+        {"yen": 5, "to": "shop"},
+    ],
+)
+async def test_use_tool_runs_the_call_that_is_meant(given):
+    assert await used(given) == ([(5, "shop")], "")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": {}, "yen": 5},
+        {"args": {"yen": 5}, "to": "bob"},
+        {"argument": {"yen": 5}},
+        {"arguments": {"yne": 5}},
+        {"arguments": {"yen": 5}, "params": {"yen": 6}},
+        {"yen": 5, "reason": "why"},
+    ],
+)
+async def test_use_tool_refuses_other_keys_instead_of_running_with_defaults(given):
+    paid, error = await used(given)
+    assert paid == []
+    assert "`args`" in error
+    assert "pay" in error
+
+
+async def used(given: dict[str, Any]) -> tuple[list[Any], str]:
+    """Return the calls of `pay`, and the error of `use_tool`."""
+    paid = []
+
+    @tool
+    def pay(yen: int = 1, to: str = "shop") -> str:
+        """Pay."""
+        paid.append((yen, to))
+        return "paid"
+
+    agent = Agent(
+        ScriptedModel([ModelReply(Message("assistant", (ToolCall("", "use_tool", {"name": "pay", **given}),))), "done"]),
+        [pay, ToolSearch(above=0)],
+    )
+    result = await agent.run("Pay.")
+    results = [event.body.result async for event in agent.journal.read(result.run_id) if isinstance(event.body, ToolFinished)]
+    return paid, results[0].error or ""
