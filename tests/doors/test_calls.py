@@ -13,12 +13,29 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
 import kaname
-from kaname import Agent, Budget, Cache, Policy, Privacy, ScriptedModel, ToolSearch, call, tool
+from kaname import (
+    Agent,
+    AgentConfiguration,
+    Approve,
+    Budget,
+    Cache,
+    Guardrails,
+    InvalidState,
+    Policy,
+    Privacy,
+    ScriptedModel,
+    ToolExecutionFailed,
+    ToolRule,
+    ToolSearch,
+    call,
+    tool,
+)
 from kaname.core.calls import call_key, same_call
 from kaname.core.events import ToolFinished
 from kaname.core.messages import Message, ModelReply, ToolCall
 from kaname.core.record import replace
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
+from tests.parts import add, until
 
 SOURCE = Path(kaname.__file__).parent
 LEFT_TO_THE_OUT_DOOR = {"policies/approve.py", "policies/lasting.py", "policies/flow/outbox.py"}
@@ -300,3 +317,114 @@ async def used(given: dict[str, Any]) -> tuple[list[Any], str]:
     result = await agent.run("Pay.")
     results = [event.body.result async for event in agent.journal.read(result.run_id) if isinstance(event.body, ToolFinished)]
     return paid, results[0].error or ""
+
+
+def paying(paid: list[Any], *policies: Policy, sent: Any = None, hand_out: bool = False, user: str = "ann") -> Any:
+    """Return a sequence of an agent that pays."""
+
+    @tool
+    def pay(yen: int, to: str = "shop") -> str:
+        """Pay."""
+        paid.append((yen, to))
+        return "paid"
+
+    agent = Agent(ScriptedModel([sent or call("pay", yen=5), "done"]), [pay], policies=policies)
+    return agent.steps("Pay.", configuration=AgentConfiguration(auto_execute_tools=not hand_out), user_id=user)
+
+
+async def waiting(sequence: Any) -> None:
+    """Pull until the sequence waits for an answer."""
+    with pytest.raises(InvalidState, match="approve:c1_0"):
+        async for _ in sequence:
+            pass
+
+
+@pytest.mark.parametrize("hand_out", [False, True])
+async def test_answers_of_a_sequence_are_checked_as_those_of_a_run(hand_out):
+    sequence = paying(paid := [], Approve("pay", by="other"), hand_out=hand_out)
+    await waiting(sequence)
+    with pytest.raises(InvalidState, match="another person"):
+        await sequence.answer("approve:c1_0", "yes")
+    with pytest.raises(InvalidState, match="another person"):
+        await sequence.answer("approve:c1_0", "yes", by="ann")
+    with pytest.raises(InvalidState):
+        await sequence.answer("approve:c1_0", {"maybe": 1}, by="bob")
+    with pytest.raises(InvalidState):
+        await sequence.answer("approve:c1_1", "yes", by="bob")
+    with pytest.raises(InvalidState):
+        await sequence.answer("approve:c1_0", {"args": {"yne": 1}}, by="bob")
+    await sequence.answer("approve:c1_0", "yes", by="bob")
+    step = await anext(sequence)
+    assert paid == ([] if hand_out else [(5, "shop")])
+    assert step.kind == ("tool_call" if hand_out else "tool_result")
+    await sequence.aclose()
+
+
+async def test_question_of_a_sequence_expires():
+    sequence = paying(paid := [], Approve("pay", expires="1ms", then="refuse"))
+    steps = await all_steps(sequence)
+    assert "not answered in time" in steps[1].result.error
+    assert paid == []
+
+
+async def all_steps(sequence: Any) -> list[Any]:
+    """Pull all steps. A question expires in the meantime."""
+    steps: list[Any] = []
+
+    async def pull() -> bool:
+        try:
+            steps.extend([step async for step in sequence])
+        except InvalidState:
+            return False
+        return True
+
+    await until(pull)
+    return steps
+
+
+async def test_call_is_handed_out_as_a_person_has_changed_it():
+    sequence = paying(paid := [], Approve("pay"), hand_out=True)
+    await waiting(sequence)
+    await sequence.answer("approve:c1_0", {"args": {"yen": 3}})
+    step = await anext(sequence)
+    assert step.call.args == {"yen": 3}
+    with pytest.raises(InvalidState, match="other arguments"):
+        await sequence.execute_tool(ToolCall("c1_0", "pay", {"yen": 5}))
+    result = await sequence.execute_tool(step.call)
+    await sequence.submit("c1_0", result)
+    with pytest.raises(InvalidState, match="already has a result"):
+        await sequence.execute_tool(step.call)
+    assert [one.kind async for one in sequence] == ["tool_result", "final_response"]
+    assert paid == [(3, "shop")]
+
+
+@pytest.mark.parametrize("hand_out", [False, True])
+async def test_call_by_hand_passes_through_the_policies(hand_out):
+    sequence = paying(paid := [], Approve("pay"), sent="nothing to do", hand_out=hand_out)
+    by_hand = ToolCall("mine", "pay", {"yen": 9})
+    with pytest.raises(InvalidState, match="approve:mine"):
+        await sequence.execute_tool(by_hand)
+    assert paid == []
+    await sequence.answer("approve:mine", "yes")
+    assert (await sequence.execute_tool(by_hand)).output == "paid"
+    assert paid == [(9, "shop")]
+    refused = paying(paid, Guardrails(tools=[ToolRule("pay", allowed=False)]), sent="nothing", hand_out=hand_out)
+    with pytest.raises(ToolExecutionFailed, match="not allowed"):
+        await refused.execute_tool(by_hand)
+    assert paid == [(9, "shop")]
+
+
+async def test_call_that_is_handed_out_counts_once():
+    agent = Agent(
+        ScriptedModel([call("add", a=1, b=1), call("add", a=2, b=2), call("add", a=3, b=3), "done"]),
+        [add],
+        policies=[Budget(tools={"add": "2 calls/day"})],
+    )
+    sequence = agent.steps("Add.", configuration=AgentConfiguration(auto_execute_tools=False))
+    results = []
+    async for step in sequence:
+        if step.kind == "tool_call" and step.call.id in sequence.result.state.open:
+            await sequence.submit(step.call.id, step.call.args["a"] * 2)
+        if step.kind == "tool_result":
+            results.append(step.result.output)
+    assert results == [2, 4, None]

@@ -226,7 +226,8 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
 
         opener = self._opener(as_sequence(self.recipe, configuration, termination_policy))
         request = self._request(user_input, session_id, user_id, run_id, deps, "ahead")
-        return AgentStepSequence.opened_by(request.run_id, partial(self._open_run, opener, request), self._view)
+        begin = partial(self._open_run, opener, request)
+        return AgentStepSequence.opened_by(request.run_id, begin, self._view, opener.answer)
 
     def _request(
         self, given: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, Suspend
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...kernel.ports import Action, Balance, Ledger, Policy, ToolHandler
@@ -185,11 +185,15 @@ class Budget(Policy):
             short = [pair for pair in zip(accounts, found, strict=True) if pair[0].remainder(pair[1]) < 1]
             return ToolResult(error=refusal(*short[0], 1.0), not_run=True, retryable=False)
         result: ToolResult | None = None
+        paused = False
         try:
             result = await next(call)
             return result
+        except Suspend:  # the call is made again when the question is answered, and counted then
+            paused = True
+            raise
         finally:
-            ran = call.id in view.state.started if result is None else not result.not_run
+            ran = call.id in view.state.started and not paused if result is None else not result.not_run
             ledger.settle(holder, dict.fromkeys(names, float(ran)))
 
 
