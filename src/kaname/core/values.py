@@ -77,7 +77,8 @@ def _identity_of_object(value: Any) -> Hashable:
         return identity(dict(value))
     if isinstance(value, set | frozenset):
         return ("set", frozenset([identity(item) for item in value]))
-    if kind.__hash__ not in (None, object.__hash__):
+    own_hash: Any = kind.__hash__
+    if own_hash is not None and own_hash is not object.__hash__:
         return (kind, value)
     if hasattr(value, "__dict__"):
         return (kind, identity(vars(value)))

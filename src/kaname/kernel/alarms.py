@@ -45,13 +45,13 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         stopped = rang and task.uncancel() > before  # the run is being stopped as well
         if not rang or stopped or isinstance(problem, Signal | JournalError):
             raise
-        raise Late from None if isinstance(problem, asyncio.CancelledError) else problem
+        raise Late(f"it took longer than {seconds:g} s") from None if isinstance(problem, asyncio.CancelledError) else problem
     finally:
         alarms.unset(ring)
     if rang:
         if task.uncancel() > before:
             raise asyncio.CancelledError
-        raise Late
+        raise Late(f"it took longer than {seconds:g} s")
     return value
 
 
