@@ -39,19 +39,19 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
         alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
     alarms.set(seconds, ring)
+    heard = False
     try:
         value = await work
-    except BaseException as problem:
-        stopped = rang and task.uncancel() > before  # the run is being stopped as well
-        if not rang or stopped or isinstance(problem, Signal | JournalError):
-            raise
-        raise Late(f"it took longer than {seconds:g} s") from None if isinstance(problem, asyncio.CancelledError) else problem
+    except (asyncio.CancelledError, Signal, JournalError) as problem:
+        heard = True
+        if rang and task.uncancel() <= before and isinstance(problem, asyncio.CancelledError):
+            raise Late(f"it took longer than {seconds:g} s") from None
+        raise
     finally:
         alarms.unset(ring)
-    if rang:
-        if task.uncancel() > before:
-            raise asyncio.CancelledError
-        raise Late(f"it took longer than {seconds:g} s")
+        if rang and not heard:  # the cancellation was swallowed, whatever the work has returned or raised
+            stopped = task.uncancel() > before  # by the caller as well
+            raise asyncio.CancelledError if stopped else Late(f"it took longer than {seconds:g} s")
     return value
 
 

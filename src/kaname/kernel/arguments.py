@@ -16,7 +16,7 @@ from .bases import ActionBase, optional
 from .ports import Action
 
 
-class Shown(NamedTuple):
+class ShownArguments(NamedTuple):
     """The arguments of a call as policies and people see them: as JSON, with defaults, and with secrets masked.
 
     It is not a mapping, so that a type checker refuses to pass it to a tool.
@@ -29,7 +29,7 @@ class Incoming(NamedTuple):
     """A call on its way to its tool: what was sent, what is shown of it, and the arguments that the tool receives."""
 
     sent: ToolCall
-    shown: Shown
+    shown: ShownArguments
     received: Any
 
 
@@ -128,9 +128,9 @@ def receive(call: ToolCall, tool: Action) -> Incoming:
     return Incoming(call, shown_arguments(tool, prepared), prepared)
 
 
-def shown_arguments(tool: Action, prepared: Any) -> Shown:
+def shown_arguments(tool: Action, prepared: Any) -> ShownArguments:
     """Return the arguments that a tool received as JSON, with the defaults of its schema."""
-    return Shown(_as_json(tool, prepared))
+    return ShownArguments(_as_json(tool, prepared))
 
 
 def _as_json(tool: Action, prepared: Any) -> Mapping[str, Any]:

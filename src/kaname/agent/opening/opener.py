@@ -164,7 +164,7 @@ class Opener:
         given = {key: Given(await self._answer(one), by) for key, one in answers.items()}
         known = check_answers(scope, given, await read_tasks(self.journal, scope.state), judged=False)
         if known:
-            await scope.record(*_answered(known))
+            await scope.record(*_answer_facts(known))
         return bool(known)
 
     @asynccontextmanager
@@ -217,7 +217,7 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         marks = [Custom(QUEUED, shown=False)] if request.queued else []
-        await self._record(scope, [resumed, *_answered(known), *marks])
+        await self._record(scope, [resumed, *_answer_facts(known), *marks])
         scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
@@ -340,7 +340,7 @@ class Opener:
         return scope
 
 
-def _answered(answers: Mapping[str, Given]) -> list[Answered]:
+def _answer_facts(answers: Mapping[str, Given]) -> list[Answered]:
     return [Answered(key, *one) for key, one in answers.items()]
 
 

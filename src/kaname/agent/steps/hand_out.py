@@ -93,8 +93,8 @@ class HandedOutTools(Mapping[str, Any]):
         return len(self.tools)
 
 
-def handing_out(recipe: Recipe, handing: Handing | None = None) -> Recipe:
+def hand_out_tools(recipe: Recipe, handing: Handing | None = None) -> Recipe:
     """Return the recipe with tools that the caller runs, those of the team among them."""
     handing = handing or Handing()
-    team = {name: handing_out(member, handing) for name, member in recipe.team.items()}
+    team = {name: hand_out_tools(member, handing) for name, member in recipe.team.items()}
     return recipe.with_changes(tools=HandedOutTools(recipe.tools, handing), team=team)

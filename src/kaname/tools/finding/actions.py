@@ -93,11 +93,11 @@ class UseTool(ActionBase):
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         try:
-            return self._meant(call)
+            return self._read_call(call)
         except BadArguments:
             return None
 
-    def _meant(self, call: ToolCall) -> ToolCall | None:
+    def _read_call(self, call: ToolCall) -> ToolCall | None:
         """Return the call of the named tool, or None if there is no such tool. Raises `BadArguments`."""
         given = read_arguments(call)
         name = given.pop("name", None)
@@ -122,7 +122,7 @@ class UseTool(ActionBase):
         return True
 
     def prepare(self, call: ToolCall) -> str:
-        self._meant(call)
+        self._read_call(call)
         return str(read_arguments(call).get("name"))
 
     async def act(self, prepared: str, context: ToolContext) -> ToolResult:
