@@ -32,7 +32,8 @@ def call_key(call: ToolCall, tool: Receiver | None = None) -> Hashable:
             and with defaults filled in. Without it, or if the tool does not accept them, they are compared as they were sent.
     """
     try:
-        return (call.name, identity(_sent(call) if tool is None else _received(call, tool)))
+        args = call.args if tool is None and not isinstance(call.args, str) else _read_arguments(call, tool)
+        return (call.name, identity(args))
     except RecursionError:  # nested too deeply to be compared: equal to no other call
         return (call.name, call.args if isinstance(call.args, str) else object())
 
@@ -40,6 +41,10 @@ def call_key(call: ToolCall, tool: Receiver | None = None) -> Hashable:
 def same_call(one: ToolCall, other: ToolCall, tool: Receiver | None = None) -> bool:
     """Return True if two calls are equal. See `call_key`."""
     return one.name == other.name and call_key(one, tool) == call_key(other, tool)
+
+
+def _read_arguments(call: ToolCall, tool: Receiver | None) -> Any:
+    return _sent(call) if tool is None else _received(call, tool)
 
 
 def _sent(call: ToolCall) -> Any:

@@ -44,7 +44,7 @@ class IncomingCall:
         known = self._find_form(call)
         if known is not None and known.sent.name == call.name:
             return call
-        form = receive(self.as_sent(call), tool)
+        form = receive(self.as_sent(call) if self._forms else call, tool)
         self._forms.append(form)
         return ToolCall(call.id, call.name, form.shown.args)
 
@@ -130,17 +130,13 @@ def receive(call: ToolCall, tool: Action) -> Incoming:
 
 def shown_arguments(tool: Action, prepared: Any) -> ShownArguments:
     """Return the arguments that a tool received as JSON, with the defaults of its schema."""
-    return ShownArguments(_as_json(tool, prepared))
-
-
-def _as_json(tool: Action, prepared: Any) -> Mapping[str, Any]:
     shown: Mapping[str, Any] | None = optional(tool, ActionBase, "shown")(prepared)
     if shown is not None:
-        return shown
+        return ShownArguments(shown)
     known: Mapping[str, Any] = tool.parameters.get("properties") or {}
     if isinstance(prepared, str) and len(known) == 1:  # a tool of one text takes it under any name
-        return dict.fromkeys(known, prepared)
+        return ShownArguments(dict.fromkeys(known, prepared))
     if not isinstance(prepared, Mapping):
-        return {"input": str(prepared)}
+        return ShownArguments({"input": str(prepared)})
     defaults = {name: one["default"] for name, one in known.items() if isinstance(one, Mapping) and "default" in one}
-    return {**defaults, **prepared}
+    return ShownArguments({**defaults, **prepared})
