@@ -29,7 +29,8 @@ _HOMES = {
     "memory.sessions": ("Sessions",),
     "designs.react.runtime": ("AgentResult", "AgentRuntime", "ReActPlanner"),
     "designs.react.parts": ("PlanResult",),
-    "agent.steps.sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "agent.steps.configuration": ("AgentConfiguration",),
+    "agent.steps.sequence": ("AgentStepSequence",),
     "agent.steps.phase": ("LoopPhase",),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
@@ -176,8 +177,8 @@ if TYPE_CHECKING:
     from .agent.many.map import MapInput as MapInput
     from .agent.result import Result as Result
     from .agent.run import Run as Run
+    from .agent.steps.configuration import AgentConfiguration as AgentConfiguration
     from .agent.steps.phase import LoopPhase as LoopPhase
-    from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
     from .agent.work.worker import Worker as Worker
     from .config.build import Config as Config

@@ -242,8 +242,8 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     }
     if (fallback := fallback_of(recipe)) is not None and fallback.all_models[0] is recipe.model:
         described["models"] = fallback.names
-    if isinstance(recipe.tools, ToolRegistry) and recipe.tools.exchanged:
-        served = {name: [*optional(recipe.tools[name], ActionBase, "served_by")] for name in sorted(recipe.tools.exchanged)}
+    if exchanged := getattr(recipe.tools, "exchanged", ()):
+        served = {name: [*optional(recipe.tools[name], ActionBase, "served_by")] for name in sorted(exchanged)}
         described["served"] = served  # a replay does without the servers
     graph = optional(recipe.strategy, StrategyBase, "drawn")
     return described if graph is None else {**described, "graph": graph}

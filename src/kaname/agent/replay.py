@@ -140,7 +140,7 @@ class _RecordedTool(ActionBase):
         return self._tool.prepare(call)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        return shown_arguments(self._tool, prepared)
+        return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         if self._really_run and self.effect == "pure":

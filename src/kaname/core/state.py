@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
 from copy import copy
 from typing import Any
 
+from .calls import call_key
 from .events import (
     WITHHELD,
     Answered,
@@ -30,7 +30,6 @@ from .events import (
 from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, user
 from .record import field, mutable, replace
 from .steps import Stop
-from .values import identity, read_json
 
 FOLD = 14
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
@@ -145,18 +144,6 @@ def copy_of(state: State) -> State:
     lists = ("messages", "said", "replies", "stand_ins")
     names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "settled", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
-
-
-def call_identity(call: ToolCall) -> Hashable:
-    """Return a key that is equal for calls of the same tool with equal arguments."""
-    args: Any = call.args
-    if isinstance(args, str):
-        with suppress(ValueError):
-            args = read_json(args)
-    try:
-        return (call.name, identity(args))
-    except RecursionError:  # nested too deeply to be meant
-        return (call.name, repr(len(args)))
 
 
 def evolve(state: State, event: Event) -> State:
@@ -274,7 +261,7 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
     if (result.not_run or result.waiting) and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
         state.spent.by_tool[result.name] -= 1
     if result.waiting and (asked := state.open.get(result.call_id)) is not None:
-        same = call_identity(asked)
+        same = call_key(asked)
         state.spent.by_call[same] = max(0, state.spent.by_call.get(same, 0) - 1)
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
@@ -378,7 +365,7 @@ def _charge_call(state: State, call: ToolCall) -> None:
     spent.charged.add(key)
     spent.steps += call.id not in state.open
     spent.by_tool[call.name] = spent.by_tool.get(call.name, 0) + 1
-    same = call_identity(call)
+    same = call_key(call)
     spent.by_call[same] = spent.by_call.get(same, 0) + 1
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from ..core.calls import same_call
 from ..core.demands import Ask, Refuse, Wait
 from ..core.errors import Suspend, UnexpectedError
 from ..core.events import Asked
@@ -18,7 +19,7 @@ from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
-from ..core.values import identity, read_json
+from .arguments import apply_edits
 from .bases import ActionBase, optional
 from .boundary import Border
 
@@ -106,7 +107,7 @@ def amend(call: ToolCall, scope: Scope) -> ToolCall:
         shown = asked.about
         args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
         edited = apply_edits(amended, shown, args, scope.as_received(amended).args)
-        amended = amended if identity(edited.args) == identity(amended.args) else edited
+        amended = amended if same_call(edited, amended) else edited
         scope.incoming[call.id].approved[key] = scope.as_received(amended).args if decision.args is not None else shown.args
     return amended
 
@@ -126,8 +127,8 @@ def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Seque
     asked = scope.state.settled.get(key, Asked(key, "", about=call))
     if asked.about is None or asked.about.name != call.name:
         return ()
-    approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else None)
-    if identity(approved) != identity(call.args):
+    approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else "")
+    if not same_call(replace(call, args=approved), call):
         return ()
     return asked.rules or [one.rule for one in demands if isinstance(one, Ask) and one.by == asked.by]
 
@@ -169,22 +170,3 @@ def _effect_of(call: ToolCall, scope: Scope) -> str:
     with Border():
         return "" if tool is None or describe is None else str(describe(tool.prepare(scope.as_sent(call))))
     return ""
-
-
-def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:
-    """Return the call with an approver's arguments. What is left as it was shown stays as it was sent, or as its default is:
-    what is shown of a secret, for example, is not its value. `now`: the arguments as they would be shown now."""
-    given: Any = sent.args
-    if isinstance(given, str):
-        try:
-            given = read_json(given)
-        except ValueError:
-            given = {}
-    given, known, now = [one if isinstance(one, Mapping) else {} for one in (given, shown.args, now)]
-    made = dict(args)
-    for name in [name for name in args if name in known and identity(args[name]) == identity(known[name])]:
-        if name in given:
-            made[name] = given[name]
-        elif name in now and identity(now[name]) == identity(known[name]):
-            del made[name]
-    return replace(sent, args=made)

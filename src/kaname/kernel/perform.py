@@ -274,10 +274,10 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
             return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
         return await decide(read_unknown(call, tools), scope) or result_from_client(call, scope.state.answers)
     try:
-        call, seen, prepared = incoming.arrive(call, tool)
+        call, shown, prepared = incoming.arrive(call, tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
-    if scope.deciders(agent) and (refused := await decide(ToolCall(call.id, call.name, seen), scope)) is not None:
+    if scope.deciders(agent) and (refused := await decide(ToolCall(call.id, call.name, shown.args), scope)) is not None:
         return refused
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one

@@ -16,6 +16,7 @@ from ..core.events import Asked, Delta, Event, Fact, Interjected, ModelReplied, 
 from ..core.messages import NOTHING, ModelReply, ToolCall, Usage
 from ..core.record import replace
 from ..core.state import State, evolve
+from .alarms import within
 from .arguments import IncomingCall, read_unknown
 from .bases import StrategyBase
 from .boundary import Failure, attempt
@@ -316,8 +317,7 @@ class Scope:
         outcome = sink(event)
         if isawaitable(outcome):
             ending = self.channel is not None and self.channel.ending
-            async with asyncio.timeout(_SINK_AT_THE_END if ending else _SINK_SECONDS):
-                await outcome
+            await within(_SINK_AT_THE_END if ending else _SINK_SECONDS, outcome)
 
     async def _warn(self, text: str) -> None:
         if self.state.stop is None:

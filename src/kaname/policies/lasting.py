@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from ..core.calls import same_call
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
 from ..core.reading.lazy_regex import lazy_regex
-from ..core.values import identity
 from ..kernel.approvals.port import Grant, HasGrants
 from ..kernel.identity import tool_identity
 from .permit.conditions import all_of, holds, read_conditions
@@ -101,7 +101,7 @@ async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> 
     given = [(key, asked) for key, asked in state.settled.items() if asked.about is not None and asked.about.name == call.name]
     read = [(asked, *read_approval(state.answers.get(key))) for key, asked in given]
     for asked, decision, _ in read:
-        if decision is not None and not decision.approved and asked.about and identity(asked.about.args) == identity(call.args):
+        if decision is not None and not decision.approved and asked.about and same_call(asked.about, call):
             return False
     for asked, _, lasting in read:
         here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id and rule in asked.rules

@@ -7,9 +7,10 @@ work, how far it is, and what was said of it, follows from the replies and resul
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, cast
 
+from ..core.calls import call_key
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import read_decision
@@ -194,7 +195,7 @@ class Orchestrate(StrategyBase):
         assert attempt.progress is not None
         effects = self._effects()
         known = {
-            _key(call): one.results[call.id]
+            self._key(call): one.results[call.id]
             for one in attempts[:-1]
             if one.progress
             for call in one.progress.all_calls()
@@ -205,7 +206,7 @@ class Orchestrate(StrategyBase):
                 attempt.results[call_id] = result
         attempt.progress.take(attempt.results, state.started)
         while calls := attempt.progress.calls():
-            done = {call.id: known[_key(call)] for call in calls if _key(call) in known}
+            done = {call.id: known[key] for call in calls if (key := self._key(call)) in known}
             if not done:
                 break
             attempt.results |= done
@@ -221,6 +222,9 @@ class Orchestrate(StrategyBase):
         return (
             {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), progress.graph, self._effects())} if fresh else told
         )
+
+    def _key(self, call: ToolCall) -> Hashable:
+        return call_key(call, self.tools.get(call.name))
 
     def _effects(self) -> dict[str, str]:
         return {name: tool.effect for name, tool in self.tools.items()}
@@ -369,10 +373,6 @@ def phase_of(attempts: list[Attempt], step: Step, state: State) -> Phase:
 
 def _is_begun(progress: Progress, state: State) -> bool:
     return any(call.id in state.started or call.id in state.results for call in progress.all_calls())
-
-
-def _key(call: ToolCall) -> str:
-    return json.dumps([call.name, call.args], sort_keys=True, default=str)
 
 
 def _describe_results(attempt: Attempt) -> Notice:

@@ -56,7 +56,7 @@ class Undo(Doing):
         return self._tool.prepare(call)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        return shown_arguments(self._tool, prepared)
+        return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         assert self._tool.undo is not None

@@ -13,7 +13,8 @@ from ...core.notices import notice
 from ...core.people.answers import APPROVAL, check_answer, read_decision
 from ...core.record import replace
 from ...core.state import State
-from ...kernel.door import apply_edits, refusal
+from ...kernel.arguments import apply_edits
+from ...kernel.door import refusal
 from ...kernel.load import load
 from ...kernel.ports import Journal
 from ...kernel.results import must_be_json

@@ -9,12 +9,12 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from ...agent.figures import RATING
+from ...core.calls import call_key
 from ...core.errors import RunNotFound
 from ...core.events import Custom, Event, ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted
 from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
 from ...core.record import record, replace
 from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
-from ...core.state import call_identity
 from ...core.steps import Stop
 from ...kernel.load import list_runs, read_run
 from ...kernel.ports import Journal
@@ -145,7 +145,7 @@ def _cause(stop: Stop, calls: Sequence[UsedTool], asked: Sequence[ToolCall], ref
         return worst or ("tool error", "")
     if worst is not None and failed.total() * 2 >= len(calls):  # a call that fails is repeated because it fails
         return worst
-    repeated = Counter([call_identity(call) for call in asked]).most_common(1)
+    repeated = Counter([call_key(call) for call in asked]).most_common(1)
     if stop.kind == "duplicate" or (repeated and repeated[0][1] >= _LOOP):
         return "loop", str(repeated[0][0][0]) if repeated else ""  # type: ignore[index]
     return ("error", "") if stop.kind == "failed" else ("limit", "")

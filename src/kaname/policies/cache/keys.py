@@ -6,9 +6,11 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import call_key
 from ...core.codec import dump, encode_message
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, is_withheld
 from ...core.record import replace
+from ...core.values import identity_text
 from ...kernel.bases import ActionBase, ModelBase, optional
 from ...kernel.identity import model_identity, result_identity
 
@@ -64,10 +66,20 @@ def tool_key(call: ToolCall, view: RunView) -> str | None:
         return None
     who = [view.agent.name, view.state.user, view.state.session] if takes_context else []
     try:
-        told = [call.name, tool.description, tool.parameters, known, call.args, who]
-        return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode())
+        told = [tool.description, tool.parameters, known, who]
+        return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode(), *_told_call(call, tool, view))
     except _UNKEYED:
         return None
+
+
+def _told_call(call: ToolCall, tool: Any, view: RunView) -> list[bytes]:
+    """Return a call as the key holds it: as it is shown, and as it was sent if it is shown with less, such as a secret."""
+    sent, told = view.as_sent(call), [identity_text(call_key(call))]
+    try:
+        identity_text(call_key(sent, tool))
+    except TypeError:  # the tool receives more than JSON
+        told.append(identity_text(call_key(sent)))
+    return [one.encode() for one in told]
 
 
 def value_key(key: str) -> str:

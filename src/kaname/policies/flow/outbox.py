@@ -6,13 +6,13 @@ from asyncio import Lock
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.calls import same_call
 from ...core.errors import Suspend
 from ...core.messages import ToolCall
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.answers import OUTBOX as KEY
 from ...core.people.answers import Selection, read_selection, selection_options
 from ...core.people.visible import visible, visible_json
-from ...core.values import identity
 from .judge import FlowVerdict
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class WaitingCall(NamedTuple):
     asked_for: bool = True
 
     def is_same(self, call: ToolCall) -> bool:
-        return self.name == call.name and identity(self.args) == identity(call.args)
+        return same_call(ToolCall(self.call_id, self.name, self.args), call)
 
 
 class Outbox(NamedTuple):
