@@ -36,6 +36,7 @@ from .mcp_key import server_key
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # questions, until the answer is clear
 _ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
+_NOBODY = Caller("", frozenset())
 _GONE = "kaname.gone"  # in the ASGI scope: a list that is not empty once the client has closed the connection
 
 
@@ -57,7 +58,7 @@ class Lazy:
                 )
                 await self._ready.wait()
         assert self._app is not None
-        scope = {**scope, _GONE: (gone := [])}
+        scope = {**scope, _GONE: (gone := []), "user": _sdk_user(scope.get("kaname.caller", _NOBODY))}
 
         async def receive_noticing() -> Message:
             message = await receive()
@@ -126,8 +127,19 @@ def _ask_tool(service: Service, agent: Agent[Any]) -> Any:
 
 
 def _caller() -> Caller:
-    found: Caller = _scope().get("kaname.caller", Caller("", frozenset()))
+    found: Caller = _scope().get("kaname.caller", _NOBODY)
     return found
+
+
+def _sdk_user(caller: Caller) -> Any:
+    """Return the caller in the form that the SDK knows.
+
+    A session belongs to the user who opened it: for another user, the SDK answers as for a session that does not exist.
+    """
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="", client_id="kaname", scopes=[], subject=caller.name))
 
 
 def _scope() -> MutableMapping[str, Any]:
