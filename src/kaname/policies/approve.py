@@ -11,7 +11,7 @@ from ..core.errors import BadArguments, ConfigError, Suspend
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, notice
 from ..core.people.answers import APPROVAL, NO, YES, read_approval
-from ..core.people.visible import visible, visible_json
+from ..core.people.visible import shown_call, visible
 from ..core.record import replace
 from ..core.values import identity, read_json
 from ..kernel.bases import ActionBase, optional
@@ -125,7 +125,7 @@ class Approve(Policy):
 
     def prompt(self, call: ToolCall, view: RunView) -> Notice:
         """Return the question about a call, with what it will do in the words of its tool, if it has any."""
-        asked, does = f"{visible(call.name)}({visible_json(call.args)})", _effect_of(call, view)
+        asked, does = shown_call(call.name, call.args), _effect_of(call, view)
         if does:
             return notice("approve.describes", "{does}\nRun {asked}?", does=visible(does), asked=asked)
         return notice("approve.run", "Run {asked}?", asked=asked)

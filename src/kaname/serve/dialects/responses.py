@@ -73,9 +73,9 @@ class Responses:
             return _as_stored(await self._resume_with_approvals(request, approvals), unstored)
         user = asked.get("user") or asked.get("safety_identifier") if caller.is_admin else None
         if before:
-            card, _ = await self._find_response(request, str(before))
+            card, after = await self._find_response(request, str(before))
             if card.status == "waiting":
-                return _as_stored(await self._resume_with_text(request, card, items), unstored)
+                return _as_stored(await self._resume_with_text(request, card, after, items), unstored)
             said = user_input(_messages(asked, items))
             return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored), None
         agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
@@ -88,9 +88,21 @@ class Responses:
         card, answers = await read_answers(self._service, request, given, _answer)
         return await self._resume(request, card, answers), card.seq
 
-    async def _resume_with_text(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
-        """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this."""
+    async def _resume_with_text(
+        self, request: Request, card: RunInfo, after: int | None, items: list[dict[str, Any]]
+    ) -> tuple[Run[Any], int]:
+        """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this.
+
+        `after`: the fact after which the response begins that the client answers. It must be the last one of the run.
+        """
         result = await self._service.agent_result(card.run_id)
+        if (await self._facts(card.run_id, after))[1]:
+            told = notice(
+                "serve.answered_response",
+                "the question of this response was answered, and run {run_id} asks another one: answer its last response",
+                run_id=card.run_id,
+            )
+            raise HttpRefused(409, told)
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)

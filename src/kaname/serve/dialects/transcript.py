@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -199,6 +200,14 @@ def question_text(question: Asked) -> str:
         return question.prompt
     options = ", ".join(question.options)
     return notice("serve.choose", "{content} Options: {options}.", content=question.prompt, options=options)
+
+
+def is_told_by_its_call(question: Asked) -> bool:
+    """Return True if the call says all that is asked: a plain yes or no, without hidden characters, reasons or origins."""
+    call = question.about
+    if call is None or not is_yes_or_no(question.options):
+        return False
+    return question.prompt == f"Run {call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})?"
 
 
 def question_in_words(run_id: str, question: Asked) -> Notice:

@@ -14,7 +14,6 @@ from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
 from ...core.notices import join_notices, notice
-from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import HttpRefused
@@ -24,7 +23,7 @@ from ..stream import Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
 from .conversation import ServedRun, answer_for, read_answers
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_in_words
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call, question_in_words
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE = b"data: [DONE]\n\n"
@@ -183,7 +182,7 @@ class VercelWriter(Transcript):
             return self.write_message(in_words)
         about = question.about and (question.about.name, question.about.args)
         shown = about == self._calls.get(question.call_id, "")  # else it is a call of a run inside this one
-        told = b"" if shown and is_yes_or_no(question.options) else self.write_message(in_words)
+        told = b"" if shown and is_told_by_its_call(question) else self.write_message(in_words)
         approval = f"{self.run_id}{SEPARATOR}{question.key}"
         return told + _part("tool-approval-request", approvalId=approval, toolCallId=question.call_id)
 
