@@ -17,6 +17,7 @@ _LOOSE = re.compile(f"(?:(?<={_SELECTOR})|(?<![^\\s])){_SELECTOR}")  # one picks
 _DATA_URL = re.compile(
     r"data:(?P<mime>[\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]+)*;base64,(?P<data>[A-Za-z0-9+/]*={0,2})", re.ASCII
 )
+_PLAIN_KEY = re.compile(r"[\w.-]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _LEAST_FILE = 64  # characters; a shorter text is shown as it is
 
@@ -56,12 +57,17 @@ def visible_json(value: Any) -> str:
     cannot look like a file.
     """
     if isinstance(value, Mapping):
-        return "{" + ", ".join([f"{visible_json(str(key))}: {visible_json(one)}" for key, one in value.items()]) + "}"
+        return "{" + ", ".join([f"{_quoted(str(key))}: {visible_json(one)}" for key, one in value.items()]) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(visible_json, value)) + "]"
     if isinstance(value, str) and (held := file_in(value)) is not None:
         return describe_file(*held)
-    return visible(json.dumps(value, ensure_ascii=False, default=str))
+    return _quoted(value)
+
+
+def visible_key(key: str) -> str:
+    """Return the name of a value as it is, if it is a plain one; otherwise in quotes, so that it cannot look like more."""
+    return key if _PLAIN_KEY.fullmatch(key) and visible(key) == key else _quoted(key)
 
 
 def shown_call(name: str, arguments: Any) -> str:
@@ -82,8 +88,7 @@ def call_text(arguments: Any) -> str:
         return visible_line(str(arguments))
     if not isinstance(given, Mapping):
         return visible_json(given)
-    names = [name if name.isidentifier() else visible_json(name) for name in map(str, given)]
-    return ", ".join([f"{visible_line(name)}={visible_json(one)}" for name, one in zip(names, given.values(), strict=True)])
+    return ", ".join([f"{visible_key(str(name))}={visible_json(one)}" for name, one in given.items()])
 
 
 def file_in(text: str) -> tuple[str, bytes] | None:
@@ -108,6 +113,10 @@ def file_in(text: str) -> tuple[str, bytes] | None:
 def describe_file(mime: str, content: bytes) -> str:
     """Return the type, size and hash of a file."""
     return f"<{mime}, {len(content):,} bytes, sha256 {sha256(content).hexdigest()[:16]}>"
+
+
+def _quoted(value: Any) -> str:
+    return visible(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def _escape(char: str) -> str:

@@ -11,7 +11,7 @@ from ...core.messages import ToolCall
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.answers import OUTBOX as KEY
 from ...core.people.answers import Selection, read_selection, selection_options
-from ...core.people.visible import visible_json, visible_line
+from ...core.people.visible import visible_json, visible_key, visible_line
 from ...core.values import identity
 from .judge import FlowVerdict
 
@@ -138,7 +138,7 @@ def describe_value(shown: Mapping[str, Any]) -> Notice:
     if shown["role"] == "content" and len(text) > _LONGEST:
         more = notice("flow.more", " … ({count} characters are not shown) … ", count=len(text) - _LONGEST)
         text = join_notices("", (text[: _LONGEST * 3 // 4], more, text[-_LONGEST // 4 :]))
-    return join_notices("", (f"{visible_line(shown['name'])} = ", text, "  ← ", _origin(shown)))
+    return join_notices("", (f"{visible_key(shown['name'])} = ", text, "  ← ", _origin(shown)))
 
 
 def _origin(shown: Mapping[str, Any]) -> Notice:

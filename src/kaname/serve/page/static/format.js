@@ -100,7 +100,7 @@ export function callText(name, args, most = 160) {
     typeof args === "string"
       ? args
       : Object.entries(args || {})
-          .map(([key, one]) => `${/^[\p{L}_][\p{L}\p{N}_]*$/u.test(key) ? key : JSON.stringify(key)}=${value(one, 60)}`)
+          .map(([key, one]) => `${/^[\p{L}\p{N}_.-]+$/u.test(key) ? key : JSON.stringify(key)}=${value(one, 60)}`)
           .join(", ");
   return shorten(visibleLine(`${name}(${told})`), most);
 }
