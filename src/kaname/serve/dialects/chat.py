@@ -171,8 +171,8 @@ class ChatWriter(Transcript):
         self._questions.append({**told, "in_doubt": True} if question.in_doubt else told)
         if len(self._questions) > 1:
             return b""
-        told = question_in_words(self.run_id, question)
-        return self.write_message(join_notices("\n\n", [why, told]) if why else told)
+        in_words = question_in_words(self.run_id, question)
+        return self.write_message(join_notices("\n\n", [why, in_words]) if why else in_words)
 
     @property
     def problem(self) -> dict[str, Any] | None:
