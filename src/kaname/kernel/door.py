@@ -17,7 +17,7 @@ from ..core.events import Asked
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
-from ..core.people.visible import visible, visible_json
+from ..core.people.visible import shown_call, visible
 from ..core.record import replace
 from .arguments import apply_edits
 from .bases import ActionBase, optional
@@ -154,7 +154,7 @@ def _expiry(asks: Sequence[Ask], *, alone: bool) -> tuple[float, Any]:
 def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Notice:
     """Return the text of the question: what the call will do in the words of its tool, the call, and all reasons."""
     reasons = [demand.reason for demand in demands]
-    asked, lines = f"{visible(call.name)}({visible_json(call.args)})", list[str]()
+    asked, lines = shown_call(call.name, call.args), list[str]()
     if does := _effect_of(call, scope):
         lines.append(notice("approve.describes", "{does}\nRun {asked}?", does=visible(does), asked=asked))
     elif not all(reasons):

@@ -9,7 +9,7 @@ from ..core.events import ToolStarted
 from ..core.messages import ToolResult
 from ..core.notices import notice
 from ..core.people.answers import RETRY, SKIP
-from ..core.people.visible import visible, visible_json
+from ..core.people.visible import shown_call
 from .alarms import within
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
@@ -78,7 +78,7 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
 
 
 def _question(started: ToolStarted, why: str, overtaken: bool) -> str:
-    call = f"{visible(started.call.name)}({visible_json(started.call.args)})"
+    call = shown_call(started.call.name, started.call.args)
     reason = " (" + why + ")" if why else ""
     if overtaken:
         return notice(

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from ..core.calls import call_key
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
-from ..core.people.answers import read_decision
+from ..core.people.answers import NO, read_decision
 from ..core.people.todo import todo_of_plan
 from ..core.record import field, mutable, record
 from ..core.state import State
@@ -263,8 +263,9 @@ class Orchestrate(StrategyBase):
                 bounds=self._bounds(attempt.graph),
             )
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
-        decision = read_decision(said.output)
-        wish = plain_text(said.output) if decision is None else decision.reason
+        answer = said.output if said.error is None else state.answers.get(f"task:{call_id}", NO)  # an error: it was declined
+        decision = read_decision(answer)
+        wish = plain_text(answer) if decision is None else decision.reason
         if decision is not None and decision.approved and decision.args is None:
             return None
         if not wish:

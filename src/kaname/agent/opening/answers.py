@@ -64,8 +64,9 @@ def is_expired(asked: Asked, now: float) -> bool:
 async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
     """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
-    The same answer given again is passed over. Another one, one to no question, one that is unclear, that comes too late or
-    from the wrong person, and arguments that the tool or a policy does not accept raise `InvalidState`.
+    The same answer given again is passed over. Another one, one to no question or to a run that was stopped, one that is
+    unclear, that comes too late or from the wrong person, and arguments that the tool or a policy does not accept raise
+    `InvalidState`.
 
     `tasks`: work in the background. When the run has ended, its questions can be answered as well. What it was answered
     elsewhere is this run's answer too. `judged`: the parent passes down what it has recorded: who gave it, and when, was
@@ -81,6 +82,8 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
     for key, (answer, by) in {**answers, **due}.items():
         if (asked := asking.get(key) or left.get(tasks.key(key))) is not None:
             if not judged and key not in due:
+                if key in asking and state.stop is not None and state.stop.kind == "cancelled":
+                    raise _stopped(scope.run_id, key)
                 _check_giver(key, asked, by, state.user, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
@@ -104,6 +107,18 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
             )
             raise InvalidState(told)
     return fresh
+
+
+def _stopped(run_id: str, key: str) -> InvalidState:
+    return InvalidState(
+        notice(
+            "answer.stopped",
+            "run {run_id} was stopped, so the answer to {key!r} was not recorded. Resume the run without answers first: "
+            "then it asks again",
+            run_id=run_id,
+            key=key,
+        )
+    )
 
 
 def _check_giver(key: str, asked: Asked, by: str, user: str, now: float) -> None:

@@ -154,8 +154,8 @@ async def resume_with_answers(
 ) -> Run[Any] | None:
     """Ask the questions and resume the run.
 
-    If an answer is refused, ask once more. If a question has expired, resume the run without an answer. Return None if the
-    person does not answer.
+    If an answer is refused, ask once more what is still open. If a question has expired, resume the run without an answer.
+    Return None if the person does not answer, or if nothing is open any more.
     """
     while True:
         if _has_expired(result):
@@ -170,7 +170,9 @@ async def resume_with_answers(
             return await agent.resume(result.run_id, answers, abort_event=stop, by=by).begun()
         except InvalidState as refused:
             screen.note(translate(refused), "red")
-            shown = ()
+            result, shown = await agent.result(result.run_id), ()
+            if result.stop.kind != "waiting":  # answered elsewhere, or stopped
+                return None
 
 
 def _has_expired(result: Result) -> bool:

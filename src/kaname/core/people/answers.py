@@ -109,6 +109,17 @@ def read_decision(answer: Any) -> Decision | None:
     return Decision(approved, args if approved and "args" in answer else None, "" if approved else reason.strip())
 
 
+def read_refusal(answer: Any) -> str | None:
+    """Return the reason if a person declines a question of any kind: `{"approved": false}`, with `reason` in addition.
+
+    Return None for any other answer. The reason may be empty.
+    """
+    if not isinstance(answer, Mapping) or answer.get("approved") is not False:
+        return None
+    decision = read_decision(answer)
+    return None if decision is None else decision.reason
+
+
 def read_approval(answer: Any) -> tuple[Decision | None, Lasting | None]:
     """Read the answer to an approval that can hold for later calls, too: `{"approved": true, "for": "run" or "always"}`, with
     `where` (conditions on the arguments) and `until` (a time in seconds since 1970) in addition."""

@@ -12,7 +12,7 @@ from ...core.messages import ToolCall
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.answers import OUTBOX as KEY
 from ...core.people.answers import Selection, read_selection, selection_options
-from ...core.people.visible import visible, visible_json
+from ...core.people.visible import visible_json, visible_key, visible_line
 from .judge import FlowVerdict
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def question_about(box: Outbox) -> Notice:
         )
     ]
     for number, call in enumerate(box.waiting, 1):
-        lines.append(f"{visible(call.name)}" if alone else f"{number}. {visible(call.name)}")
+        lines.append(visible_line(call.name) if alone else f"{number}. {visible_line(call.name)}")
         lines += [join_notices("", ("   ", describe_value(one))) for one in call.shown]
         if not call.asked_for:
             lines.append("   " + notice("flow.not_asked_for", "(your message does not ask for this)"))
@@ -139,7 +139,7 @@ def describe_value(shown: Mapping[str, Any]) -> Notice:
     if shown["role"] == "content" and len(text) > _LONGEST:
         more = notice("flow.more", " … ({count} characters are not shown) … ", count=len(text) - _LONGEST)
         text = join_notices("", (text[: _LONGEST * 3 // 4], more, text[-_LONGEST // 4 :]))
-    return join_notices("", (f"{shown['name']} = ", text, "  ← ", _origin(shown)))
+    return join_notices("", (f"{visible_key(shown['name'])} = ", text, "  ← ", _origin(shown)))
 
 
 def _origin(shown: Mapping[str, Any]) -> Notice:
@@ -147,7 +147,7 @@ def _origin(shown: Mapping[str, Any]) -> Notice:
         case "user":
             return notice("flow.yours", "yours")
         case "source":
-            return notice("flow.from", "from {source}", source=shown["source"])
+            return notice("flow.from", "from {source}", source=visible_line(shown["source"]))
         case "bounded":
             return notice("flow.bounded", "chosen by the agent")
         case _:

@@ -11,7 +11,7 @@ from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.labels import FLOW, read_labels
-from ...core.people.visible import visible
+from ...core.people.visible import visible_line
 from ...core.record import replace
 from ...kernel.bases import ActionBase, StrategyBase, optional
 from ...kernel.door import refused_result
@@ -105,7 +105,9 @@ class Flow(Policy):
         verdict = self._judge(call, tool, view)
         if verdict is None or not verdict.waits:
             return None
-        told = notice("flow.ask_call", "The agent has read text from outside and wants to run {name}:", name=visible(call.name))
+        told = notice(
+            "flow.ask_call", "The agent has read text from outside and wants to run {name}:", name=visible_line(call.name)
+        )
         reason = join_notices("\n", (told, self.describe(call, view)))
         if self._role(call, tool) == "reads":
             return Ask(RULE, reason)
