@@ -10,7 +10,7 @@ from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
 from ..core.messages import CLIENT_CALLS, MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
-from ..core.people.answers import NO, YES, read_decision
+from ..core.people.answers import NO, YES, read_approval
 from ..core.people.visible import visible, visible_json
 from ..core.record import replace
 from ..core.values import plain_text, shorten, unescape_json
@@ -91,7 +91,7 @@ def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult
         about = ToolCall(call.id, f"{args.get('server_label')}.{args.get('name')}", args.get("arguments") or {})
         asked = f"{visible(about.name)}({visible_json(about.args)})"
         raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=about)
-    said = read_decision(answers[key])
+    said = read_approval(answers[key])[0]
     approved = said is not None and said.approved and said.args is None  # the provider runs it as it was asked for
     return ToolResult({"approve": approved, "reason": "" if said is None else said.reason})
 
