@@ -70,7 +70,7 @@ class ScriptedModel(ModelBase):
 
     @property
     def identity(self) -> Any:  # type: ignore[override]
-        return self._script
+        return self._script if callable(self._script) else tuple(self._script)
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:
