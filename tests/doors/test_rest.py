@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from functools import partial
 from pathlib import Path
 
@@ -15,26 +16,34 @@ from kaname import (
     Cache,
     ConfigError,
     Flow,
+    Guardrails,
     MapInput,
     MemoryJournal,
     Message,
     ModelReply,
+    Privacy,
     ScriptedModel,
     ToolContext,
     call,
     tool,
 )
+from kaname.agent.figures import rate
 from kaname.cli.many.files import Line, Results
 from kaname.core.errors import RunExists
-from kaname.core.messages import Text
+from kaname.core.messages import Media, Text, ToolResult
 from kaname.evals.case import Case
 from kaname.evals.evaluation import Evaluation
 from kaname.journals.audit.facts import FactFollower
 from kaname.journals.audit.log import AuditLog
 from kaname.kernel.identity import model_identity, result_identity, tool_identity
+from kaname.memory.lessons.history import read_history
+from kaname.memory.look_back import look_back
+from kaname.memory.results.read import read_result
+from kaname.senses.entry import text_of
 from kaname.testing import freeze, save_run
 from kaname.tools.mcp.config import entries
 from kaname.tools.mcp.servers import McpTool
+from tests.parts import facts
 from tests.policies.ledger import write_down
 
 # Identity
@@ -390,3 +399,47 @@ async def test_replay_of_a_quiet_run_under_flow_is_the_same():
     result = await agent.run("Pay 900 yen to evil.")
     assert result.output == "Done."
     assert (await agent.replay(result.run_id)).difference is None
+
+
+# What other people's words reach
+
+
+async def test_cache_does_not_share_what_tools_read_from_a_conversation(tmp_path):
+    for user_id, secret in (("ann", "blue"), ("zoe", "red"), ("", "green"), ("", "grey")):
+        agent = Agent(
+            ScriptedModel([call("clock"), call("read_result", call="c1_0"), call("look_back", query="secret"), "done"]),
+            [tool(lambda secret=secret: f"The secret is {secret}.", name="clock", effect="pure"), read_result, look_back],
+            policies=[Cache(models=False, path=tmp_path / "cache.db")],
+            journal=MemoryJournal(),
+        )
+        result = await agent.run("?", user_id=user_id)
+        parts = [part for message in result.state.messages for part in message.parts if isinstance(part, ToolResult)]
+        assert len(parts) == 3
+        assert all(secret in str(part.output) for part in parts)
+
+
+async def test_notes_of_ratings_pass_the_rules_of_the_agent():
+    policies = [Privacy({"email": "mask"}), Guardrails(blocked_patterns=["blue"])]
+    agent = Agent(ScriptedModel(["x"]), policies=policies, journal=MemoryJournal())
+    result = await agent.run("?")
+    await rate(agent.journal, result.run_id, "bad", "Write to ann@example.com", agent.recipe)
+    await rate(agent.journal, result.run_id, "bad", "It is blue", agent.recipe)
+    notes = [event.body.data for event in await facts(agent, result.run_id) if getattr(event.body, "name", "") == "rating"]
+    assert notes == [{"rating": "bad", "note": "Write to [email]"}, {"rating": "bad"}]
+
+
+async def test_text_of_a_medium_depends_on_its_type():
+    data, types = b64encode(b"hello").decode(), ("application/x-unknown", "text/plain", "application/x-unknown")
+    texts = [await text_of(Media(mime, data, name="x")) for mime in types]
+    assert texts[0] == texts[2] != texts[1]
+    assert "hello" in texts[1]
+
+
+async def test_lessons_do_not_hold_questions_that_were_blocked_later():
+    journal, words = MemoryJournal(), "the secret blue plan"
+    agent = Agent(ScriptedModel(["x", "y"]), journal=journal)
+    await agent.run(words, session_id="s", user_id="ann")
+    strict = Agent(ScriptedModel(["x", "y"]), policies=[Guardrails(blocked_patterns=["blue"])], journal=journal)
+    await strict.run("And now?", session_id="s", user_id="ann")
+    tasks = [one.task for one in await read_history(journal)]
+    assert tasks == ["", "And now?"]
