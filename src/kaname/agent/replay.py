@@ -9,13 +9,12 @@ from itertools import groupby, takewhile, zip_longest
 from typing import Any, cast
 
 from ..core.codec import dump, encode_body
-from ..core.errors import BadArguments, ReplayDiverged
+from ..core.errors import ReplayDiverged
 from ..core.events import (
     Answered,
     Asked,
     Compacted,
     Custom,
-    Effect,
     Event,
     HandedOff,
     Interjected,
@@ -26,7 +25,6 @@ from ..core.events import (
     Resumed,
     Stopped,
     ToolFinished,
-    ToolStarted,
 )
 from ..core.messages import ToolCall, ToolResult, Usage, user
 from ..core.notices import join_notices, notice, without_wording
@@ -45,7 +43,7 @@ from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel, without_folder
 from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
-from ..tools.arguments.prepare import read_arguments
+from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
 from .recipe import describe
 
@@ -156,35 +154,6 @@ class _RecordedTool(ActionBase):
         return self._results[context.call_id]
 
 
-class _ServersTool(ActionBase):
-    """Stand for a tool of a server that is not started: take what the record says it took, and give the recorded result."""
-
-    description = ""
-    parameters: Mapping[str, Any] = {"type": "object"}
-
-    def __init__(self, name: str, events: Sequence[Event], served_by: tuple[str, str], more: Sequence[Any]) -> None:
-        self.name, self.served_by = name, served_by
-        started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
-        effect, self.labels = more if len(more) == 2 else ("irreversible", None)
-        self.effect: Effect = started[0].effect if started else effect
-        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
-        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
-        results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
-        self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
-
-    def prepare(self, call: ToolCall) -> Any:
-        if call.id in self._unfit:
-            raise BadArguments(self._unfit[call.id])
-        return self._received.get(call.id) or read_arguments(call)
-
-    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
-        raise ReplayDiverged(
-            notice(
-                "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
-            )
-        )
-
-
 async def replay(
     recipe: Recipe, journal: Journal, run_id: str, rerun_pure_tools: bool = False, deps: Any = None, servers: Any = None
 ) -> Replay:
@@ -205,7 +174,7 @@ async def replay(
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
     state.seq = 0
-    stand_ins = {**recipe.tools, **{name: cast(Action, _ServersTool(name, events, *served[name])) for name in unstarted}}
+    stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
     again = await _run_again(offline, state, events, rerun_pure_tools, deps)
     changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}

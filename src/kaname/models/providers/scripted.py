@@ -69,7 +69,7 @@ class ScriptedModel(ModelBase):
         return settings.get("max_tokens")
 
     @property
-    def identity(self) -> Any:  # type: ignore[override]
+    def identity(self) -> Any:
         return self._script if callable(self._script) else tuple(self._script)
 
     @classmethod

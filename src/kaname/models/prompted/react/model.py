@@ -93,7 +93,7 @@ class TextOnly(ModelBase):
         self.name, self.settings = model.name, optional(model, ModelBase, "settings") or {}
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
+    def identity(self) -> str:
         return f"text {self._stop_setting} {known}" if (known := model_identity(self._model)) else ""
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
