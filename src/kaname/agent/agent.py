@@ -284,7 +284,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         deps: Any = None,
     ) -> Run[OutputT]:
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
-        result again. Who asks while another process is at it gets `RunBusy`."""
+        result again. Who asks while another process is at it gets `RunBusy`; `RunExists`, if it belongs to another user."""
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         options: dict[str, Any] = {"answers": given, "takeover": takeover, "deps": deps}

@@ -243,8 +243,10 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
     if (fallback := fallback_of(recipe)) is not None and fallback.all_models[0] is recipe.model:
         described["models"] = fallback.names
     if exchanged := getattr(recipe.tools, "exchanged", ()):
-        served = {name: [*optional(recipe.tools[name], ActionBase, "served_by")] for name in sorted(exchanged)}
-        described["served"] = served  # a replay does without the servers
+        served = [recipe.tools[name] for name in sorted(exchanged)]
+        known = [(one, optional(one, ActionBase, "served_by"), optional(one, ActionBase, "labels")) for one in served]
+        told = {one.name: [*server, one.effect, labels] for one, server, labels in known}
+        described["served"] = told  # a replay does without the servers
     graph = optional(recipe.strategy, StrategyBase, "drawn")
     return described if graph is None else {**described, "graph": graph}
 

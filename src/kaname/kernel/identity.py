@@ -62,7 +62,8 @@ def result_identity(action: Any) -> str:
     """
     own = optional(action, ActionBase, "identity")
     try:
-        return own and _fingerprint([*_kind(action, ActionBase), action.parameters, _Description(strict=True).of(own)])
+        known = [*_kind(action, ActionBase), action.parameters, _Description(strict=True).of(own)]
+        return _fingerprint(known) if own else ""
     except _UNKNOWN:
         return ""
 
@@ -71,7 +72,7 @@ def model_identity(model: Any) -> str:
     """Return a fingerprint of a model; "" if it has no `identity`, so that nothing tells it apart from others."""
     own = optional(model, ModelBase, "identity")
     try:
-        return own and _fingerprint([*_kind(model, ModelBase), _Description(strict=True).of(own)])
+        return _fingerprint([*_kind(model, ModelBase), _Description(strict=True).of(own)]) if own else ""
     except _UNKNOWN:
         return ""
 

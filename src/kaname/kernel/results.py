@@ -10,7 +10,7 @@ from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
 from ..core.messages import MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
-from ..core.people.answers import NO, YES, read_decision, read_refusal
+from ..core.people.answers import NO, YES, read_approval, read_refusal
 from ..core.people.visible import shown_call, visible_json, visible_line
 from ..core.record import replace
 from ..core.values import plain_text, shorten, unescape_json
@@ -89,7 +89,7 @@ def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult
         about = ToolCall(call.id, f"{args.get('server_label')}.{args.get('name')}", args.get("arguments") or {})
         asked = notice("approve.run", "Run {asked}?", asked=shown_call(about.name, about.args))
         raise Suspend(key, asked, (YES, NO), about=about)
-    said = read_decision(answers[key])
+    said = read_approval(answers[key])[0]
     approved = said is not None and said.approved and said.args is None  # the provider runs it as it was asked for
     return ToolResult({"approve": approved, "reason": "" if said is None else said.reason})
 

@@ -62,7 +62,7 @@ class DefinedTool(ActionBase):
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
     @property
-    def identity(self) -> Any:  # type: ignore[override]
+    def identity(self) -> Any:
         return self._execute or ""
 
     @property
@@ -190,7 +190,7 @@ class TextTool(ActionBase):
         return getattr(self._tool, name)
 
     @property
-    def identity(self) -> Any:  # type: ignore[override]
+    def identity(self) -> Any:
         return self._tool.execute
 
     @property

@@ -151,7 +151,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         return wanted_deps(self.function, self.name)
 
     @property
-    def identity(self) -> Any:  # type: ignore[override]
+    def identity(self) -> Any:
         return self.function if self._bound_to is None else (self.function, self._bound_to)
 
     @property

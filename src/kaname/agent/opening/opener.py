@@ -259,16 +259,24 @@ class Opener:
     @asynccontextmanager
     async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
-        get `RunBusy`."""
+        get `RunBusy`. Raises `RunExists` if the run belongs to another user."""
         async with AsyncExitStack() as stack:
-            if await self.journal.runs(run_id=request.run_id, limit=1):
+            if await self._is_own(request):
                 yield await stack.enter_async_context(self._resume(request, channel))
                 return
             try:
                 scope = await stack.enter_async_context(self._new(request, channel))
             except RunExists:  # another process was quicker, and no longer executes it
+                await self._is_own(request)
                 scope = await stack.enter_async_context(self._resume(request, channel))
             yield scope
+
+    async def _is_own(self, request: RunRequest) -> bool:
+        """Return False if the run does not exist. Raise `RunExists` if it belongs to another user."""
+        cards = await self.journal.runs(run_id=request.run_id, limit=1)
+        if cards and cards[0].user != request.user:
+            raise RunExists(request.run_id)
+        return bool(cards)
 
     @asynccontextmanager
     async def _fork(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

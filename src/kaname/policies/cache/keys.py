@@ -55,18 +55,16 @@ def model_key(request: ModelRequest, view: RunView, *, any_temperature: bool = F
 def tool_key(call: ToolCall, view: RunView) -> str | None:
     """Return the key of a call, or None if its result is not to be cached.
 
-    Only a tool that is declared pure and depends on nothing but its arguments is cached. If it receives the context of the
-    run, its results are kept apart by agent, user and session, and are not cached if the run has `deps`.
+    Only a tool that is declared pure and depends on nothing but its arguments is cached. One that receives the context of the
+    run can read the conversation, the user and `deps`.
     """
     tool: Any = view.tools(call).get(call.name, None)
     if tool is None or tool.effect != "pure" or not optional(tool, ActionBase, "declared"):
         return None
-    known, takes_context = result_identity(tool), optional(tool, ActionBase, "takes_context")
-    if not known or (takes_context and view.deps is not None):
+    if optional(tool, ActionBase, "takes_context") or not (known := result_identity(tool)):
         return None
-    who = [view.agent.name, view.state.user, view.state.session] if takes_context else []
     try:
-        told = [tool.description, tool.parameters, known, who]
+        told = [tool.description, tool.parameters, known]
         return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode(), *_told_call(call, tool, view))
     except _UNKEYED:
         return None

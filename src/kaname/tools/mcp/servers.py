@@ -54,7 +54,7 @@ class McpTool(ActionBase):
         self.served_by = (server.name, tool.name)
 
     @property
-    def identity(self) -> Any:  # type: ignore[override]
+    def identity(self) -> Any:
         """Return where the server is. Its state is its own: results are not cached."""
         entry = self._server.entry
         program = (entry.command, entry.args, entry.cwd, tuple(sorted(entry.env.items())))

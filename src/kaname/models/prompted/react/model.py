@@ -27,7 +27,6 @@ from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
 from ....kernel.bases import ModelBase, optional
-from ....kernel.identity import model_identity
 from ....kernel.ports import Emit, Model
 from ..conversation import as_text
 from ..modes import OF_NATIVE_TOOLS, ignored_settings
@@ -93,7 +92,9 @@ class TextOnly(ModelBase):
         self.name, self.settings = model.name, optional(model, ModelBase, "settings") or {}
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
+    def identity(self) -> str:
+        from ....kernel.identity import model_identity  # only a cache needs it
+
         return f"text {self._stop_setting} {known}" if (known := model_identity(self._model)) else ""
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
