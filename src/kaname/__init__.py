@@ -29,7 +29,8 @@ _HOMES = {
     "memory.sessions": ("Sessions",),
     "designs.react.runtime": ("AgentResult", "AgentRuntime", "ReActPlanner"),
     "designs.react.parts": ("PlanResult",),
-    "agent.steps.sequence": ("AgentConfiguration", "AgentStepSequence"),
+    "agent.steps.configuration": ("AgentConfiguration",),
+    "agent.steps.sequence": ("AgentStepSequence",),
     "agent.steps.phase": ("LoopPhase",),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
@@ -87,6 +88,7 @@ _HOMES = {
     "teams.merge": ("Merged", "merge"),
     "teams.person": ("DelegateToHuman",),
     "agent.handoffs.roles": ("Role",),
+    "core.demands": ("Ask", "Refuse", "Wait"),
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
@@ -175,8 +177,8 @@ if TYPE_CHECKING:
     from .agent.many.map import MapInput as MapInput
     from .agent.result import Result as Result
     from .agent.run import Run as Run
+    from .agent.steps.configuration import AgentConfiguration as AgentConfiguration
     from .agent.steps.phase import LoopPhase as LoopPhase
-    from .agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
     from .agent.work.worker import Worker as Worker
     from .config.build import Config as Config
@@ -187,6 +189,9 @@ if TYPE_CHECKING:
     from .context.history import AgentState as AgentState
     from .context.window import Window as Window
     from .core.chunks import Chunk as Chunk
+    from .core.demands import Ask as Ask
+    from .core.demands import Refuse as Refuse
+    from .core.demands import Wait as Wait
     from .core.encryption.keys import use_key as use_key
     from .core.errors import AgentConnectionError as AgentConnectionError
     from .core.errors import AgentError as AgentError

@@ -2,6 +2,8 @@
 """Mistakes that a type checker must find: one in every line with a comment. It is not run."""
 
 from kaname import Agent, ScriptedModel, ToolContext, tool
+from kaname.core.messages import ToolCall
+from kaname.kernel.arguments import ShownArguments
 
 
 @tool
@@ -19,3 +21,4 @@ def lent(context: ToolContext[int]) -> int:
 add("one", 2)  # mistake
 Agent(ScriptedModel([]), instruction="Be brief.")  # mistake
 Agent(ScriptedModel([]), output=int).run_sync("go").unwrap().upper()  # mistake
+ToolCall("c1_0", "add", ShownArguments({"a": 1, "b": 2}))  # mistake

@@ -64,7 +64,9 @@ def test_batch_file_each_line_is_a_run_with_a_result(capsys):
     write('"one"', {"input": "two", "id": "second", "session": "s", "user": "ken"}, "", '"fail"')
     assert run() == FAILED
     told = results()
-    assert list(told["second"]) == ["id", "input", "output", "stop", "usage", "cost", "error", "run_id"]
+    fields = ["output", "stop", "usage", "cost", "error", "run_id"]
+    assert list(told["second"]) == ["id", "input", "user", *fields]
+    assert list(told["1"]) == ["id", "input", *fields]
     assert (told["1"]["output"], told["second"]["output"]) == ("re: one", "re: two")
     assert (told["1"]["stop"], told["1"]["cost"], told["1"]["error"]) == ("completed", 0.01, None)
     assert told["1"]["usage"] == {"input": 10, "output": 5, "cached": 0, "reasoning": 0}

@@ -142,3 +142,21 @@ def test_end_of_input_before_something_is_deleted_deletes_nothing_and_says_so(mo
     monkeypatch.setattr(questions, "can_ask", lambda: True)
     assert not questions.confirm("delete all?", Screen())
     assert "nothing was deleted; -y skips the question" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["answered", "stopped"])
+async def test_question_that_was_answered_elsewhere_or_stopped_is_not_asked_again(monkeypatch, how):
+    @tool
+    def pay(yen: int) -> str:
+        """Pay."""
+        return f"paid {yen}"
+
+    agent = Agent(ScriptedModel([call("pay", yen=5), "fin"]), [pay], policies=[Approve("pay")])
+    result, screen, lines = await agent.run("Pay."), Screen(StringIO(), StringIO()), ["yes"]
+    await (
+        agent.stop(result.run_id) if how == "stopped" else agent.resume(result.run_id, dict.fromkeys(result.questions, "no"))
+    )
+    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    monkeypatch.setattr(questions, "read_line", lambda *_: lines.pop())
+    assert await questions.resume_with_answers(agent, result, screen, (), asyncio.Event()) is None
+    assert ("was stopped" if how == "stopped" else "already been answered") in screen.err.getvalue()

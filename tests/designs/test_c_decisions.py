@@ -116,12 +116,12 @@ async def test_c9_policies_judge_the_calls_that_the_caller_runs():
     assert "is not allowed" in steps[1].result.error
     agent = Agent(ScriptedModel([call("page", number=1), "done"]), [page], policies=[Approve("page")], journal="memory")
     sequence = agent.steps("go", configuration=by_hand)
-    await anext(sequence)
     with pytest.raises(InvalidState, match="approve:c1_0"):
         await anext(sequence)
     with pytest.raises(InvalidState):
         await sequence.submit("c1_0", "sneaked in")
     await sequence.answer("approve:c1_0", "yes")
+    assert (await anext(sequence)).kind == "tool_call"
     with pytest.raises(InvalidState, match="c1_0"):
         await anext(sequence)
     await sequence.submit("c1_0", "by hand")

@@ -275,7 +275,7 @@ async def test_the_caller_runs_the_tools():
         with pytest.raises(ToolNotFound, match="unknown"):
             await sequence.execute_tool(third)
         await sequence.submit(third.id, {"by": "hand"})
-        with pytest.raises(InvalidState, match="there is no open question"):
+        with pytest.raises(InvalidState, match="has already been answered"):
             await sequence.submit(third.id, 1)
         rest = [await sequence.next_step() for _ in range(4)]
         assert [s.kind for s in rest] == ["tool_result", "tool_result", "tool_result", "final_response"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kaname import ToolLabels
 from kaname.policies.flow.records import TrustedRecords
-from kaname.policies.flow.verbs import verbs_of
+from kaname.policies.flow.verbs import said_for, verbs_of
 from kaname.policies.flow.words import UserWords
 from kaname.tools.quarantine import is_clean
 from tests.properties import tries
@@ -55,6 +55,29 @@ def said(*texts: str) -> UserWords:
         ("#さくら組 に投稿", ["#さくら組"], ["#さくら"]),
         ("カメラを2台注文", ["カメラ", 2], ["カメ", "メラ"]),
         ("see https://a.example/p?id=7", ["https://a.example/p?id=7"], ["https://a.example/p", "a.example", 7]),
+        (
+            "see https://a.example/p?id=7",
+            ["a.example/p?id=7"],
+            ["https://a.example/", "https://a.example/p?id=7/", "a.example/"],
+        ),
+        (
+            "Post it on a.example",
+            ["https://a.example", "https://a.example/", "a.example/"],
+            ["http://a.example", "a.example/p"],
+        ),
+        (
+            "Post it on https://A.example/",
+            ["https://a.example", "https://A.example"],
+            ["https://a.example/?k=1", "b.a.example"],
+        ),
+        ("Post it on a.example/blog/", ["https://a.example/blog", "a.example/blog/"], ["a.example", "https://a.example/Blog"]),
+        ("a.exampleに投稿して", ["https://a.example/"], ["https://a.example/投稿", "https://a.example.evil/"]),
+        (
+            "Read notes.md and v1.2 of report.txt",
+            ["notes.md"],
+            ["https://notes.md", "https://notes.md/", "https://1.2", "Notes.md"],
+        ),
+        ("Open /home/me/report.txt", [], ["/home/me/"]),
     ],
 )
 def test_value_is_named_as_whole_words_a_number_or_a_date(text: str, named: list[Any], not_named: list[Any]) -> None:
@@ -96,7 +119,7 @@ def test_address_that_the_user_wrote_is_named_and_no_other(address: str, sentenc
     ("tool", "text", "asked"),
     [
         ("send_mail", "Please send it.", True),
-        ("send_mail", "I was sending it", True),
+        ("send_mail", "I was sending it", False),
         ("send_mail", "who is the sender?", False),
         ("send_mail", "送ってください", True),
         ("send_mail", "Do not send it", False),
@@ -109,6 +132,36 @@ def test_address_that_the_user_wrote_is_named_and_no_other(address: str, sentenc
 )
 def test_tool_is_asked_for_by_the_words_of_its_name(tool: str, text: str, asked: bool) -> None:
     assert said(text).call_for(verbs_of(tool)) == asked
+
+
+@pytest.mark.parametrize(
+    ("texts", "tool", "named"),
+    [
+        (("Read /srv/a.md.", "Delete /srv/b.md."), "delete_file", ["/srv/b.md"]),
+        (("/srv/a.mdを読んで", "/srv/b.mdを削除して"), "delete_file", ["/srv/b.md"]),
+        (("Mail /srv/a.md to Ann.", "Delete /srv/b.md."), "delete_file", ["/srv/b.md"]),
+        (("What is in /srv/a.md?", "Delete /srv/b.md."), "delete_file", ["/srv/b.md"]),
+        (("My old notes are in /srv/a.md.", "Delete them."), "delete_file", ["/srv/a.md"]),
+        (("Please delete a file.", "/srv/b.md"), "delete_file", ["/srv/b.md"]),
+        (("Read /srv/a.md and delete /srv/b.md.",), "delete_file", ["/srv/a.md", "/srv/b.md"]),
+    ],
+)
+def test_value_is_meant_for_a_tool_unless_its_message_asks_only_for_something_else(
+    texts: tuple[str, ...], tool: str, named: list[str]
+) -> None:
+    asking = said(*texts).asking(verbs_of(tool))
+    assert asking is not None
+    assert [one for one in ("/srv/a.md", "/srv/b.md") if asking.has(one)] == named
+
+
+def test_polite_question_with_a_negation_is_a_request() -> None:
+    assert said("鈴木さんに送ってくれない?").call_for(verbs_of("send_mail"))
+    assert not said("鈴木さんは送ってくれない。").call_for(verbs_of("send_mail"))
+
+
+def test_declared_kanji_stands_for_its_longer_words() -> None:
+    assert said("資料を送信してください").call_for(said_for(("send", "送")))
+    assert not said("送料を調べて").call_for(said_for(("send", "送")))
 
 
 def records(words: UserWords, *results: tuple[Any, Any, Any]) -> TrustedRecords:

@@ -27,7 +27,7 @@ from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
-from kaname.serve.dialects.transcript import question_text
+from kaname.serve.dialects.transcript import question_in_words
 from kaname.serve.dialects.vercel import VercelWriter
 from kaname.serve.users import Caller
 from tests.properties import tries
@@ -146,7 +146,7 @@ async def by_chat(desk: Desk, agent: Agent[Any], run_id: str, key: str, payload:
     """The conversation is sent as a whole, and ends with the question and what the user says to it."""
     asked = (await agent.result(run_id)).questions[key]
     text = payload if isinstance(payload, str) else json.dumps(payload)
-    said = [("user", "go"), ("assistant", question_text(asked)), ("user", text)]
+    said = [("user", "go"), ("assistant", question_in_words(run_id, asked)), ("user", text)]
     body = {"model": agent.name, "messages": [{"role": who, "content": what} for who, what in said]}
     told = await desk.http.post("/v1/chat/completions", json=body)
     assert told.status_code == 200, told.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import pytest
 import kaname.serve
 from kaname import Agent, Approve, DelegateToHuman, MemoryJournal, ScriptedModel, call, tool
 from kaname.serve.users import Users
+
+_CODE = re.compile(r" \(question [0-9a-f]{12}\)$")  # which question of which run it is
 
 
 class Desk:
@@ -29,7 +32,7 @@ class Desk:
         assert answer.status_code == 200, answer.text
         told = _streamed(answer.text) if more.get("stream") else answer.json()
         self.said.append({"role": "assistant", "content": told["choices"][0]["message"]["content"]})
-        return {**told["kaname"], "text": self.said[-1]["content"]}
+        return {**told["kaname"], "text": _CODE.sub("", self.said[-1]["content"])}
 
     async def runs(self) -> list[dict[str, Any]]:
         return (await self.http.get("/api/runs")).json()["runs"]
@@ -139,12 +142,15 @@ async def test_conversation_is_known_again_although_its_system_prompt_has_change
 
 async def test_yes_of_another_conversation_answers_nothing(desk):
     asked = await desk.say("please pay")
+    shown = desk.said[-1]["content"]
     for said in (
         [],
         [("user", "hello"), ("assistant", "May I?")],
-        [("user", "pay something else"), ("assistant", asked["text"])],
-        [("assistant", asked["text"])],
-        [("user", "please pay"), ("assistant", f"{asked['text']} Or rather not.")],
+        [("user", "please pay"), ("assistant", asked["text"])],
+        [("user", "please pay"), ("assistant", f"{asked['text']} (question {'0' * 12})")],
+        [("user", "please pay"), ("assistant", shown.replace("5", "6", 1))],
+        [("user", "please pay"), ("assistant", f"{shown} Or rather not.")],
+        [("user", "please pay"), ("assistant", shown), ("user", "hm"), ("assistant", "Well?")],
     ):
         other = Desk(desk.http, desk.paid)
         other.said = [{"role": who, "content": what} for who, what in said]
@@ -158,25 +164,29 @@ async def test_answer_goes_to_its_own_conversation_among_those_that_end_alike(de
     in_short = await short.say("please pay")
     await long.say("hello")
     in_long = await long.say("please pay")
-    cut = Desk(desk.http, desk.paid)
-    cut.said = long.said[1:]
-    assert (await cut.say("yes"))["run_id"] not in (in_short["run_id"], in_long["run_id"])
     assert (await long.say("no"))["run_id"] == in_long["run_id"]
     assert desk.paid == []
     assert (await short.say("yes"))["run_id"] == in_short["run_id"]
     assert desk.paid == [5]
 
 
-async def test_yes_allows_one_call_although_the_client_has_asked_twice(desk):
-    twin = Desk(desk.http, desk.paid)
-    older, newer = await twin.say("please pay"), await desk.say("please pay")
-    assert older["run_id"] != newer["run_id"]
-    assert (await desk.say("yes"))["run_id"] == newer["run_id"]
-    again = await twin.say("yes")
-    assert again["run_id"] not in (older["run_id"], newer["run_id"])
+async def test_answer_goes_to_its_question_although_the_client_has_cut_off_the_beginning(desk):
+    asked = await desk.say("please pay")
+    del desk.said[0]
+    assert (await desk.say("yes"))["run_id"] == asked["run_id"]
+    assert desk.paid == [5]
+
+
+async def test_answer_goes_to_the_run_of_its_conversation_among_equal_ones(desk):
+    older, newer = Desk(desk.http, desk.paid), Desk(desk.http, desk.paid)
+    first, second = await older.say("please pay"), await newer.say("please pay")
+    assert first["run_id"] != second["run_id"]
+    assert (await older.say("yes"))["run_id"] == first["run_id"]
     assert desk.paid == [5]
     statuses = {run["run_id"]: run["status"] for run in await desk.runs()}
-    assert (statuses[older["run_id"]], statuses[newer["run_id"]]) == ("cancelled", "completed")
+    assert (statuses[first["run_id"]], statuses[second["run_id"]]) == ("completed", "waiting")
+    assert (await newer.say("no"))["run_id"] == second["run_id"]
+    assert desk.paid == [5]
 
 
 async def test_yes_that_is_sent_again_does_not_answer_the_next_question_that_reads_the_same(desk):
@@ -189,15 +199,6 @@ async def test_yes_that_is_sent_again_does_not_answer_the_next_question_that_rea
     assert desk.paid == [5], "a client's second try of one request"
     await desk.say("yes")
     assert desk.paid == [5, 5]
-
-
-async def test_conversations_that_differ_in_a_picture_are_two(desk):
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgouLg=="}}
-    one, other = Desk(desk.http, desk.paid), Desk(desk.http, desk.paid)
-    asked = await one.say("please pay")
-    other.said = [{"role": "user", "content": [{"type": "text", "text": "please pay"}, picture]}, one.said[1]]
-    assert (await other.say("yes"))["run_id"] != asked["run_id"]
-    assert desk.paid == []
 
 
 async def test_answer_finds_its_run_when_a_file_was_recorded_with_its_text(desk, monkeypatch):

@@ -9,10 +9,11 @@ from ..core.errors import Suspend
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice
-from ..core.people.answers import choose_option
+from ..core.people.answers import choose_option, read_refusal
 from ..core.people.visible import visible
 from ..kernel.bases import ActionBase
 from ..kernel.ports import ToolContext
+from ..kernel.results import declined
 from ..tools.arguments.prepare import fitting_arguments
 
 ASK = "ask_person"
@@ -51,6 +52,8 @@ class AskPerson(Doing):
         key, number = f"task:{context.call_id}", 1
         while key in answers:
             option = choose_option(options, answers[key])
+            if option is None and (reason := read_refusal(answers[key])) is not None:
+                return declined(reason)
             if option is not None or not options:
                 return ToolResult(answers[key] if option is None else option)
             number += 1

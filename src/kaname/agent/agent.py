@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
     from .replay import Replay
-    from .steps.sequence import AgentConfiguration, AgentStepSequence
+    from .steps.configuration import AgentConfiguration
+    from .steps.sequence import AgentStepSequence
 
     Thinks: TypeAlias = Model | str | Config | Sequence[Model | str | Sequence[Model | str]] | None
 
@@ -222,11 +223,12 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         """Return the run as an `AgentStepSequence` that the caller pulls.
 
         It does not wait for other runs of its session; later runs wait for it."""
-        from .steps.sequence import AgentStepSequence, as_sequence
+        from .steps.configuration import as_sequence
+        from .steps.sequence import AgentStepSequence
 
         opener = self._opener(as_sequence(self.recipe, configuration, termination_policy))
         request = self._request(user_input, session_id, user_id, run_id, deps, "ahead")
-        return AgentStepSequence.opened_by(request.run_id, partial(self._open_run, opener, request), self._view)
+        return AgentStepSequence.opened_by(request.run_id, partial(self._open_run, opener, request), self._view, opener.answer)
 
     def _request(
         self, given: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
@@ -282,7 +284,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         deps: Any = None,
     ) -> Run[OutputT]:
         """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
-        result again. Who asks while another process is at it gets `RunBusy`."""
+        result again. Who asks while another process is at it gets `RunBusy`; `RunExists`, if it belongs to another user."""
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         options: dict[str, Any] = {"answers": given, "takeover": takeover, "deps": deps}

@@ -8,13 +8,14 @@ from typing import Any, Literal
 
 from ..core.errors import ConfigError
 from ..core.events import Asked, Compacted, Custom, Event, ModelReplied, Opened, Stopped, ToolFinished
-from ..core.messages import NOTHING, Usage
+from ..core.messages import NOTHING, Usage, is_withheld, user
 from ..core.notices import notice
 from ..core.record import field, mutable
 from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
-from ..kernel.ports import Journal
+from ..kernel.ports import Journal, Recipe
 from ..strategies.orchestrate import MONITOR, PLANNER
+from .opening.written import write_down
 
 RATING = "rating"
 _PLAN = "steps"  # what the form of a plan has, and no other
@@ -148,8 +149,16 @@ def _count(made: Figures, events: list[Event], *, inner: bool) -> Usage:
     return usage
 
 
-async def rate(journal: Journal, run_id: str, rating: Literal["good", "bad"], note: str = "") -> None:
-    """Say whether a run was of use, when it is over. It may be said again: the last word counts."""
+async def rate(
+    journal: Journal, run_id: str, rating: Literal["good", "bad"], note: str = "", recipe: Recipe | None = None
+) -> None:
+    """Say whether a run was of use, when it is over. It may be said again: the last word counts.
+
+    `recipe`: the agent of the run, whose policies decide how the note is recorded. A note that they block is left out.
+    """
     if rating not in ("good", "bad"):
         raise ConfigError(notice("rating.unknown", "a rating must be 'good' or 'bad', not {rating!r}", rating=rating))
+    if note and recipe is not None:
+        written = await write_down(user(note), recipe)
+        note = "" if is_withheld(written) else written.text
     await add_fact(journal, run_id, Custom(RATING, {"rating": rating, **({"note": note} if note else {})}))

@@ -9,13 +9,12 @@ from itertools import groupby, takewhile, zip_longest
 from typing import Any, cast
 
 from ..core.codec import dump, encode_body
-from ..core.errors import BadArguments, ReplayDiverged
+from ..core.errors import ReplayDiverged
 from ..core.events import (
     Answered,
     Asked,
     Compacted,
     Custom,
-    Effect,
     Event,
     HandedOff,
     Interjected,
@@ -26,7 +25,6 @@ from ..core.events import (
     Resumed,
     Stopped,
     ToolFinished,
-    ToolStarted,
 )
 from ..core.messages import ToolCall, ToolResult, Usage, user
 from ..core.notices import join_notices, notice, without_wording
@@ -43,14 +41,16 @@ from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel, without_folder
+from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
-from ..tools.arguments.prepare import read_arguments
+from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
 from .recipe import describe
 
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
+_DECLARED = ("listed", "declared", "describe", "served_by", "labels", "takes_context", "loads_tools", "unfold", "identity")
 _SETTINGS = notice("replay.settings", "the settings have changed")
 _AFTER = notice("replay.after_the_end", "after the end of the record")
 _NOTHING = notice("replay.nothing", "nothing")
@@ -133,14 +133,15 @@ class _RecordedTool(ActionBase):
 
     def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
         self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
-        self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-        self.effect, self.listed = tool.effect, optional(tool, ActionBase, "listed")
+        self.name, self.description, self.parameters, self.effect = tool.name, tool.description, tool.parameters, tool.effect
+        for name in _DECLARED:
+            setattr(self, name, optional(tool, ActionBase, name))
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        return shown_arguments(self._tool, prepared)
+        return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         if self._really_run and self.effect == "pure":
@@ -151,34 +152,6 @@ class _RecordedTool(ActionBase):
         if context.call_id not in self._results:
             raise ReplayDiverged(notice("replay.no_call", "{name} was called, but the record has no such call", name=self.name))
         return self._results[context.call_id]
-
-
-class _ServersTool(ActionBase):
-    """Stand for a tool of a server that is not started: take what the record says it took, and give the recorded result."""
-
-    description = ""
-    parameters: Mapping[str, Any] = {"type": "object"}
-
-    def __init__(self, name: str, events: Sequence[Event]) -> None:
-        self.name = name
-        started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
-        self.effect: Effect = started[0].effect if started else "irreversible"
-        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
-        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
-        results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
-        self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
-
-    def prepare(self, call: ToolCall) -> Any:
-        if call.id in self._unfit:
-            raise BadArguments(self._unfit[call.id])
-        return self._received.get(call.id) or read_arguments(call)
-
-    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
-        raise ReplayDiverged(
-            notice(
-                "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
-            )
-        )
 
 
 async def replay(
@@ -196,12 +169,12 @@ async def replay(
     if servers is not None and (rerun_pure_tools or "served" not in then):
         await servers.start()
     served = {} if servers is None else _server_tools(then)
-    unstarted = [name for name, of in served.items() if name not in recipe.tools and servers.names(*of)]
+    unstarted = [name for name, (of, _) in served.items() if name not in recipe.tools and servers.names(*of)]
     now = describe(recipe)
     base = first.base if isinstance(first, Opened) else None
     state = await load(journal, *base) if base else State()
     state.seq = 0
-    stand_ins = {**recipe.tools, **{name: cast(Action, _ServersTool(name, events)) for name in unstarted}}
+    stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
     again = await _run_again(offline, state, events, rerun_pure_tools, deps)
     changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}
@@ -212,16 +185,20 @@ async def replay(
     return Replay(run_id, difference, changes)
 
 
-def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[str, str]]:
-    """Return the recorded tools of servers: the server of each, and its name there. An older record does not say them."""
+def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], Sequence[Any]]]:
+    """Return the recorded tools of servers: the server of each and its name there, then its effect and its labels.
+
+    An older record does not say them.
+    """
     named = then.get("served", ())
-    return {name: (named[name][0], named[name][1]) if isinstance(named, Mapping) else ("", "") for name in named}
+    told = {name: named[name] if isinstance(named, Mapping) else ("", "") for name in named}
+    return {name: ((one[0], one[1]), one[2:4]) for name, one in told.items()}
 
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
     asked = [e.body for e in events if isinstance(e.body, Asked) and not e.body.in_doubt]
-    model = ReplayModel(events)
+    model = ReplayModel(_as_given(events, state.replied))
 
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
@@ -263,6 +240,23 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
+
+
+def _as_given(events: Sequence[Event], replied: int) -> Iterator[Event]:
+    """Yield the facts with the replies as the model gave them: `Flow` adds the calls that waited, and does so once more."""
+    box: Mapping[str, Any] = {}
+    for event in events:
+        body = event.body
+        if isinstance(body, Custom) and body.name == OUTBOX and isinstance(body.data, Mapping):
+            box = body.data
+        elif isinstance(body, ModelReplied):
+            replied += 1
+            if box.get("reply") == replied:
+                message = body.reply.message
+                own = tuple([part for part in message.parts if not (isinstance(part, ToolCall) and part.id in box["ids"])])
+                reply = replace(body.reply, message=replace(message, parts=own))
+                event = replace(event, body=replace(body, reply=reply))
+        yield event
 
 
 def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[tuple[str, Usage]]]:
@@ -381,7 +375,7 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
     before, after = then.get("tools", {}), now.get("tools", {})
     for name in sorted({*before, *after} - {*unstarted}):
         if before.get(name) != after.get(name):
-            server = _server_tools(then).get(name, ("", ""))[0]
+            server = _server_tools(then).get(name, (("", ""), ()))[0][0]
             if name not in before:
                 yield notice("replay.tool_new", "tool {name} is new", name=name)
             elif name in after:

@@ -56,7 +56,10 @@ def _strip_fence(text: str) -> str:
 
 
 def identity(value: Any) -> Hashable:
-    """Return a key that is equal for equal JSON values, whatever their spelling: key order, 1 or 1.0."""
+    """Return a key that is equal for equal values, whatever their spelling: key order, 1 or 1.0. True is not 1.
+
+    Values that are not JSON are compared by their type and content, never by the text that is shown of them.
+    """
     if isinstance(value, dict):
         return ("{", frozenset([(key, identity(item)) for key, item in value.items()]))
     if isinstance(value, list | tuple):
@@ -65,7 +68,21 @@ def identity(value: Any) -> Hashable:
         return ("bool", value)
     if value != value:
         return ("nan",)
-    return value if isinstance(value, str | int | float) or value is None else repr(value)
+    return value if isinstance(value, str | int | float) or value is None else _identity_of_object(value)
+
+
+def _identity_of_object(value: Any) -> Hashable:
+    kind = type(value)
+    if isinstance(value, Mapping):
+        return identity(dict(value))
+    if isinstance(value, set | frozenset):
+        return ("set", frozenset([identity(item) for item in value]))
+    own_hash: Any = kind.__hash__
+    if own_hash is not None and own_hash is not object.__hash__:
+        return (kind, value)
+    if hasattr(value, "__dict__"):
+        return (kind, identity(vars(value)))
+    return (kind, object())  # it cannot be compared, so it is equal to no other value
 
 
 def shorten(text: str, limit: int) -> str:
@@ -87,6 +104,21 @@ def json_encoder(comma: str = ", ", colon: str = ": ") -> Callable[[Any], str]:
 
 
 readable_json = json_encoder()
+
+
+def identity_text(key: Hashable) -> str:
+    """Return a key of `identity` as text that is the same in every process. Raises `TypeError` if it holds more than JSON."""
+    if isinstance(key, frozenset):
+        return "{" + ",".join(sorted([identity_text(item) for item in key])) + "}"
+    if isinstance(key, tuple):
+        return "(" + ",".join([identity_text(item) for item in key]) + ")"
+    if isinstance(key, float) and key.is_integer():
+        return str(int(key))
+    if key is None or isinstance(key, str | int | float):
+        return json.dumps(key)
+    raise TypeError(f"{type(key).__name__} is not JSON")
+
+
 _ESCAPES = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u[0-9a-fA-F]{4})+)")
 
 

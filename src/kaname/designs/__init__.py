@@ -16,8 +16,8 @@ _HOMES = {
     "designs.tiny_agent": ("TinyAgent", "YgentsConfig"),
     "config.llm": ("ClaudeConfig", "LLMConfig", "OpenAIConfig"),
     # C: the step sequence
+    "agent.steps.configuration": ("AgentConfiguration",),
     "agent.steps.sequence": (
-        "AgentConfiguration",
         "AgentStepSequence",
         "FinalResponseStep",
         "ThinkingStep",
@@ -80,8 +80,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
 
 if TYPE_CHECKING:
+    from ..agent.steps.configuration import AgentConfiguration as AgentConfiguration
     from ..agent.steps.phase import LoopPhase as LoopPhase
-    from ..agent.steps.sequence import AgentConfiguration as AgentConfiguration
     from ..agent.steps.sequence import AgentStepSequence as AgentStepSequence
     from ..agent.steps.sequence import FinalResponseStep as FinalResponseStep
     from ..agent.steps.sequence import ThinkingStep as ThinkingStep

@@ -13,8 +13,9 @@ from ..core.errors import ConfigError, nearest
 from ..core.events import Received
 from ..core.notices import notice
 from ..core.runs import as_title
-from ..tools.identity import code_identity
-from .checks.kinds import KINDS, prepare
+from ..kernel.identity import describe_model, value_identity
+from ..kernel.ports import Model
+from .checks.kinds import KINDS, RUBRIC, prepare
 from .simulated import SimulatedUser
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object in memory: another one in every process
@@ -107,12 +108,19 @@ class Case:
         made.__dict__.update(self.__dict__, name=name, expect=dict(expect))
         return made
 
-    @property
-    def digest(self) -> str:
-        """Return a fingerprint of everything that decides the verdict. Verdicts of another fingerprint are not used."""
+    def digest(self, judge: Model | None = None) -> str:
+        """Return a fingerprint of everything that decides the verdict. Verdicts of another fingerprint are not used.
+
+        `judge`: the model that judges rubrics and plays simulated users.
+        """
         said = [encode_body(Received(message)) for message in as_turn(self.input)] if self.input else []
         user = None if self.user is None else self.user.description
-        return digest([said, _describe(self.expect), user, self.reference, self.answer, self.user_id])
+        by = [] if judge is None or not self.needs_judge else [describe_model(judge)]
+        return digest([said, _describe(self.expect), user, self.reference, self.answer, self.user_id, *by])
+
+    @property
+    def needs_judge(self) -> bool:
+        return RUBRIC in self.expect or (self.user is not None and not self.user.model)
 
 
 def prepare_check(check: str, value: Any) -> Any:
@@ -129,7 +137,7 @@ def _describe(value: Any) -> Any:
         return [_describe(one) for one in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    known = code_identity(value) if isfunction(value) else ""
+    known = value_identity(value) if isfunction(value) else ""
     return known or without_address(repr(value))
 
 

@@ -14,7 +14,6 @@ from ..core.errors import ConfigError, JournalError
 from ..core.notices import notice
 from ..models.registry import resolve
 from .case import Case, prepare_check
-from .checks.kinds import RUBRIC
 from .checks.rubric import no_judge
 from .execution import EvaluationOptions, Execution, Progress
 from .records import PREFIX, Recording, read_report
@@ -119,7 +118,7 @@ class Evaluation:
         """
         wanted, count = judge or self.judge, repeat or self.repeat
         options = EvaluationOptions(count, at_once, batch, None if wanted is None else resolve(wanted), deps, progress)
-        if options.judge is None and any(RUBRIC in case.expect or (case.user and not case.user.model) for case in self.cases):
+        if options.judge is None and any(case.needs_judge for case in self.cases):
             raise ConfigError(no_judge())
         subject = Subject.of(agent, journal, self.files)
         try:
@@ -130,7 +129,7 @@ class Evaluation:
     async def _run(self, subject: Subject, label: str, options: EvaluationOptions, *, fresh: bool) -> EvalReport:
         await subject.describe()
         job = await self._job(subject.journal, subject.version, fresh=fresh)
-        listed = [[case.name, case.title, case.digest] for case in self.cases]
+        listed = [[case.name, case.title, case.digest(options.judge)] for case in self.cases]
         about = {**subject.about, "version": subject.version, "time": time.time()}
         header: dict[str, Any] = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
         if people := self.everyone:  # `erase_user` reads this

@@ -18,6 +18,7 @@ from ..core.errors import AgentError
 from ..core.messages import NOTHING, Usage
 from ..core.record import record
 from ..core.runs import UNDER_WAY
+from ..kernel.identity import describe_model
 from .case import Case
 from .checks.kinds import RUBRIC, find_problem
 from .checks.outcome import CaseOutcome
@@ -70,8 +71,9 @@ class Execution:
     def __init__(self, cases: Iterable[Case], subject: Subject, recording: Recording, options: EvaluationOptions) -> None:
         self._subject, self._recording, self._options = subject, recording, options
         self._journal, self._job = subject.journal, recording.job
-        every = [_Todo(case, number, _key(case, number)) for case in cases for number in range(options.repeat)]
-        self._digests = {name: case.digest for name, case in {todo.case.name: todo.case for todo in every}.items()}
+        judge = options.judge
+        every = [_Todo(case, number, _key(case, number, judge)) for case in cases for number in range(options.repeat)]
+        self._digests = {name: case.digest(judge) for name, case in {todo.case.name: todo.case for todo in every}.items()}
         self._todo = [todo for todo in every if not self._has_verdict(todo)]
         self._total, self._done = len(every), len(every) - len(self._todo)
         self._room = asyncio.Semaphore(options.at_once)
@@ -138,7 +140,7 @@ class Execution:
 
     async def _run(self, case: Case, agent: Agent[Any], given: MapInput) -> Result[Any]:
         """Run an input and answer its questions, or return the result that the journal has."""
-        run_id = run_id_of(self._job, given.key, as_turn(given.input))
+        run_id = run_id_of(agent.recipe.name, self._job, given.key, as_turn(given.input), given.user)
         if run_id in self._ended:
             return await agent.result(run_id)
         (result,) = await agent.map([given], job=self._job, deps=self._options.deps)
@@ -202,16 +204,19 @@ class Execution:
             self._options.progress(attempt, self._done, self._total)
 
     def _run_id(self, todo: _Todo) -> str:
-        return run_id_of(self._job, todo.key, as_turn(self._subject.input_of(todo.case)))
+        turn = as_turn(self._subject.input_of(todo.case))
+        return run_id_of(self._subject.agent.recipe.name, self._job, todo.key, turn, self._user(todo))
 
     def _user(self, todo: _Todo) -> str:
         """Return the user of an attempt: without a name in the case, one who has no memories of other attempts."""
         return todo.case.user_id or f"{self._job}-{todo.key}"
 
 
-def _key(case: Case, number: int) -> str:
+def _key(case: Case, number: int, judge: Model | None) -> str:
     """Return the name of an attempt's runs. Cases that differ in more than their input have runs of their own."""
     more = [case.answer, case.user_id, case.user.description if case.user else None]
+    if case.user is not None and not case.user.model and judge is not None:
+        more.append(describe_model(judge))  # it plays the person
     plain = _ODD.sub("-", case.name)[:30].strip("-")
     name = case.name if plain == case.name else f"{plain}-{digest(case.name)[:6]}"
     return f"{name}.{number}" + (f".{digest(more)[:6]}" if any(more) else "")

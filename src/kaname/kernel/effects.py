@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from ..core.errors import BadArguments, JournalError, Signal, Suspend
@@ -10,7 +9,8 @@ from ..core.events import ToolStarted
 from ..core.messages import ToolResult
 from ..core.notices import notice
 from ..core.people.answers import RETRY, SKIP
-from ..core.people.visible import visible, visible_json
+from ..core.people.visible import shown_call
+from .alarms import within
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
 from .scope import Scope
@@ -50,11 +50,7 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
 
 
 async def _repair(repair: Repair, prepared: Any, context: ToolContext) -> Any:
-    async def within_time() -> Any:
-        async with asyncio.timeout(_REPAIR_SECONDS):
-            return await repair(prepared, context)
-
-    return await attempt(within_time, passing=(Signal, JournalError))
+    return await attempt(lambda: within(_REPAIR_SECONDS, repair(prepared, context)), passing=(Signal, JournalError))
 
 
 def _is_failure(outcome: Any) -> bool:
@@ -82,7 +78,7 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
 
 
 def _question(started: ToolStarted, why: str, overtaken: bool) -> str:
-    call = f"{visible(started.call.name)}({visible_json(started.call.args)})"
+    call = shown_call(started.call.name, started.call.args)
     reason = " (" + why + ")" if why else ""
     if overtaken:
         return notice(

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
-from ..core.messages import CLIENT_CALLS, MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
+from ..core.messages import MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
-from ..core.people.answers import NO, YES, read_decision
-from ..core.people.visible import visible, visible_json
+from ..core.people.answers import NO, YES, read_approval, read_refusal
+from ..core.people.visible import shown_call, visible_json, visible_line
 from ..core.record import replace
 from ..core.values import plain_text, shorten, unescape_json
 
@@ -33,7 +33,8 @@ def fit_result(result: ToolResult, call: ToolCall) -> ToolResult:
         told = unescape_json(text) if isinstance(output, str) and "\\u" in text else text
         shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
     usage = check_usage(result.usage, f"the tool {call.name!r}")
-    return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
+    tool = "" if result.tool == call.name else result.tool
+    return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage, tool=tool)
 
 
 def own_result(value: Any) -> ToolResult | None:
@@ -79,19 +80,16 @@ def check_usage(usage: Usage, who: str) -> Usage:
     return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3], most)
 
 
-def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult | None:
-    """Return the result of a call that a provider's own tool makes and the client carries out, or ask for it.
-
-    Return None if it is no such call.
-    """
+def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult:
+    """Return the result of a call that a provider's own tool makes and the client carries out, or ask for it."""
     if call.name != MCP_APPROVAL:
-        return result_from_caller(call, "", answers) if call.name in CLIENT_CALLS else None
+        return result_from_caller(call, "", answers)
     args, key = call.args if isinstance(call.args, Mapping) else {}, f"approve:{call.id}"
     if key not in answers:
         about = ToolCall(call.id, f"{args.get('server_label')}.{args.get('name')}", args.get("arguments") or {})
-        asked = f"{visible(about.name)}({visible_json(about.args)})"
-        raise Suspend(key, notice("approve.run", "Run {asked}?", asked=asked), (YES, NO), about=about)
-    said = read_decision(answers[key])
+        asked = notice("approve.run", "Run {asked}?", asked=shown_call(about.name, about.args))
+        raise Suspend(key, asked, (YES, NO), about=about)
+    said = read_approval(answers[key])[0]
     approved = said is not None and said.approved and said.args is None  # the provider runs it as it was asked for
     return ToolResult({"approve": approved, "reason": "" if said is None else said.reason})
 
@@ -100,13 +98,15 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
     """Return the result that the caller supplies for a call, or ask for it.
 
     `prompt`: the question, or "" for one that names the call with its arguments. The answer is the output itself,
-    `{"output": …}`, or `{"error": "…"}`.
+    `{"output": …}`, or `{"error": "…"}`. A person who declines returns nothing: the call has failed.
     """
     key = f"result:{call.id}"
     if key not in answers:
         args = visible_json(call.args)
-        told = notice("external.run", "Run {name}({args}) and answer with its result.", name=visible(call.name), args=args)
+        told = notice("external.run", "Run {name}({args}) and answer with its result.", name=visible_line(call.name), args=args)
         raise Suspend(key, prompt or told, about=call)
+    if (reason := read_refusal(answers[key])) is not None:
+        return declined(reason)
     match answers[key]:
         case {"error": str(error), **rest} if not rest:
             return ToolResult(error=error)
@@ -114,3 +114,9 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
             return ToolResult(output)
         case output:
             return ToolResult(output)
+
+
+def declined(reason: str) -> ToolResult:
+    """Return the result of a call whose question a person has declined."""
+    told = notice("answer.declined", "the person who was asked declined to answer")
+    return ToolResult(error=told + f": {reason}" if reason else told)

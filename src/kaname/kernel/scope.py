@@ -16,6 +16,7 @@ from ..core.events import Asked, Delta, Event, Fact, Interjected, ModelReplied, 
 from ..core.messages import NOTHING, ModelReply, ToolCall, Usage
 from ..core.record import replace
 from ..core.state import State, evolve
+from .alarms import within
 from .arguments import IncomingCall, read_unknown
 from .bases import StrategyBase
 from .boundary import Failure, attempt
@@ -48,6 +49,7 @@ class Scope:
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self.view = RunView(self)
         self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
+        self._deciders: dict[str, tuple[Policy, ...]] = {}
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # a stop was requested; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
@@ -63,6 +65,7 @@ class Scope:
         self.heard: set[str] = set()  # the ids of those, and of the messages that were taken in
         self.asking = self.interrupting = False  # a model is called; an urgent message ends the call
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
+        self.unstarted: set[str] = set()  # calls that are judged although nothing is started for them, as for a cached result
         self._starting: dict[str, tuple[str, ToolStarted | None]] = {}  # calls that are allowed to start: tool, and last start
         self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self._asked: set[str] = set()  # keys of questions that this process has asked
@@ -105,6 +108,13 @@ class Scope:
         """Return the policies around an agent's calls. The root's policies apply to all agents it hands over to."""
         return agent.policies if agent is self.root else join_policies(self.root.policies, agent.policies)
 
+    def deciders(self, agent: Recipe) -> tuple[Policy, ...]:
+        """Return the policies that state demands about an agent's calls."""
+        known = self._deciders.get(agent.name)
+        if known is None:
+            known = self._deciders[agent.name] = tuple([one for one in self.policies(agent) if overrides(one, "demand")])
+        return known
+
     def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
         """Return an agent's stop rules. The root's rules apply to all agents it hands over to."""
         if agent is self.root:
@@ -126,8 +136,7 @@ class Scope:
             return call
         tools = self.caller(call).tools
         tool = tools.get(call.name, None)
-        incoming.last = read_unknown(call, tools) if tool is None else incoming.read_call(call, tool)
-        return incoming.last
+        return read_unknown(call, tools) if tool is None else incoming.read_call(call, tool)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
@@ -135,6 +144,8 @@ class Scope:
 
     def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int]) -> bool:
         """Return True if the tool of the call was started fewer than `limit` times. See `RunView.may_start`."""
+        if call.id in self.unstarted:
+            return True
         started, underway = self.state.started, self.incoming
         self._starting = {key: one for key, one in self._starting.items() if key in underway and started.get(key) is one[1]}
         others = [name for key, (name, _) in self._starting.items() if key != call.id and name == call.name]
@@ -282,7 +293,7 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
-        asked, terms = question, (question.by, question.until, question.then)
+        asked, terms = question, (question.by, question.until, question.then, question.rules)
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
@@ -320,8 +331,7 @@ class Scope:
         outcome = sink(event)
         if isawaitable(outcome):
             ending = self.channel is not None and self.channel.ending
-            async with asyncio.timeout(_SINK_AT_THE_END if ending else _SINK_SECONDS):
-                await outcome
+            await within(_SINK_AT_THE_END if ending else _SINK_SECONDS, outcome)
 
     async def _warn(self, text: str) -> None:
         if self.state.stop is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.codec import digest
 from ..core.errors import ModelError, ModelUnavailable, RequestRefused, Suspend
-from ..core.messages import ModelReply, ModelRequest, ToolCall
+from ..core.messages import ModelReply, ModelRequest
 from ..core.notices import notice
 from ..core.people.answers import BATCH
 from ..core.record import replace
@@ -135,9 +135,6 @@ class Batching(Policy):
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:
         self.desk, self.tries = desk, tries
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         model = request.model or view.agent.model

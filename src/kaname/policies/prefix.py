@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.codec import encode_message
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolSpec
+from ..core.messages import Message, ModelReply, ModelRequest, ToolSpec
 from ..core.notices import notice
 from ..kernel.ports import ModelHandler, Policy
 
@@ -55,9 +55,6 @@ class PrefixWatch(Policy):
         if warning:
             await view.warn("prompt cache", warning)
         return reply
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
 
 _NOTHING_SENT = _Sent(None, 0, (), (), 0)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, ModelError, ModelTimeout
-from ..core.messages import ModelReply, ModelRequest, ToolCall
+from ..core.messages import ModelReply, ModelRequest
 from ..core.notices import notice
 from ..core.record import replace
 from ..kernel.ports import ModelHandler, Policy
@@ -66,9 +66,6 @@ class Retry(Policy):
                 await view.warn("retry", _announcement(error, wait, attempt + 1, self.tries))
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
 
 def _pause(attempt: int) -> float:

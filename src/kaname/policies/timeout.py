@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from math import inf
-from operator import itemgetter
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.durations import seconds
@@ -13,6 +10,7 @@ from ..core.errors import Halt, ModelTimeout
 from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.steps import Stop
+from ..kernel.alarms import Late, within
 from ..kernel.bases import ModelBase, StopRuleBase, optional
 from ..kernel.chain import let_in
 from ..kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
@@ -22,71 +20,6 @@ if TYPE_CHECKING:
     from ..kernel.view import RunView
 
 T = TypeVar("T")
-_PRECISION = 0.001  # seconds by which an alarm may ring early
-
-
-class Late(Exception):
-    """The time was up first."""
-
-
-async def within(seconds: float, work: Awaitable[T]) -> T:
-    """Run within a time limit, like `asyncio.timeout` but cheaper: this stands around every call of every step."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)
-    assert task is not None
-    rang, before = False, task.cancelling()
-
-    def ring() -> None:
-        nonlocal rang
-        rang = True
-        task.cancel()
-
-    try:
-        alarms: _Alarms = loop._kaname_alarms  # type: ignore[attr-defined]
-    except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
-        alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
-    alarms.set(seconds, ring)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if rang and task.uncancel() <= before:
-            raise Late from None
-        raise
-    finally:
-        alarms.unset(ring)
-
-
-class _Alarms:
-    """The alarms of one event loop. One timer serves them all, because nearly every alarm is unset before it rings."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._times: dict[Callable[[], None], float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._next = inf
-
-    def set(self, seconds: float, ring: Callable[[], None]) -> None:
-        """Call `ring` after so many seconds."""
-        time = self._times[ring] = self._loop.time() + seconds
-        if time < self._next:
-            self._wait_until(time)
-
-    def unset(self, ring: Callable[[], None]) -> None:
-        self._times.pop(ring, None)
-
-    def _wait_until(self, time: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._next = time
-        self._timer = self._loop.call_at(time, self._ring)
-
-    def _ring(self) -> None:
-        now, self._next, self._timer = self._loop.time() + _PRECISION, inf, None
-        for _, ring in sorted([(time, ring) for ring, time in self._times.items() if time <= now], key=itemgetter(0)):
-            del self._times[ring]
-            ring()
-        if self._times:
-            self._wait_until(min(self._times.values()))
 
 
 async def run_with_timeout(seconds: float, work: Awaitable[ToolResult], effect: str) -> ToolResult:
@@ -129,9 +62,6 @@ class Timeout(Policy):
             late.retryable = False  # it has had all the time that it is given
             raise late from None
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         tool = view.tools(call).get(call.name, None)
         if tool is None or tool.timeout is None:
@@ -155,9 +85,6 @@ class Deadline(Policy):
 
     def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
         return self._within(next(request), view)
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
     def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> Coroutine[Any, Any, ToolResult]:
         return self._within(next(call), view)

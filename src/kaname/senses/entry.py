@@ -89,12 +89,17 @@ def _is_long(mime: str, content: bytes) -> bool:
 
 async def text_of(media: Media) -> str:
     """Return the best text for a model that cannot see or hear. The last ones are kept: a client may send a file again."""
-    key = sha256(media.data.encode()).digest()
-    if key not in _read:
-        if len(_read) >= _KEPT:
-            _read.pop(next(iter(_read)))
-        _read[key] = await _text_of(media)
-    return _read[key]
+    key = sha256(f"{media.mime} {media.data}".encode()).digest()  # who has the content can read it: no user is needed
+    if key in _read:
+        return _read[key]
+    try:
+        text = await _text_of(media)
+    except AgentError as problem:
+        return f"(it could not be read: {problem.public})"
+    if len(_read) >= _KEPT:
+        _read.pop(next(iter(_read)))
+    _read[key] = text
+    return text
 
 
 async def _text_of(media: Media) -> str:
@@ -102,19 +107,16 @@ async def _text_of(media: Media) -> str:
     from . import local
 
     family = media.mime.partition("/")[0]
-    try:
-        if media.mime in _PICTURES:
-            text = (await local.read(media)).text or "(no text was found in the picture)"
-        elif family == "audio":
-            text = (await local.transcribe(media, "", _LONGEST)).text or "(nobody speaks in it)"
-        elif family == "video":
-            from .senses import Senses
+    if media.mime in _PICTURES:
+        text = (await local.read(media)).text or "(no text was found in the picture)"
+    elif family == "audio":
+        text = (await local.transcribe(media, "", _LONGEST)).text or "(nobody speaks in it)"
+    elif family == "video":
+        from .senses import Senses
 
-            text = (await Senses(longest=_LONGEST).summarize(media)).text
-        elif family == "text" or media.mime == "image/svg+xml":
-            text = content_of(media).decode("utf-8", "replace")
-        else:
-            text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
-    except AgentError as problem:
-        return f"(it could not be read: {problem.public})"
+        text = (await Senses(longest=_LONGEST).summarize(media)).text
+    elif family == "text" or media.mime == "image/svg+xml":
+        text = content_of(media).decode("utf-8", "replace")
+    else:
+        text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\n(shortened)"

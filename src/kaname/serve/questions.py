@@ -9,7 +9,7 @@ from typing import Any
 from ..agent.result import Result
 from ..core.errors import ConfigError
 from ..core.notices import Notice, notice, to_json
-from ..core.people.visible import visible, visible_json
+from ..core.people.visible import file_in, visible, visible_json
 from ..policies.lasting import equal_arguments
 
 
@@ -24,12 +24,18 @@ def with_arguments(given: Any) -> Any:
 
 
 def _arguments_as_text(args: Any) -> dict[str, Any]:
-    """Return the arguments as texts: all of them, to be edited, each of them, to be read, and conditions for equal calls."""
+    """Return the arguments as texts: all of them, to be edited, each of them, to be read, and conditions for equal calls.
+
+    `files`: the media types of arguments that hold a file.
+    """
     if not isinstance(args, Mapping):
         return {}
-    shown = {name: visible(one) if isinstance(one, str) else visible_json(one) for name, one in args.items()}
+    files = {name: held[0] for name, one in args.items() if isinstance(one, str) and (held := file_in(one)) is not None}
+    texts = {name for name, one in args.items() if isinstance(one, str)} - files.keys()
+    shown = {name: visible(one) if name in texts else visible_json(one) for name, one in args.items()}
     equal = equal_arguments(args)
-    return {"text": _indented(args), "shown": shown, **({} if equal is None else {"equal": _indented(equal)})}
+    told = {"text": _indented(args), "shown": shown, **({"files": files} if files else {})}
+    return told if equal is None else {**told, "equal": _indented(equal)}
 
 
 def _indented(value: Any) -> str:

@@ -262,7 +262,8 @@ class RunRoutes:
 
     async def rate(self, request: Request) -> Response:
         card, form = await self._allowed_card(request, "talk"), await read_body(request, Rate)
-        await rate(self._service.journal, card.run_id, form.rating, form.note)
+        recipe = self._service.agent_of(card).recipe if form.note else None
+        await rate(self._service.journal, card.run_id, form.rating, form.note, recipe)
         return Json({"run_id": card.run_id, "rating": form.rating})
 
     async def delete(self, request: Request) -> Response:

@@ -7,12 +7,13 @@ work, how far it is, and what was said of it, follows from the replies and resul
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, cast
 
+from ..core.calls import call_key
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
-from ..core.people.answers import read_decision
+from ..core.people.answers import NO, read_decision
 from ..core.people.todo import todo_of_plan
 from ..core.record import field, mutable, record
 from ..core.state import State
@@ -26,7 +27,7 @@ from .graph.bounds import bounds_of
 from .graph.plan import BadPlan, ExecutionPlan, graph_of, plan_from, read_plan, told_plan, values_of
 from .graph.progress import Progress
 from .graph.strategy import Kept
-from .graph.task import Graph, Use
+from .graph.task import Graph, Use, uses_results
 
 _LONGEST = 2_000  # characters of one result, as the judge reads it
 PLANNER, MONITOR = "planner:generate_plan", "monitor:evaluate_result"  # the calls that ask parts of the user's own
@@ -194,7 +195,7 @@ class Orchestrate(StrategyBase):
         assert attempt.progress is not None
         effects = self._effects()
         known = {
-            _key(call): one.results[call.id]
+            self._key(call): one.results[call.id]
             for one in attempts[:-1]
             if one.progress
             for call in one.progress.all_calls()
@@ -205,7 +206,7 @@ class Orchestrate(StrategyBase):
                 attempt.results[call_id] = result
         attempt.progress.take(attempt.results, state.started)
         while calls := attempt.progress.calls():
-            done = {call.id: known[_key(call)] for call in calls if _key(call) in known}
+            done = {call.id: known[key] for call in calls if (key := self._key(call)) in known}
             if not done:
                 break
             attempt.results |= done
@@ -221,6 +222,9 @@ class Orchestrate(StrategyBase):
         return (
             {**told, "steps": told_plan(cast(ExecutionPlan, attempt.plan), progress.graph, self._effects())} if fresh else told
         )
+
+    def _key(self, call: ToolCall) -> Hashable:
+        return call_key(call, self.tools.get(call.name))
 
     def _effects(self) -> dict[str, str]:
         return {name: tool.effect for name, tool in self.tools.items()}
@@ -259,8 +263,9 @@ class Orchestrate(StrategyBase):
                 bounds=self._bounds(attempt.graph),
             )
             return CallTools((ToolCall(call_id, self.ask, {"question": question}),))
-        decision = read_decision(said.output)
-        wish = plain_text(said.output) if decision is None else decision.reason
+        answer = said.output if said.error is None else state.answers.get(f"task:{call_id}", NO)  # an error: it was declined
+        decision = read_decision(answer)
+        wish = plain_text(answer) if decision is None else decision.reason
         if decision is not None and decision.approved and decision.args is None:
             return None
         if not wish:
@@ -331,9 +336,14 @@ class Orchestrate(StrategyBase):
         return CallModel(tools=False, schema=form.plan, note=note, instructions=self.planning_prompt(), shown=False)
 
     def planned_at(self, call_id: str, state: State) -> int:
-        """Return the number of the reply that planned a call. A plan that a person has approved is the person's."""
+        """Return the number of the reply that planned a call. A plan that a person has approved is the person's.
+
+        A call with values from earlier results is decided only now: the number is that of the next reply.
+        """
         for attempt in self.kept.of(state, list):
             if call_id.startswith(attempt.prefix) and not self.approve:
+                if attempt.graph is not None and uses_results(call_id.removeprefix(attempt.prefix), attempt.graph):
+                    return state.replied + 1
                 return state.replied if self.planner else state.replied - len(state.replies) + attempt.reply
         return 0
 
@@ -364,10 +374,6 @@ def phase_of(attempts: list[Attempt], step: Step, state: State) -> Phase:
 
 def _is_begun(progress: Progress, state: State) -> bool:
     return any(call.id in state.started or call.id in state.results for call in progress.all_calls())
-
-
-def _key(call: ToolCall) -> str:
-    return json.dumps([call.name, call.args], sort_keys=True, default=str)
 
 
 def _describe_results(attempt: Attempt) -> Notice:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
+from ..core.calls import call_key
 from ..core.durations import dollars, seconds
 from ..core.errors import ConfigError
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.record import record, replace
-from ..core.state import State, call_identity
+from ..core.state import State
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
 from ..kernel.ports import StopRule
 
@@ -87,7 +88,7 @@ def no_repeats(limit: int | None = 2) -> Rule:
     """Limit the calls of one tool with the same arguments in a turn. Arguments are compared by value."""
 
     def judge(state: State, step: Step, limit: float) -> str | None:
-        call = _first_over(state, step, limit, state.spent.by_call, call_identity)
+        call = _first_over(state, step, limit, state.spent.by_call, call_key)
         if call is None:
             return None
         return notice(

@@ -139,7 +139,7 @@ class WatchedTool:
         return self._tool.prepare(call)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        return shown_arguments(self._tool, prepared)
+        return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         self._note("begin", context)

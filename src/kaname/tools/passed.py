@@ -98,7 +98,7 @@ class RoutedTool:
         return call.args if parsed else json.dumps(call.args, ensure_ascii=False)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        seen = prepared if isinstance(prepared, Mapping) else shown_arguments(self._action, prepared)
+        seen = prepared if isinstance(prepared, Mapping) else shown_arguments(self._action, prepared).args
         return {name: to_json(value, whole=True) for name, value in seen.items()}
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:

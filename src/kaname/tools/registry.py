@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from inspect import getattr_static
@@ -11,6 +10,7 @@ from typing import Any
 from ..core.errors import ConfigError, DuplicateToolError, Signal, ToolNotFoundError
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
+from ..kernel.alarms import Late, within
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Tool, ToolContext
 from ..kernel.results import timeout_result
@@ -148,9 +148,9 @@ class ToolRegistry(Mapping[str, Action]):
         if context is None:  # by a program; in a run the policies keep the time limit
             context, limit = ToolContext("", session_id, "", agent_name, "", "", 1), action.timeout
         try:
-            async with asyncio.timeout(limit):
-                result = await attempt(action.act, parsed, context, passing=(Signal,), caught=_FAULTS)
-        except TimeoutError:
+            work = attempt(action.act, parsed, context, passing=(Signal,), caught=_FAULTS)
+            result = await (work if limit is None else within(limit, work))
+        except Late:
             return timeout_result(limit, in_doubt=action.effect != "pure")
         return ToolResult(error=str(result)) if isinstance(result, Failure) else to_result(result)
 

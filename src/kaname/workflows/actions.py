@@ -56,7 +56,7 @@ class Undo(Doing):
         return self._tool.prepare(call)
 
     def shown(self, prepared: Any) -> Mapping[str, Any]:
-        return shown_arguments(self._tool, prepared)
+        return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         assert self._tool.undo is not None
@@ -80,9 +80,6 @@ class TaskLimits(Policy):
 
     def __init__(self, graph: Graph) -> None:
         self._tasks = graph.by_name
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         task, attempt = self._task(call.id)

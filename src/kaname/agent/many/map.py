@@ -237,7 +237,8 @@ class Map(AsyncIterator[Mapped[OutputT]]):
             turn = as_turn(one.input)
         except AgentError as wrong:
             problem = wrong
-        return _Item(place, key, run_id_of(self.job, key, turn), turn, one.session, one.user, problem)
+        run_id = run_id_of(self._agent.recipe.name, self.job, key, turn, one.user)
+        return _Item(place, key, run_id, turn, one.session, one.user, problem)
 
     def _check_key(self, key: str) -> None:
         if hash(key) in self._keys:
@@ -278,7 +279,10 @@ class Map(AsyncIterator[Mapped[OutputT]]):
         return True
 
 
-def run_id_of(job: str, key: str | int, turn: tuple[Message, ...]) -> str:
-    """Return an id that follows from the job, the key and the input, so that another input is another run."""
+def run_id_of(agent: str, job: str, key: str | int, turn: tuple[Message, ...], user: str) -> str:
+    """Return an id that follows from the agent, the job, the key, the input and its user. If one is another, so is the run.
+
+    The agent counts by its name: a job is continued by a later version of its agent, without repeating what it has done.
+    """
     name = str(key) if _PLAIN.fullmatch(str(key)) else digest(key)
-    return f"{job}-{name}-{digest([encode_body(Received(message)) for message in turn])[:8]}"
+    return f"{job}-{name}-{digest([agent, user, *[encode_body(Received(message)) for message in turn]])[:8]}"

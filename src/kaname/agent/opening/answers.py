@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ...core.errors import InvalidState, RunNotFound, nearest
+from ...core.errors import BadArguments, InvalidState, RunNotFound, nearest
 from ...core.events import BACKGROUND, Asked
 from ...core.notices import notice
 from ...core.people.answers import APPROVAL, check_answer, read_decision
 from ...core.record import replace
 from ...core.state import State
+from ...kernel.arguments import apply_edits
+from ...kernel.door import refusal
 from ...kernel.load import load
 from ...kernel.ports import Journal
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
-from ...policies.approve import Approve, apply_edits
 from .request import Given, asked_key
 
 
@@ -60,11 +61,12 @@ def is_expired(asked: Asked, now: float) -> bool:
     return bool(asked.until) and now >= asked.until
 
 
-def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
+async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
     """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
-    The same answer given again is passed over. Another one, one to no question, one that is unclear, that comes too late or
-    from the wrong person, and arguments that the tool or a policy does not accept raise `InvalidState`.
+    The same answer given again is passed over. Another one, one to no question or to a run that was stopped, one that is
+    unclear, that comes too late or from the wrong person, and arguments that the tool or a policy does not accept raise
+    `InvalidState`.
 
     `tasks`: work in the background. When the run has ended, its questions can be answered as well. What it was answered
     elsewhere is this run's answer too. `judged`: the parent passes down what it has recorded: who gave it, and when, was
@@ -80,6 +82,8 @@ def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestio
     for key, (answer, by) in {**answers, **due}.items():
         if (asked := asking.get(key) or left.get(tasks.key(key))) is not None:
             if not judged and key not in due:
+                if key in asking and state.stop is not None and state.stop.kind == "cancelled":
+                    raise _stopped(scope.run_id, key)
                 _check_giver(key, asked, by, state.user, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
@@ -87,7 +91,7 @@ def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestio
                 own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
                 answer = complete(answer, asked.about, by, own, scope.journal)
             fresh[key] = Given(must_be_json(check_answer(asked, answer), f"the answer to {key!r}"), by)
-            _check_changed_arguments(scope, asked, fresh[key].answer)
+            await _check_changed_arguments(scope, asked, fresh[key].answer)
         elif key not in had:
             told = notice(
                 "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
@@ -105,6 +109,18 @@ def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestio
     return fresh
 
 
+def _stopped(run_id: str, key: str) -> InvalidState:
+    return InvalidState(
+        notice(
+            "answer.stopped",
+            "run {run_id} was stopped, so the answer to {key!r} was not recorded. Resume the run without answers first: "
+            "then it asks again",
+            run_id=run_id,
+            key=key,
+        )
+    )
+
+
 def _check_giver(key: str, asked: Asked, by: str, user: str, now: float) -> None:
     if is_expired(asked, now):
         raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
@@ -119,14 +135,16 @@ def _is_same(recorded: Any, answer: Any) -> bool:
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 
-def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
+async def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
     """Refuse arguments that would not be run: the approval would be used up for nothing."""
-    decision, call = read_decision(answer), scope.state.open.get(asked.call_id)
-    if call is None or decision is None or decision.args is None or asked.key != Approve.key(call):
+    decision = read_decision(answer)
+    if asked.about is None or not asked.key.startswith(APPROVAL) or decision is None or decision.args is None:
         return
-    asking = next((one for one in scope.view.policies(call) if isinstance(one, Approve)), None)
-    if asking is None:
-        return
-    if why := asking.objection(apply_edits(call, asked.about or call, decision.args), scope.view):
+    call = scope.state.open.get(asked.call_id, asked.about)
+    try:
+        why = await refusal(scope.as_received(apply_edits(call, asked.about, decision.args)), scope)
+    except BadArguments as problem:
+        why = str(problem)
+    if why:
         told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
         raise InvalidState(told)

@@ -155,6 +155,18 @@ class Opener:
             return {key: await self._answer_by_texts(one) for key, one in value.items()}
         return [await self._answer_by_texts(one) for one in value] if isinstance(value, list | tuple) else value
 
+    async def answer(self, scope: Scope, answers: Mapping[str, Any], by: str) -> bool:
+        """Record answers to the questions of an open run, and those of questions that have expired. Return True if there are
+        any.
+
+        Raises `InvalidState` for every answer that `resume` would not accept.
+        """
+        given = {key: Given(await self._answer(one), by) for key, one in answers.items()}
+        known = await check_answers(scope, given, await read_tasks(self.journal, scope.state), judged=False)
+        if known:
+            await scope.record(*_answer_facts(known))
+        return bool(known)
+
     @asynccontextmanager
     async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
@@ -205,7 +217,7 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         marks = [Custom(QUEUED, shown=False)] if request.queued else []
-        await self._record(scope, [resumed, *[Answered(key, *one) for key, one in known.items()], *marks])
+        await self._record(scope, [resumed, *_answer_facts(known), *marks])
         scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
@@ -220,7 +232,7 @@ class Opener:
         scope.deps = request.deps
         while True:
             tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
-            known = check_answers(scope, answers, tasks, judged=request.parent is not None)
+            known = await check_answers(scope, answers, tasks, judged=request.parent is not None)
             left = [key for key in known if state.stop is not None and tasks.key(key) in tasks.questions]
             handed = {key: known.pop(key) for key in left}
             answers = {**answers, **handed}  # in the form in which they are recorded, for the next try
@@ -247,16 +259,24 @@ class Opener:
     @asynccontextmanager
     async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
-        get `RunBusy`."""
+        get `RunBusy`. Raises `RunExists` if the run belongs to another user."""
         async with AsyncExitStack() as stack:
-            if await self.journal.runs(run_id=request.run_id, limit=1):
+            if await self._is_own(request):
                 yield await stack.enter_async_context(self._resume(request, channel))
                 return
             try:
                 scope = await stack.enter_async_context(self._new(request, channel))
             except RunExists:  # another process was quicker, and no longer executes it
+                await self._is_own(request)
                 scope = await stack.enter_async_context(self._resume(request, channel))
             yield scope
+
+    async def _is_own(self, request: RunRequest) -> bool:
+        """Return False if the run does not exist. Raise `RunExists` if it belongs to another user."""
+        cards = await self.journal.runs(run_id=request.run_id, limit=1)
+        if cards and cards[0].user != request.user:
+            raise RunExists(request.run_id)
+        return bool(cards)
 
     @asynccontextmanager
     async def _fork(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -326,6 +346,10 @@ class Opener:
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
+
+
+def _answer_facts(answers: Mapping[str, Given]) -> list[Answered]:
+    return [Answered(key, *one) for key, one in answers.items()]
 
 
 def _at_rest(state: State, answers: Mapping[str, Any], request: RunRequest) -> bool:

@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib import import_module
 from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Literal, Self
 
-from ...core.errors import BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
-from ...core.events import Answered, Stopped
+from ...core.calls import same_call
+from ...core.errors import AgentError, BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
+from ...core.events import Stopped
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import record, replace
+from ...core.record import record
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Stop
-from ...kernel.boundary import Failure, attempt
+from ...kernel.boundary import Border, Failure, attempt
 from ...kernel.channel import Channel
 from ...kernel.loop import advance
-from ...kernel.ports import Recipe
+from ...kernel.perform import use
 from ...kernel.scope import Scope
-from ...policies.hand_out import HandOut
-from ...strategies.react import React
-from ...strategies.stop import Rule, count, max_steps, no_repeats, per_tool
-from ...strategies.termination import AskedOnce, TerminateWithOutput, TerminationPolicy, check_termination
+from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
 from ..input import Input
 from ..peers.unused import Refusing
-from ..recipe import judged_by
 from ..result import Result, stop_error
+from .configuration import AgentConfiguration
+from .hand_out import HandedOutTools, Handing
 from .phase import LoopPhase, phase_of
+
+RecordAnswers = Callable[[Scope, Mapping[str, Any], str], Awaitable[bool]]
 
 
 @record
@@ -62,72 +63,6 @@ class FinalResponseStep:
 
 
 SequenceStep = ThinkingStep | ToolCallStep | ToolResultStep | FinalResponseStep
-
-
-@record
-class AgentConfiguration:
-    """Limits of a step sequence. With `auto_execute_tools=False` the caller runs the tools and passes results to `submit`."""
-
-    max_steps: int = 10
-    auto_execute_tools: bool = True
-    max_duplicate_tool_calls: int = 2
-    max_tool_calls_per_tool: int | None = 5
-
-    def __post_init__(self) -> None:
-        for name in ("max_steps", "max_duplicate_tool_calls", "max_tool_calls_per_tool"):
-            count(getattr(self, name), name)
-
-    @property
-    def limits(self) -> tuple[Rule, ...]:
-        """The limits as stop rules."""
-        repeats, uses = no_repeats(self.max_duplicate_tool_calls), per_tool(self.max_tool_calls_per_tool)
-        return max_steps(self.max_steps), repeats, uses
-
-    def applied_to(self, recipe: Recipe, *, kept: frozenset[str] = frozenset()) -> Recipe:
-        """Return the recipe with these limits in the place of its own; those of the kinds in `kept` stay as they are."""
-        own = [rule for rule in self.limits if rule.kind not in kept]
-        kinds = {rule.kind for rule in own}
-        kinds |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and rule.is_default} & kept
-        others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.kind in kinds)]
-        policies = recipe.policies if self.auto_execute_tools else (*recipe.policies, HandOut())
-        return recipe.with_changes(stops=(*own, *others), policies=policies)
-
-
-def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy: TerminationPolicy | None = None) -> Recipe:
-    """Return the recipe with that configuration, which replaces the agent's limits. Without one the sequence has its default
-    limits, except where the agent has limits that the user wrote.
-
-    A sequence ends at its limits: nobody has asked for a step beyond them."""
-    if configuration is not None and not isinstance(configuration, AgentConfiguration):
-        raise ConfigError(
-            notice(
-                "sequence.configuration",
-                "configuration must be an AgentConfiguration, not {configuration!r}",
-                configuration=configuration,
-            )
-        )
-    strategy = recipe.strategy
-    if policy is not None:
-        if not isinstance(strategy, React):
-            told = notice(
-                "sequence.policy",
-                "a termination policy works only with the ReAct strategy, not with {strategy}: leave it out",
-                strategy=type(strategy).__name__,
-            )
-            raise ConfigError(told)
-        check_termination(policy)
-        strategy = replace(strategy, termination=policy)
-    usual = AgentConfiguration()
-    kept = judged_by(strategy)  # a limit of the policy goes before a default that nobody wrote
-    if configuration is None:
-        kept |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.is_default}
-    else:
-        unwritten = {(rule.kind, rule.limit) for rule in usual.limits}
-        kept -= {rule.kind for rule in configuration.limits if (rule.kind, rule.limit) not in unwritten}
-    made = (configuration or usual).applied_to(recipe, kept=kept)
-    if isinstance(strategy, React):
-        strategy = replace(strategy, concludes=False, termination=AskedOnce(strategy.termination))
-    return made.with_changes(strategy=strategy)
 
 
 _OF_THE_RUN = ("session_id", "user_id", "run_id", "deps")
@@ -182,7 +117,7 @@ class AgentStepSequence(Refusing):
             raise ConfigError(told)
         agent = client if isinstance(client, Agent) else Agent(client, given, output=output, **options)
         made = agent.steps(prompt, configuration=configuration, termination_policy=termination_policy, **of_the_run)
-        self._set_up(made.run_id, made._begin, made._view)
+        self._set_up(made.run_id, made._begin, made._view, made._record)
 
     @classmethod
     def opened_by(
@@ -190,10 +125,14 @@ class AgentStepSequence(Refusing):
         run_id: str,
         begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
         view: Callable[[str, State], Result],
+        record: RecordAnswers,
     ) -> Self:
-        """Return the sequence of a run that `begin` opens: what `Agent.steps` does."""
+        """Return the sequence of a run that `begin` opens: what `Agent.steps` does.
+
+        `record`: checks answers as `agent.resume` does, and records them.
+        """
         made = cls.__new__(cls)
-        made._set_up(run_id, begin, view)
+        made._set_up(run_id, begin, view, record)
         return made
 
     def _set_up(
@@ -201,9 +140,10 @@ class AgentStepSequence(Refusing):
         run_id: str,
         begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
         view: Callable[[str, State], Result],
+        record: RecordAnswers,
     ) -> None:
         self.run_id = run_id
-        self._begin, self._view = begin, view
+        self._begin, self._view, self._record = begin, view, record
         self._stack = AsyncExitStack()
         self._scope: Scope | None = None
         self._queue: deque[SequenceStep] = deque()
@@ -236,7 +176,7 @@ class AgentStepSequence(Refusing):
     async def _pull(self, scope: Scope) -> SequenceStep | None:
         state = scope.state
         while state.stop is None:
-            if state.waiting:
+            if state.waiting and not await self._record(scope, {}, ""):  # a question may have expired
                 raise InvalidState(self._what_is_missing(scope))
             replies = len(state.replies)
             await advance(scope)
@@ -260,11 +200,16 @@ class AgentStepSequence(Refusing):
         if not state.replies:  # the strategy has called tools by itself
             return False
         reply = state.replies[-1].reply.message
+        handed = handing.calls if (handing := _handing(scope)) is not None else None
         for call in [call for call in reply.calls if call.id in self._chosen]:
+            result = state.results.get(call.id)
+            if handed is not None and result is None and f"result:{call.id}" not in state.questions:
+                continue  # a policy has not decided over it yet
+            if handed is not None:
+                call = handed.get(call.id, call)  # a person may have changed it
             if call.id not in self._called:
                 self._called.add(call.id)
                 self._queue.append(ToolCallStep(call, reply.text or reply.thinking))
-            result = state.results.get(call.id)
             if result is not None and call.id not in self._told:
                 self._told.add(call.id)
                 self._queue.append(ToolResultStep(call, result))
@@ -289,35 +234,71 @@ class AgentStepSequence(Refusing):
         error = result.error if error is None else error
         await self.answer(f"result:{call_id}", {"output": result.output} if error is None else {"error": error})
 
-    async def answer(self, key: str, answer: Any) -> None:
-        scope = await self._open()
-        if key not in scope.state.questions:
-            raise InvalidState(
-                notice(
-                    "sequence.not_open",
-                    "there is no open question {key!r}; open: {listed}",
-                    key=key,
-                    listed=", ".join(scope.state.questions) or "none",
-                )
-            )
-        await scope.record(Answered(key, answer))
+    async def answer(self, key: str, answer: Any, *, by: str = "") -> None:
+        """Answer a question of the run.
+
+        Args:
+            key: The key of the question, as in `sequence.result.questions`.
+            answer: The answer.
+            by: The person who gives it.
+
+        Raises:
+            InvalidState: There is no such question, it has expired, this person cannot answer it, or the answer is unclear.
+        """
+        await self._record(await self._open(), {key: answer}, by)
 
     async def execute_tool(self, call: ToolCall) -> ToolResult:
-        """Run one of the agent's tools by hand. Raises `ToolNotFound` or `ToolExecutionFailed`."""
+        """Run one of the agent's tools by hand, if the agent's policies allow the call.
+
+        A call that was handed out is run as it was handed out: its policies have decided. Every other call passes through them
+        first.
+
+        Raises:
+            ToolNotFound: The agent has no such tool.
+            ToolExecutionFailed: The tool failed, or a policy refused the call.
+            InvalidState: A person must be asked first, or the call has other arguments than the one that was handed out.
+        """
         scope = await self._open()
-        tools = scope.agent.tools
+        tools, handing = scope.agent.tools, _handing(scope)
+        handed = None if handing is None else handing.calls.get(call.id)
+        tools = tools.tools if isinstance(tools, HandedOutTools) else tools
         if (tool := tools.get(call.name, None)) is None:
             raise ToolNotFoundError(call.name, tools)
-        context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
         try:
-            result = await attempt(tool.act, tool.prepare(call), context, passing=())
+            prepared = tool.prepare(call)
         except BadArguments as problem:
             raise ToolExecutionFailed(call.name, problem) from problem
+        if call.id in scope.state.results or f"result:{call.id}" in scope.state.answers:
+            raise InvalidState(notice("sequence.has_result", "call {id!r} already has a result", id=call.id))
+        if handed is None:
+            result = await self._run_by_hand(scope, call)
+        elif same_call(handed, call, tool):
+            context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
+            result = await attempt(tool.act, prepared, context, passing=())
+        else:
+            told = notice(
+                "sequence.other_call", "call {id!r} was handed out with other arguments: {name}", id=call.id, name=call.name
+            )
+            raise InvalidState(told)
         if isinstance(result, Failure):
             raise ToolExecutionFailed(call.name, result.error, str(result)) from result.error
         if result.is_error:
             raise ToolExecutionFailed(call.name, str(result.error))
         return result  # type: ignore[no-any-return]
+
+    async def _run_by_hand(self, scope: Scope, call: ToolCall) -> Any:
+        """Run a call that the model did not make, or that was not handed out, through the policies."""
+        if scope.state.waiting:
+            raise InvalidState(self._what_is_missing(scope))
+        if (handing := _handing(scope)) is not None:
+            handing.by_hand.add(call.id)
+        with Border(passing=(AgentError,)) as border:
+            await use(call, scope)
+        if border.failure is not None:
+            return border.failure
+        if (result := scope.state.results.get(call.id)) is None:
+            raise InvalidState(self._what_is_missing(scope))
+        return result
 
     @property
     def result(self) -> Result:
@@ -375,6 +356,12 @@ class AgentStepSequence(Refusing):
             "the sequence is waiting for: {keys}. Pass results with submit(call_id, output), and answers with answer(key, …)",
             keys=keys,
         )
+
+
+def _handing(scope: Scope) -> Handing | None:
+    """Return the calls that were handed out, or None if kaname runs the tools."""
+    tools = scope.root.tools
+    return tools.handing if isinstance(tools, HandedOutTools) else None
 
 
 _guards: set[asyncio.Task[None]] = set()

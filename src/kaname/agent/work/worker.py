@@ -15,7 +15,7 @@ from random import random
 from time import time
 from typing import Any, get_args
 
-from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
@@ -247,7 +247,7 @@ class Worker:
         except RunNotFound:
             with suppress(AgentError):
                 await self._queue.finish(item.run_id)
-        except (ConfigError, InvalidState) as problem:  # it would be the same the next time
+        except (ConfigError, InvalidState, RunExists) as problem:  # it would be the same the next time
             await self._put_aside(item, str(problem))
         except AgentError as problem:
             if item.attempts >= DEATHS:

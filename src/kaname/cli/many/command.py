@@ -60,7 +60,7 @@ class _Batch:
 
     def __init__(self, given: argparse.Namespace, screen: Screen, agent: Agent, results: Results, total: int) -> None:
         self._given, self._screen, self._agent, self._results, self._total = given, screen, agent, results, total
-        self._inputs: dict[str, Any] = {}  # of the runs under way
+        self._lines: dict[str, Line] = {}  # of the runs under way
         self._ended: Counter[str] = Counter()
         self._waiting: list[str] = []  # runs with questions
         self._done = self._tenth = 0
@@ -74,12 +74,12 @@ class _Batch:
         drawing = asyncio.create_task(self._keep_drawing(mapped))
         try:
             async for key, result in mapped:
-                given = self._inputs.pop(str(key))
+                line = self._lines.pop(str(key))
                 self._ended[result.stop.kind] += 1
                 if result.stop.kind in _UNWRITTEN or not result.state.seq:  # a run of another process has no facts here
                     self._waiting += [result.run_id] if result.questions else []
                     continue
-                self._results.write(str(key), given, result)
+                self._results.write(line, result)
                 self._done += 1
                 cost = result.usage.cost
                 self._cost = None if self._cost is None or cost is None else self._cost + cost
@@ -94,7 +94,7 @@ class _Batch:
     def _left(self, path: Path) -> Iterator[MapInput]:
         for line in read_lines(path):
             if not self._results.has(line):
-                self._inputs[line.id] = line.input
+                self._lines[line.id] = line
                 yield MapInput(self._input(line), line.id, line.session, line.user)
 
     def _input(self, line: Line) -> Any:

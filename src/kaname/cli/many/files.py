@@ -94,7 +94,7 @@ def _parse(text: bytes, number: int) -> Line:
 class Results:
     """The file of the results. Each line is a result; what a crash has cut off is removed.
 
-    Attributes: done: The ids of the results in the file, with fingerprints of the inputs. stops: How their runs ended.
+    Attributes: done: The ids of the results in the file, with fingerprints of inputs and users. stops: How their runs ended.
     """
 
     def __init__(self, path: Path) -> None:
@@ -129,7 +129,8 @@ class Results:
                         f"{self.path}:{number} は結果の行ではありません。別の --out を指定してください",
                     )
                 )
-            self.done[str(told["id"])], self.stops[str(told["id"])] = digest(told["input"]), str(told.get("stop"))
+            fingerprint = digest([told["input"], told.get("user", "")])
+            self.done[str(told["id"])], self.stops[str(told["id"])] = fingerprint, str(told.get("stop"))
             end += len(text)
         return end
 
@@ -146,24 +147,26 @@ class Results:
             raise ConfigError(busy) from None
 
     def has(self, line: Line) -> bool:
-        """Return True if the file has the result. Raise `ConfigError` if it has that of another input with the same id."""
+        """Return True if the file has the result. Raise `ConfigError` if it has that of another input or user."""
         known = self.done.get(line.id)
-        if known is not None and known != digest(line.input):
+        if known is not None and known != digest([line.input, line.user]):
             raise ConfigError(
                 say(
-                    f"{self.path} has the result of another input with the id {line.id!r}: pass another --out",
-                    f"{self.path} には、同じ id {line.id!r} で別の入力の結果があります。別の --out を指定してください",
+                    f"{self.path} has the result of another input or user with the id {line.id!r}: pass another --out",
+                    f"{self.path} には、同じ id {line.id!r} で入力かユーザーが違う結果があります。"
+                    "別の --out を指定してください",
                 )
             )
         return known is not None
 
-    def write(self, line_id: str, given: Any, result: Result[Any]) -> None:
+    def write(self, line: Line, result: Result[Any]) -> None:
         """Append a result in one write, so that a crash leaves a whole line or a torn last one."""
         usage, stop = result.usage, result.stop
         error = None if stop.kind in ("completed", "degraded") else {"type": stop.error, "message": str(stop.summary)}
         told = {
-            "id": line_id,
-            "input": given,
+            "id": line.id,
+            "input": line.input,
+            **({"user": line.user} if line.user else {}),
             "output": result.recorded,
             "stop": stop.kind,
             "usage": {"input": usage.input, "output": usage.output, "cached": usage.cached, "reasoning": usage.reasoning},

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.chunks import Chunk
+from ...core.people.visible import call_line
 
 
 class Children:
     """Show the chunks of child runs.
 
-    `line(text, colour)` shows a line. `call_text` and `result_text` return the text of a call and of its result.
+    `line(text, colour)` shows a line. `result_text` returns the text of a result.
     """
 
-    def __init__(
-        self, line: Callable[[str, str], None], call_text: Callable[[Any], str], result_text: Callable[[Any], str]
-    ) -> None:
-        self._line, self._call_text, self._result_text = line, call_text, result_text
+    def __init__(self, line: Callable[[str, str], None], result_text: Callable[[Any], str]) -> None:
+        self._line, self._result_text = line, result_text
         self._said: dict[str, str] = {}  # by run: a line that is not whole yet
 
     def take(self, chunk: Chunk) -> bool:
@@ -39,7 +38,7 @@ class Children:
             case "tool_call":
                 self._end(run, name)
                 call = data["function"]
-                self._line(f"{name} → {call['name']}({self._call_text(call['arguments'])})", "cyan")
+                self._line(f"{name} → {call_line(call['name'], call['arguments'])}", "cyan")
             case "tool_response":
                 mark, colour = ("✗", "red") if data["is_error"] else ("←", "green")
                 self._line(f"{name} {mark} {self._result_text(data)}", colour)

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.chunks import RESERVED, Chunk
 from ...core.notices import Notice
 from ...core.people.todo import TODO, todo_lines
-from ...core.people.visible import call_text
+from ...core.people.visible import call_line, visible_line
 from ..messages import said_line, say, translate
 from .children import Children
 from .markdown import Markdown
@@ -39,7 +39,7 @@ class Show:
         self._calls: dict[str, str] = {}  # of the last reply that had any, as they were shown
         self._results = 0  # of them
         self._far = ""  # how many tasks of a graph are done
-        self._children = Children(lambda text, colour: self._line(text, colour), call_text, result_text)
+        self._children = Children(lambda text, colour: self._line(text, colour), result_text)
         self._last_todo: list[str] = []
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
@@ -128,7 +128,7 @@ class Show:
         self._began[data["id"]] = monotonic()
         if self._results:  # of the reply before
             self._calls, self._results = {}, 0
-        self._calls[data["id"]] = f"{call['name']}({call_text(call['arguments'])})"
+        self._calls[data["id"]] = call_line(call["name"], call["arguments"])
         self._line(f"→ {self._calls[data['id']]}", "cyan")
 
     def _tool_response(self, data: dict[str, Any]) -> None:
@@ -176,7 +176,7 @@ class Show:
                     self._running.add(data["tool_call_id"])
                     if data["tool_call_id"] not in self._calls:  # a task of a graph, which the model did not call
                         self._calls[data["tool_call_id"]] = data["tool_call_id"]
-                        self._line(f"→ {data['tool_call_id']} ({data['name']})", "cyan")
+                        self._line(f"→ {visible_line(data['tool_call_id'])} ({visible_line(data['name'])})", "cyan")
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
                 self._show_progress(data)

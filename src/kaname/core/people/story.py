@@ -24,7 +24,7 @@ from ..events import (
 from ..messages import ToolCall
 from ..notices import notice
 from ..openai_shape import result_text
-from .visible import call_text
+from .visible import call_line, visible_line
 
 Kind = Literal[
     "asked", "noted", "thought", "said", "call", "result", "error", "started",
@@ -98,7 +98,8 @@ def lines(events: Iterable[Event]) -> list[StoryLine]:
                     calls[call.id] = [StoryLine(event, "call", _call_line(call), call.name)]
                     told.append(calls[call.id])
             case ToolStarted(call) if call.id in calls:
-                told.append([StoryLine(event, "started", notice("story.started", "{name} was started", name=call.name))])
+                begun_line = notice("story.started", "{name} was started", name=visible_line(call.name))
+                told.append([StoryLine(event, "started", begun_line)])
                 started.setdefault(call.id, []).append(told[-1])
             case ToolStarted(call):
                 calls[call.id] = [StoryLine(event, "call", f"{call.id}: {_call_line(call)}", call.id)]
@@ -146,4 +147,4 @@ def _each(event: Event, kind: Kind, text: str, whose: str = "") -> list[StoryLin
 
 
 def _call_line(call: ToolCall) -> str:
-    return f"{call.name}({call_text(call.args)})"
+    return call_line(call.name, call.args)

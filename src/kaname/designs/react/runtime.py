@@ -195,4 +195,4 @@ def _as_the_tool_got_it(step: AgentStep, tools: ToolRegistry) -> AgentStep:
         got = receive(ToolCall("", step.action, step.action_input), tools.get(step.action))
     except (BadArguments, ToolNotFoundError):
         return replace(step, action_input=one_text(step.action_input))
-    return replace(step, action_input=got.prepared if isinstance(got.prepared, str) else dict(got.seen))
+    return replace(step, action_input=got.received if isinstance(got.received, str) else dict(got.shown.args))

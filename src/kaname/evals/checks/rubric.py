@@ -10,6 +10,7 @@ from ...agent.many.map import MapInput
 from ...core.codec import digest
 from ...core.messages import Usage
 from ...core.notices import notice
+from ...kernel.identity import describe_model
 from ...kernel.ports import Journal, Model
 from ..case import Case
 from .outcome import CaseOutcome
@@ -36,7 +37,7 @@ async def judge_rubric(model: Model, journal: Journal, run_id: str, case: Case, 
     parts = [f"Rubric: {rubric}", f"A good answer: {case.reference}" if case.reference else "", f"<{mark}>\n{text}\n</{mark}>"]
     judge = Agent(model, name=JUDGE, instructions=_INSTRUCTIONS.format(mark=mark), output=Judgement, journal=journal)
     given = MapInput("\n\n".join([part for part in parts if part]), key="judge", user=case.user_id)
-    (result,) = await judge.map([given], job=run_id)
+    (result,) = await judge.map([given], job=f"{run_id}.{digest(describe_model(model))[:6]}")  # another judge, another run
     if not result.completed or result.output is None:
         return "", result.usage, str(result.stop.summary)
     said: Any = result.output

@@ -13,7 +13,7 @@ from typing import Any, cast
 from ...core.errors import AuditError, JournalError
 from ...core.events import Answered, Asked, Event, Stopped, ToolFinished
 from ...core.notices import Notice
-from ...core.people.answers import asks_person, read_decision
+from ...core.people.answers import asks_person, is_yes_or_no, read_approval
 from ...kernel.ports import Change, Journal
 from .chain import CHECKPOINT, ERASED, AuditEntry
 from .file import try_lock
@@ -145,7 +145,7 @@ class FactFollower:
         if isinstance(body, Answered) and asks_person(body.key):
             asked = await self._question(event.run_id, body.key)
             tool = asked.about.name if asked is not None and asked.about is not None else ""
-            kind = APPROVAL if asked is not None and (asked.about is not None or asked.in_doubt) else ANSWER
+            decision = _decision(asked, body.answer)
             when = datetime.fromtimestamp(event.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             detail = {
                 "user": await self._user(event.run_id),
@@ -154,7 +154,7 @@ class FactFollower:
                 "tool": tool,
                 "when": when,
             }
-            return kind, body.by, run, {**detail, "decision": _decision(asked, body.answer) if kind == APPROVAL else ""}
+            return APPROVAL if decision["decision"] else ANSWER, body.by, run, {**detail, **decision}
         if isinstance(body, ToolFinished) and (why := _refusal(body.result.error)):
             return REFUSAL, await self._user(event.run_id), run, {"agent": event.agent, "tool": body.result.name, **why}
         if isinstance(body, Stopped) and body.stop.kind == "blocked":
@@ -175,13 +175,17 @@ class FactFollower:
         return found
 
 
-def _decision(asked: Asked | None, answer: Any) -> str:
-    if asked is not None and asked.in_doubt:
-        return answer if isinstance(answer, str) else "result"
-    decision = read_decision(answer)
+def _decision(asked: Asked | None, answer: Any) -> dict[str, Any]:
+    """Return what was decided about a call; of a lasting approval also how long it holds, without the arguments."""
+    if asked is None or not (asked.in_doubt or (asked.about is not None and is_yes_or_no(asked.options))):
+        return {"decision": ""}  # such as the result of a tool that the caller runs
+    if asked.in_doubt:
+        return {"decision": answer if isinstance(answer, str) else "result"}
+    decision, lasting = read_approval(answer)
     if decision is None:
-        return "unclear"
-    return "refused" if not decision.approved else "changed" if decision.args is not None else "approved"
+        return {"decision": "unclear"}
+    said = "refused" if not decision.approved else "changed" if decision.args is not None else "approved"
+    return {"decision": said} if lasting is None else {"decision": said, "for": lasting.scope, "until": lasting.until}
 
 
 def _refusal(told: Any) -> dict[str, str]:

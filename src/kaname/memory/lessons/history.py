@@ -9,12 +9,23 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from ...agent.figures import RATING
+from ...core.calls import call_key
 from ...core.errors import RunNotFound
-from ...core.events import Custom, Event, ModelReplied, Opened, Received, Stopped, ToolFinished, ToolStarted
+from ...core.events import (
+    WITHHELD,
+    Custom,
+    Event,
+    ModelReplied,
+    Opened,
+    Received,
+    Stopped,
+    ToolFinished,
+    ToolStarted,
+    withholds,
+)
 from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
 from ...core.record import record, replace
 from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
-from ...core.state import call_identity
 from ...core.steps import Stop
 from ...kernel.load import list_runs, read_run
 from ...kernel.ports import Journal
@@ -74,15 +85,23 @@ class PastRun:
 
 async def read_history(journal: Journal, *, agent: str = "", user: str | None = None, limit: int = 300) -> list[PastRun]:
     """Return the last runs that have ended, the oldest first. Cancelled runs, evaluations and child runs are left out."""
-    found = list[PastRun]()
+    found, withheld = list[PastRun](), list[tuple[tuple[str, ...], Custom]]()
 
     def counts(card: RunInfo) -> bool:
         return card.status not in (*UNDER_WAY, "cancelled") and is_own_run(card) and card.agent != WRITER
 
     for card in await list_runs(journal, counts, agent=agent, user=user, limit=limit):
         with suppress(RunNotFound):  # deleted meanwhile
-            found.append(_read(card, await read_run(journal, card.run_id)))
-    return _with_corrections(found[::-1])
+            events = await read_run(journal, card.run_id)
+            found.append(_read(card, events))
+            facts = [event.body for event in events if isinstance(event.body, Custom) and event.body.name == WITHHELD]
+            withheld += [((card.agent, card.user, card.session), fact) for fact in facts]
+
+    def is_blocked(one: PastRun) -> bool:
+        """Return True if the question was blocked later, in the same run or in one of its session."""
+        return any(chat == (one.agent, one.user, one.session) and withholds(fact, "texts", one.task) for chat, fact in withheld)
+
+    return _with_corrections([replace(one, task="") if withheld and is_blocked(one) else one for one in found[::-1]])
 
 
 def _read(card: RunInfo, events: Iterable[Event]) -> PastRun:
@@ -145,7 +164,7 @@ def _cause(stop: Stop, calls: Sequence[UsedTool], asked: Sequence[ToolCall], ref
         return worst or ("tool error", "")
     if worst is not None and failed.total() * 2 >= len(calls):  # a call that fails is repeated because it fails
         return worst
-    repeated = Counter([call_identity(call) for call in asked]).most_common(1)
+    repeated = Counter([call_key(call) for call in asked]).most_common(1)
     if stop.kind == "duplicate" or (repeated and repeated[0][1] >= _LOOP):
         return "loop", str(repeated[0][0][0]) if repeated else ""  # type: ignore[index]
     return ("error", "") if stop.kind == "failed" else ("limit", "")

@@ -97,7 +97,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
+    def identity(self) -> str:
         """Return the address and the headers but for the keys: a beta header, for one, changes replies."""
         told = {name: value for name, value in self._headers.items() if not secrets_in({name: value})}
         return dump([self._url.partition("?")[0], told])

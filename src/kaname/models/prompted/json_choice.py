@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.calls import same_call
 from ...core.codec import dump
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, ToolCall, Usage
 from ...core.openai_shape import result_text
@@ -21,7 +22,7 @@ from ...kernel.ports import Emit
 from .answer_stream import AnswerStream, HeldAnswer
 from .choice_schema import choice_schema
 from .numbers import plain_signs
-from .offer import CUT_OFF, Offer, TurnSoFar, same_call, turn_of
+from .offer import CUT_OFF, Offer, TurnSoFar, earlier_result, turn_of
 from .plan_first.plan import mark, step_of
 from .plan_first.way import plan_for
 from .rounds import Rounds
@@ -80,7 +81,7 @@ def _cleaned_call(turn: TurnSoFar) -> ToolCall | None:
         return None
     args = {name: plain_signs(value) if isinstance(value, str) else value for name, value in call.args.items()}
     again = ToolCall("", call.name, args)
-    return again if args != call.args and same_call(again, turn) is None else None
+    return again if not same_call(again, call) and earlier_result(again, turn) is None else None
 
 
 def _thoughts(said: ModelReply) -> tuple[Part, ...]:
@@ -152,7 +153,7 @@ def _form(offer: Offer) -> str:
 
 def _repeat_problem(call: ToolCall, turn: TurnSoFar) -> str:
     """Return a remark if the same call was made before. A tool with effects runs again if the model insists."""
-    earlier = same_call(call, turn)
+    earlier = earlier_result(call, turn)
     if earlier is None:
         return ""
     given = result_text(earlier) or "nothing"

@@ -6,9 +6,9 @@ once. A model is never pushed into a tool with effects: only tools that are `pur
 
 from __future__ import annotations
 
+from ...core.calls import same_call
 from ...core.messages import ModelRequest, ToolCall, ToolResult, ToolSpec
 from ...core.record import record, replace
-from ...core.values import identity
 from .choice_schema import answer_name
 from .findings import found_nothing
 from .numbers import forms, numbers, numbers_in_call
@@ -111,9 +111,9 @@ def useless(result: ToolResult, pure: frozenset[str]) -> bool:
     return result.is_error or found_nothing(result, pure)
 
 
-def same_call(call: ToolCall, turn: TurnSoFar) -> ToolResult | None:
+def earlier_result(call: ToolCall, turn: TurnSoFar) -> ToolResult | None:
     """Return the result of the same call earlier in this turn, or None."""
     for earlier, result in turn.calls:
-        if earlier.name == call.name and identity(earlier.args) == identity(call.args) and result is not None:
+        if result is not None and same_call(earlier, call):
             return result
     return None

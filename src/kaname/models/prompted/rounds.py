@@ -13,7 +13,7 @@ from .choice_prompt import build_messages
 from .choice_schema import digits_only, reckons
 from .doubt import Doubt, copied_argument
 from .numbers import sum_with_words
-from .offer import Offer, TurnSoFar, offer_for, same_call, useless
+from .offer import Offer, TurnSoFar, earlier_result, offer_for, useless
 from .plan_first.way import PlanFirst, Way
 
 _ASKED_AGAIN = 2
@@ -126,7 +126,7 @@ class Rounds:
 
     def _after_problem(self, text: str, part: Part, problem: str) -> None:
         call = part if isinstance(part, ToolCall) else None
-        repeated = None if call is None else same_call(call, self._turn)
+        repeated = None if call is None else earlier_result(call, self._turn)
         if call is not None and repeated is not None and self._plan is not None and (way := self._plan.again(call)):
             self._follow(way)
             return

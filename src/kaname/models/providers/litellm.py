@@ -119,7 +119,7 @@ class LiteLLM(BoundedReplies, ModelBase):
         return f"<LiteLLM {self.model}>"
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
+    def identity(self) -> str:
         headers: Any = self._where["extra_headers"] or {}
         return dump([self._where["base_url"], {name: held for name, held in headers.items() if not secrets_in({name: held})}])
 

@@ -97,7 +97,7 @@ class OpenAI(ServedModel):
         return openai_key(model, base_url, api_key)
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
+    def identity(self) -> str:
         return f"{self._wanted_mode} {super().identity}"
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:

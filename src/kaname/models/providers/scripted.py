@@ -69,8 +69,8 @@ class ScriptedModel(ModelBase):
         return settings.get("max_tokens")
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
-        return repr(self._script)
+    def identity(self) -> Any:
+        return self._script if callable(self._script) else tuple(self._script)
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, Suspend
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...kernel.ports import Action, Balance, Ledger, Policy, ToolHandler
@@ -84,6 +84,7 @@ class Budget(Policy):
         self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
         self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, _read_zone(zone)
         self._fixed: tuple[Account, ...] | None = None
+        self._counted_in = ""  # a run whose own call was counted in another
         if unpriced not in ("refuse", "allow"):
             raise ConfigError(notice("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced))
         if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
@@ -101,14 +102,18 @@ class Budget(Policy):
             if name not in tools:
                 raise ConfigError(notice("budget.no_tool", "Budget limits {name!r}, but the agent has no such tool", name=name))
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return call.name not in self.tools
-
     def for_child(self, view: RunView) -> Budget:
         """Return the budget as it holds for a child run: what the child spends is the parent's."""
         child = object.__new__(Budget)
         child.__dict__ |= self.__dict__
         child._fixed = tuple(self.accounts(view))
+        return child
+
+    def counted_in(self, run_id: str) -> Budget:
+        """Return the budget for a run that works on a call in the background: the run that made the call has counted it."""
+        child = object.__new__(type(self))
+        child.__dict__ |= self.__dict__
+        child._counted_in = run_id
         return child
 
     def all_limits(self) -> list[tuple[str, Limit]]:
@@ -163,7 +168,7 @@ class Budget(Policy):
         return [self._account("tool", tool, limit) for limit in self.tools.get(tool, ())]
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        if call.name not in self.tools:
+        if call.name not in self.tools or view.run_id == self._counted_in:
             return await next(call)
         accounts, ledger = self._tool_accounts(call.name), ledger_of(view.journal)
         names, holder = [account.name for account in accounts], f"{view.run_id}:{call.id}"
@@ -177,11 +182,15 @@ class Budget(Policy):
             short = [pair for pair in zip(accounts, found, strict=True) if pair[0].remainder(pair[1]) < 1]
             return ToolResult(error=refusal(*short[0], 1.0), not_run=call.id not in view.state.started, retryable=False)
         result: ToolResult | None = None
+        paused = False
         try:
             result = await next(call)
             return result
+        except Suspend:  # the call is made again when the question is answered, and counted then
+            paused = True
+            raise
         finally:
-            ran = call.id in view.state.started if result is None else not result.not_run
+            ran = call.id in view.state.started and not paused if result is None else not result.not_run
             ledger.settle(holder, dict.fromkeys(names, float(ran)))
 
 

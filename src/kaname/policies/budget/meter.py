@@ -44,9 +44,6 @@ class Meter(Policy):
     depth = 6
     stands_alone = True
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         if calling.get() is not None or limits_of(view).limits_money:
             return await _Call(request, Funds(view), view).run(next)

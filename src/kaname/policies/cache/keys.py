@@ -6,15 +6,18 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from ...core.calls import call_key
 from ...core.codec import dump, encode_message
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, is_withheld
 from ...core.record import replace
+from ...core.values import identity_text
 from ...kernel.bases import ActionBase, ModelBase, optional
+from ...kernel.identity import model_identity, result_identity
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
-_FORM = 1  # changes with what is in a key or a value
+_FORM = 2  # changes with what is in a key or a value
 _SEALED = "cache"
 _WHOLE = ("end_turn", "tool_use", "stop_sequence")  # how a reply ends that was not cut off
 _PROVIDER_TOOLS = ("tools", "mcp_servers", "web_search_options")  # settings by which the provider runs tools of its own
@@ -24,17 +27,19 @@ _UNKEYED = (TypeError, ValueError, RecursionError)
 def model_key(request: ModelRequest, view: RunView, *, any_temperature: bool = False) -> str | None:
     """Return the key of a request, or None if its reply is not to be cached.
 
-    That is the case if the temperature is set above zero, if the provider runs tools of its own, which can have effects, or if
-    a setting is not JSON.
+    That is the case if nothing tells the model apart from others, if the temperature is set above zero, if the provider runs
+    tools of its own, which can have effects, or if a setting is not JSON.
     """
     model: Any = request.model or view.agent.model
+    if not (known := model_identity(model)):
+        return None
     settings = {**optional(model, ModelBase, "settings"), **request.settings}
     warm = settings.get("temperature")
     if (warm and not any_temperature) or any(settings.get(name) for name in _PROVIDER_TOOLS):
         return None
     try:
         rest = [
-            [type(model).__qualname__, str(getattr(model, "name", "")), optional(model, ModelBase, "identity")],
+            known,
             [_seen(spec) for spec in request.tools],
             [_seen(spec) for spec in request.called_tools],
             request.schema,
@@ -50,21 +55,29 @@ def model_key(request: ModelRequest, view: RunView, *, any_temperature: bool = F
 def tool_key(call: ToolCall, view: RunView) -> str | None:
     """Return the key of a call, or None if its result is not to be cached.
 
-    Only a tool that is declared pure and depends on nothing but its arguments is cached. If it receives the context of the
-    run, its results are kept apart by agent, user and session, and are not cached if the run has `deps`.
+    Only a tool that is declared pure and depends on nothing but its arguments is cached. One that receives the context of the
+    run can read the conversation, the user and `deps`.
     """
     tool: Any = view.tools(call).get(call.name, None)
     if tool is None or tool.effect != "pure" or not optional(tool, ActionBase, "declared"):
         return None
-    identity, takes_context = optional(tool, ActionBase, "identity"), optional(tool, ActionBase, "takes_context")
-    if not identity or (takes_context and view.deps is not None):
+    if optional(tool, ActionBase, "takes_context") or not (known := result_identity(tool)):
         return None
-    who = [view.agent.name, view.state.user, view.state.session] if takes_context else []
     try:
-        told = [call.name, tool.description, tool.parameters, identity, call.args, who]
-        return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode())
+        told = [tool.description, tool.parameters, known]
+        return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode(), *_told_call(call, tool, view))
     except _UNKEYED:
         return None
+
+
+def _told_call(call: ToolCall, tool: Any, view: RunView) -> list[bytes]:
+    """Return a call as the key holds it: as it is shown, and as it was sent if it is shown with less, such as a secret."""
+    sent, told = view.as_sent(call), [identity_text(call_key(call))]
+    try:
+        identity_text(call_key(sent, tool))
+    except TypeError:  # the tool receives more than JSON
+        told.append(identity_text(call_key(sent)))
+    return [one.encode() for one in told]
 
 
 def value_key(key: str) -> str:

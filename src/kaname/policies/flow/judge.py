@@ -12,7 +12,7 @@ from ...core.values import identity, plain_text
 from ..guardrails.folded import fold_text
 from .dates import is_moment
 from .records import TrustedRecords
-from .verbs import verbs_of
+from .verbs import said_for, verbs_of
 from .words import UserWords, leaves, named_leaves
 
 Whose = Literal["user", "source", "nowhere", "bounded"]
@@ -66,12 +66,18 @@ class FlowJudge:
     def judge(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> FlowVerdict:
         """Judge a call of a tool that acts, by the strict rule."""
         marks = self.marks(call, labels, schema)
-        asked_for = self._words.call_for(labels.verbs or verbs_of(call.name))
+        asking = self._words.asking(said_for(labels.verbs) or verbs_of(call.name))
+        asked_for = asking is not None and all(self._is_meant(mark, asking) for mark in marks)
         foreign = [mark for mark in marks if mark.whose in ("source", "nowhere")]
         waits = not asked_for or any(mark.role == "target" for mark in foreign)
         if not waits and foreign:
             waits = labels.prose != "lenient" or not self._is_harmless(call, foreign, marks)
         return FlowVerdict(waits, marks, asked_for)
+
+    def _is_meant(self, mark: Mark, asking: UserWords) -> bool:
+        """Return False for a target that the user named for something else, in a message that does not ask for the tool."""
+        named = mark.role == "target" and mark.whose == "user"
+        return not named or asking.has(mark.value) or self._records.has(mark.value)
 
     def marks(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> tuple[Mark, ...]:
         """Return where the values of a call come from, those that are not the user's first. `schema`: of its parameters."""

@@ -6,19 +6,20 @@ from asyncio import Lock
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.calls import same_call
 from ...core.errors import Suspend
 from ...core.messages import ToolCall
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.answers import OUTBOX as KEY
 from ...core.people.answers import Selection, read_selection, selection_options
-from ...core.people.visible import visible, visible_json
-from ...core.values import identity
+from ...core.people.visible import visible_json, visible_key, visible_line
 from .judge import FlowVerdict
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 OUTBOX = "outbox"  # the name of the fact
+RULE = "flow"  # the name of the rule in questions
 MOST = 20  # calls that one question is about
 _LONGEST = 4_000  # characters of a content that is shown; targets are shown whole
 WAITING = (
@@ -37,7 +38,7 @@ class WaitingCall(NamedTuple):
     asked_for: bool = True
 
     def is_same(self, call: ToolCall) -> bool:
-        return self.name == call.name and identity(self.args) == identity(call.args)
+        return same_call(ToolCall(self.call_id, self.name, self.args), call)
 
 
 class Outbox(NamedTuple):
@@ -105,7 +106,7 @@ async def release(first_place: int, view: RunView) -> tuple[ToolCall, ...]:
 def answer_of(box: Outbox, view: RunView) -> Selection:
     """Return which calls the user allows. Raises `Suspend` if they have not been asked."""
     if box.key not in view.state.answers:
-        raise Suspend(box.key, question_about(box), selection_options(len(box.waiting)))
+        raise Suspend(box.key, question_about(box), selection_options(len(box.waiting)), rules=(RULE,))
     said = read_selection(view.state.answers[box.key], len(box.waiting))
     return said or Selection(frozenset())  # what is unclear is a no
 
@@ -123,7 +124,7 @@ def question_about(box: Outbox) -> Notice:
         )
     ]
     for number, call in enumerate(box.waiting, 1):
-        lines.append(f"{visible(call.name)}" if alone else f"{number}. {visible(call.name)}")
+        lines.append(visible_line(call.name) if alone else f"{number}. {visible_line(call.name)}")
         lines += [join_notices("", ("   ", describe_value(one))) for one in call.shown]
         if not call.asked_for:
             lines.append("   " + notice("flow.not_asked_for", "(your message does not ask for this)"))
@@ -138,7 +139,7 @@ def describe_value(shown: Mapping[str, Any]) -> Notice:
     if shown["role"] == "content" and len(text) > _LONGEST:
         more = notice("flow.more", " … ({count} characters are not shown) … ", count=len(text) - _LONGEST)
         text = join_notices("", (text[: _LONGEST * 3 // 4], more, text[-_LONGEST // 4 :]))
-    return join_notices("", (f"{shown['name']} = ", text, "  ← ", _origin(shown)))
+    return join_notices("", (f"{visible_key(shown['name'])} = ", text, "  ← ", _origin(shown)))
 
 
 def _origin(shown: Mapping[str, Any]) -> Notice:
@@ -146,7 +147,7 @@ def _origin(shown: Mapping[str, Any]) -> Notice:
         case "user":
             return notice("flow.yours", "yours")
         case "source":
-            return notice("flow.from", "from {source}", source=shown["source"])
+            return notice("flow.from", "from {source}", source=visible_line(shown["source"]))
         case "bounded":
             return notice("flow.bounded", "chosen by the agent")
         case _:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.messages import Message, Provided, Text, ToolCall, ToolResult
-from ...core.people.labels import ToolLabels, read_labels
+from ...core.people.labels import ParameterRole, ToolLabels, read_labels
+from ...core.record import replace
 from ...core.values import plain_text
 from ...kernel.bases import ActionBase, optional
 from ..guardrails.folded import fold_text
@@ -28,11 +29,33 @@ class Labelled:
         self.given = given
 
     def of(self, name: str, tool: Action | None) -> ToolLabels:
-        labels = self.given.get(name)
-        if labels is None and tool is not None:
-            own = optional(tool, ActionBase, "labels")
-            labels = own if isinstance(own, ToolLabels) else None if own is None else read_labels(own, name)
-        return labels or ToolLabels()
+        """Return the labels of a tool. What only a server says of its tool never makes kaname less careful.
+
+        A tool that its server calls read-only changes nothing, but its arguments reach the server and may go further, as an
+        address does. So all its parameters are checked until the user labels the tool.
+        """
+        if (given := self.given.get(name)) is not None:
+            return given
+        own = None if tool is None else optional(tool, ActionBase, "labels")
+        labels = (own if isinstance(own, ToolLabels) else read_labels(own, name)) if own is not None else ToolLabels()
+        if tool is not None and labels.role != "acts" and self.is_hinted(name, tool):
+            known = tool.parameters.get("properties") or {}
+            roles: dict[str, ParameterRole] = {one: "bounded" if _is_choice(how) else "target" for one, how in known.items()}
+            return replace(labels, role="reads", parameters=roles)
+        return labels
+
+    def is_hinted(self, name: str, tool: Action | None) -> bool:
+        """Return True for a tool that only its server declares to read."""
+        served = tool is not None and name not in self.given and optional(tool, ActionBase, "served_by")[0]
+        return bool(served) and tool is not None and tool.effect == "pure"
+
+    def judged_arguments(self, call: ToolCall, tool: Action | None) -> Mapping[str, Any]:
+        """Return the arguments that are checked if a tool reads: those with a role, or all of a hinted tool."""
+        args = call.args if isinstance(call.args, Mapping) else {"": call.args}
+        if self.is_hinted(call.name, tool):  # a server's schema can leave names open
+            return args
+        roles = self.of(call.name, tool).parameters or {}
+        return {name: value for name, value in args.items() if name in roles}
 
     def role(self, name: str, tool: Action | None) -> str:
         """Return whether a tool reads, acts, or changes only what is the user's own."""
@@ -49,7 +72,12 @@ class Labelled:
         """
         tools = [one for tools in agents for one in tools.items()]
         reads = outside or any(self.of(name, tool).reads_others for name, tool in tools)
-        return reads and any(self.role(name, tool) == "acts" for name, tool in tools)
+        return reads and any(self.role(name, tool) == "acts" or self.is_hinted(name, tool) for name, tool in tools)
+
+
+def _is_choice(schema: Any) -> bool:
+    """Return True for a parameter that takes a truth value or one of a few choices: it can carry nothing away."""
+    return isinstance(schema, Mapping) and (schema.get("type") == "boolean" or len(schema.get("enum") or ()) in range(1, 33))
 
 
 def source_of_taint(message: Message) -> str:
@@ -84,7 +112,7 @@ class ReadSoFar:
     def judge(self, words: UserWords) -> FlowJudge:
         records, private = TrustedRecords(words), False
         for call_id, result in self._results.items():
-            labels = self._labelled.of(result.name, self._tool(result.name))
+            labels = self._labelled.of(result.tool or result.name, self._tool(result.tool or result.name))
             private = private or labels.private
             call = self._calls.get(call_id)
             if not result.is_error and call is not None:

@@ -10,21 +10,27 @@ from typing import Any
 
 from ..guardrails.folded import fold_text
 from .dates import Moments, moments_in
+from .mood import Sentence, ask_for, sentences_in
 from .numbers import numbers_in
 
-_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?=\s|$)|\n\s*\n")  # a line goes on in the next one
+_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?=\s|$)|\n\s*\n")  # a line goes on in the next one
 _NEGATED = re.compile(
     r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
     r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|「[^」]*」|『[^』]*』")
+_POLITE = re.compile(r"(?<=[てで])(?:くれ|もらえ|いただけ|頂け)(?:ない|ません)(?=か|の?\?|でしょうか)")  # 送ってくれない?
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _JOINTS = "@.-+/\\=&%?#~_'"  # they join two pieces to one name, if both sides stand close to them
 _AFTER = ("さん", "ちゃん", "くん", "に", "を", "へ", "と", "が", "は", "の", "で", "も", "や", "から", "まで", "より", "って")
 _BEFORE = "にをへとがはのでもや"
 _TITLES = ("様", "氏", "君", "殿", "先生", "部長", "課長", "社長", "宛")
 _EXACT = re.compile(r"[\d./\\_]")  # in names like this, the case of a letter may matter
+_ADDRESS = re.compile(  # of a page or a host
+    r"(?P<scheme>https://)?(?P<place>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?(?P<path>/?[?#]\S+|/[^\s?#]*[?#]\S+|/[^\s?#]*[^\s?#/])?)/?"
+)
+_FILE = re.compile(r"\.(?:zip|mov|md|py|sh|rs|pl|ps|ml|cc|so|\d+)$", re.IGNORECASE)  # files and versions end so, and some hosts
 _NAMES = re.compile(
     r"[\"“「『']([^\"”」』'\n]{2,60})[\"”」』']"
     r"|([A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*(?:\s+[A-ZÀ-Þ][0-9A-Za-zÀ-ɏ'’-]*)*)"
@@ -36,11 +42,18 @@ class UserWords:
     """What the user has said. Sentences with a negation are left out: they name what is not wanted."""
 
     def __init__(self, texts: Iterable[str], now: float) -> None:
-        self._now = now
-        said = [" ".join(fold_text(sentence).split()) for text in texts for sentence in _sentences(text)]
+        self._texts, self._now = tuple(texts), now
+        self._told = [fold_text(sentence) for text in self._texts for sentence in _sentences(text)]
+        said = [" ".join(sentence.split()) for sentence in self._told]
         self._text = "\n".join([sentence for sentence in said if not _is_negated(sentence)])
         self._lower = self._text.lower()
         self._negated = "\n".join([sentence.lower() for sentence in said if _is_negated(sentence)])
+
+    @cached_property
+    def _wishes(self) -> list[Sentence]:
+        """Return the sentences that can ask for something, without what they quote."""
+        told = [sentence for sentence in self._told if not _is_negated(sentence)]
+        return [one for sentence in told for one in sentences_in(_QUOTED.sub('""', sentence))]
 
     @cached_property
     def _moments(self) -> Moments:
@@ -73,13 +86,32 @@ class UserWords:
     def _stands(self, text: str) -> bool:
         if len(text) < 2 and not _is_kanji(text):
             return False
-        exact = _EXACT.search(text) is not None and "@" not in text
+        if found := _ADDRESS.fullmatch(text):
+            exact = bool(found["path"]) or not found["scheme"]
+            return any(self._stands_as(one, exact=exact) for one in _spellings(found))
+        return self._stands_as(text, exact=_EXACT.search(text) is not None and "@" not in text)
+
+    def _stands_as(self, text: str, *, exact: bool) -> bool:
         return stands_in(text, self._text) if exact else stands_in(text.lower(), self._lower)
 
     def call_for(self, verbs: Iterable[str]) -> bool:
-        """Return True if one of these words is among the user's, and none of them stands beside a negation."""
-        forms = [_verb_pattern(verb.lower()) for verb in verbs if verb]
-        return any(form.search(self._lower) for form in forms) and not any(form.search(self._negated) for form in forms)
+        """Return True if a sentence requests one of these verbs, and none of them stands beside a negation."""
+        verbs = [verb.lower() for verb in verbs if verb]
+        return ask_for(self._wishes, verbs) and not any(_verb_pattern(verb).search(self._negated) for verb in verbs)
+
+    def asking(self, verbs: Iterable[str]) -> UserWords | None:
+        """Return the messages that request one of these verbs and those that ask for nothing; None if no message does.
+
+        What the user names in a message that asks only for something else is not meant for this request.
+        """
+        verbs = [*verbs]
+        if not self.call_for(verbs):
+            return None
+        if len(self._texts) == 1:
+            return self
+        messages = [UserWords([text], self._now) for text in self._texts]
+        meant = [one for one in messages if one.call_for(verbs) or not any(wish.asks_something for wish in one._wishes)]
+        return self if len(meant) == len(messages) else UserWords([text for one in meant for text in one._texts], self._now)
 
 
 def _sentences(text: str) -> list[str]:
@@ -91,8 +123,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _is_negated(sentence: str) -> bool:
-    """Return True if a sentence says what is not wanted. A word in a quotation does not."""
-    return bool(_NEGATED.search(_QUOTED.sub(" ", sentence)))
+    """Return True if a sentence says what is not wanted. A word in a quotation or a polite question does not."""
+    return bool(_NEGATED.search(_POLITE.sub(" ", _QUOTED.sub(" ", sentence))))
 
 
 def stands_in(value: str, text: str) -> bool:
@@ -116,6 +148,8 @@ def _ends_at(text: str, place: int, step: int) -> bool:
         return False
     if near in _JOINTS and not (near == "'" and step > 0):
         return not _is_latin(far)
+    if edge in "/\\" and _is_latin(near):  # a folder, and what is in it
+        return False
     if near in ",:" and edge.isdigit():
         return not far.isdigit()
     if _is_hiragana(edge) and (_is_hiragana(near) or _is_kanji(near)):  # a particle may stand there
@@ -127,6 +161,18 @@ def _has_digit(text: str, place: int) -> bool:
     """Return True if the word at a place has a digit."""
     start, end = text.rfind(" ", 0, place) + 1, text.find(" ", place)
     return any(char.isdigit() for char in text[start : end if end >= 0 else None])
+
+
+def _spellings(address: re.Match[str]) -> list[str]:
+    """Return how a page or a host can be written: with or without https:// and a slash at its end."""
+    place, path = address["place"], address["path"] or ""
+    if _FILE.search(place) and not path:
+        return [address[0]]
+    return [
+        f"{scheme}{place}{slash}"
+        for scheme in ("", "https://")
+        for slash in (("",) if "?" in path or "#" in path else ("", "/"))
+    ]
 
 
 def _is_latin(char: str) -> bool:

@@ -12,6 +12,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from ...core.demands import Refuse
 from ...core.errors import ConfigError, Halt
 from ...core.messages import (
     NOTHING,
@@ -130,7 +131,6 @@ class Guardrails(Policy):
         self._refuse_async("check_output", self.output_checks)
         self.check_seconds = check_seconds
         self._rules = check_rules(tools)
-        self.inner = ToolRules(self._rules) if self._rules else None
         self.window, self.longest_match = window, longest_match
         self._verdicts: dict[bytes, list[GuardrailResult]] = {}
 
@@ -307,8 +307,9 @@ class Guardrails(Policy):
             self._verdicts[known] = self._verdicts[asked_in] = objections
         return objections, usage
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not refusal(call, self._rules, view)
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
+        why = refusal(call, self._rules, view)
+        return Refuse(why) if why else None
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         result = await next(call)
@@ -335,22 +336,6 @@ class Guardrails(Policy):
 
 def _reported(verdict: GuardrailResult) -> Usage | None:
     return None if verdict.failed else verdict.usage
-
-
-class ToolRules(Policy):
-    """The inner part of `Guardrails`: applies the rules for tools next to the tool, to every start of it."""
-
-    depth = 7
-
-    def __init__(self, rules: Sequence[ToolRule]) -> None:
-        self._rules = rules
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not refusal(call, self._rules, view)
-
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        refused = refusal(call, self._rules, view)
-        return ToolResult(error=refused, retryable=False) if refused else await next(call)
 
 
 def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:

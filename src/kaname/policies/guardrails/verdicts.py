@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
@@ -14,6 +13,7 @@ from ...core.errors import Signal
 from ...core.messages import NOTHING, ModelReply, Usage
 from ...core.notices import notice
 from ...core.record import field, record, replace
+from ...kernel.alarms import Late, within
 from ...kernel.boundary import Failure, attempt
 from ...kernel.threads import off_loop, runs_on_loop
 
@@ -86,13 +86,11 @@ def by_pattern(pattern: str, action: GuardrailAction, number: int = 0) -> Guardr
 
 
 async def run_check(check: Check, text: str, seconds: float) -> GuardrailResult:
-    """One that fails or takes too long blocks, because nobody knows what it would have said. A plain function gets a thread."""
+    """Run a check. A check that fails or times out blocks the text. A plain function gets a thread."""
     try:
-        async with asyncio.timeout(seconds):
-            said = await attempt(
-                check if runs_on_loop(check) else partial(_in_thread, check), text, passing=(), caught=_ANYTHING
-            )
-    except TimeoutError:
+        work = check if runs_on_loop(check) else partial(_in_thread, check)
+        said = await within(seconds, attempt(work, text, passing=(), caught=_ANYTHING))
+    except Late:
         why = notice("guardrail.check_timeout", "took longer than {seconds:g} s", seconds=seconds)
         return _failed_verdict(check, why)
     if isinstance(said, Failure):  # not its message: it may hold the very text; and where it is, is the owner's business

@@ -20,7 +20,7 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
-from ...core.messages import ModelReply, ModelRequest, ToolCall
+from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Model, ModelHandler, Policy
@@ -104,9 +104,6 @@ class ModelFallback(Policy):
         """Return the names of the models in order, those of equals as a list."""
         named = [[instance.name for instance in tier] for tier in self.tiers]
         return [names[0] if len(names) == 1 else names for names in named]
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         asked = request.model or view.agent.model

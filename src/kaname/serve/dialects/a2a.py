@@ -58,6 +58,7 @@ _STATES = {
     "released": "WORKING",
 }
 _PAGE = 50
+_QUESTION = "question"  # in the metadata of a message: the key of the question that it asks or answers
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -152,7 +153,7 @@ class Tasks(RequestHandler):
             if not result.questions or result.stop.kind != "waiting":
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
-            key, after = next(iter(result.questions)), card.seq
+            key, after = _named_question(message, result), card.seq
             await self._service.auditor.require_log()
             run = self._agent.resume(card.run_id, {key: _answer(message, text)}, by=caller.name)
         else:
@@ -247,10 +248,13 @@ class Tasks(RequestHandler):
         when.FromNanoseconds(int(card.updated * 1e9))
         status = pb.TaskStatus(state=_state(result.stop.kind), timestamp=when)
         told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
-        if result.stop.kind == "waiting":
-            told = "\n".join([question_text(asked) for asked in result.questions.values()])
+        first = next(iter(result.questions.values()), None) if result.stop.kind == "waiting" else None
+        if first is not None:  # one of several: a message answers one
+            told = question_text(first)
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
+        if first is not None:
+            status.message.metadata.update({_QUESTION: first.key})
         if result.stop.error:
             status.message.metadata.update({"error": result.stop.error})
         task = pb.Task(id=run_id, context_id=card.session, status=status)
@@ -293,6 +297,14 @@ def _text(part: Any) -> str:
 
         return json.dumps(MessageToDict(part.data), ensure_ascii=False)
     raise InvalidParamsError(message="only text and data parts are understood")
+
+
+def _named_question(message: Any, result: Result[Any]) -> str:
+    """Return the key of the question that a message answers: the first one, or the one that its metadata names."""
+    named = str(message.metadata[_QUESTION]) if _QUESTION in message.metadata else next(iter(result.questions))
+    if named not in result.questions:
+        raise UnsupportedOperationError(message=f"the question {named!r} is no longer open")
+    return named
 
 
 def _answer(message: Any, text: str) -> Any:

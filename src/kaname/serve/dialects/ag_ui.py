@@ -9,16 +9,14 @@ from starlette.responses import Response
 
 from ...agent.agent import Agent
 from ...agent.run import Run
-from ...core.errors import ConfigError
 from ...core.events import Asked
-from ...core.notices import notice
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
 from .chat import unsupported_error
-from .conversation import ServedRun, answer_for, find_question
+from .conversation import ServedRun, answer_for, read_answers
 from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
 
 VERSION = "1.0"
@@ -59,24 +57,12 @@ class AgUi:
         """Return a new run, or the run that was answered and the number of its last fact."""
         caller = caller_of(request)
         if resumed := asked.get("resume"):
-            run_id, answers = await self._answers(request, resumed)
-            card = await self._service.card(run_id, caller)
+            given = {str(one.get("interruptId", "")): one for one in resumed}
+            card, answers = await read_answers(self._service, request, given, _answer)
             await self._service.auditor.require_log()
-            return self._service.agent_of(card).resume(run_id, answers, by=caller.name), card.seq
+            return self._service.agent_of(card).resume(card.run_id, answers, by=caller.name), card.seq
         messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
         return agent.run(user_input(_without_open_calls(messages)), user_id=user_of(caller, None)), None
-
-    async def _answers(self, request: Request, resumed: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-        answers: dict[str, Any] = {}
-        run_id = ""
-        for one in resumed:
-            named, key, question = await find_question(self._service, request, str(one.get("interruptId", "")))
-            run_id = run_id or named
-            if question is not None and named == run_id:
-                answers[key] = _answer(question, one)
-        if not answers:
-            raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
-        return run_id, answers
 
 
 def _answer(question: Asked, given: dict[str, Any]) -> Any:

@@ -28,7 +28,7 @@ from ..stream import Stream, Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
 from .conversation import ServedRun, headers_of_failure
-from .transcript import INTERRUPTED, Kind, Transcript, question_text
+from .transcript import INTERRUPTED, Kind, Transcript, question_in_words
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # options that an agent would ignore
 _FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}
@@ -171,7 +171,8 @@ class ChatWriter(Transcript):
         self._questions.append({**told, "in_doubt": True} if question.in_doubt else told)
         if len(self._questions) > 1:
             return b""
-        return self.write_message(join_notices("\n\n", [why, question_text(question)] if why else [question_text(question)]))
+        in_words = question_in_words(self.run_id, question)
+        return self.write_message(join_notices("\n\n", [why, in_words]) if why else in_words)
 
     @property
     def problem(self) -> dict[str, Any] | None:

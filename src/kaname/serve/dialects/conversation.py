@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -14,9 +14,11 @@ from starlette.requests import Request
 from ...agent.attach import batches_of
 from ...agent.run import Run
 from ...core.chunks import Chunk, chunks_of
-from ...core.errors import AgentError, RateLimited, RunNotFound
+from ...core.errors import AgentError, ConfigError, RateLimited, RunNotFound
 from ...core.events import Asked
-from ...core.people.answers import NO, YES, is_yes_or_no
+from ...core.notices import notice
+from ...core.people.answers import is_yes_or_no, read_decision
+from ...core.runs import RunInfo
 from ...kernel.channel import Reader
 from ..admin_only import chunks_for
 from ..encoding import Part
@@ -25,7 +27,7 @@ from ..problems import headers_of, status_of
 from ..service import OnDisconnect, Service
 from ..stream import Stream, Streams, watch_departure
 from ..users import Caller
-from .transcript import SEPARATOR, Transcript
+from .transcript import SEPARATOR, Transcript, question_of
 
 _SILENCE = 1.0  # seconds for which the headers of a response are held back
 _RETRYING = 60.0  # the same, while the call of the model is retried
@@ -192,19 +194,46 @@ def headers_of_failure(problem: AgentError, *, harmless: bool) -> dict[str, str]
 def answer_for(asked: Asked, approved: bool, reason: str = "") -> Any:
     """Turn the approval or denial of a protocol, with its free text, into an answer.
 
-    A question without options is answered by the text. If there are other options than yes and no, an approval chooses the
-    option that the text names; a denial never chooses.
+    A denial refuses, whatever is asked: its text is the reason, and never the answer. An approval of a question without options
+    is answered by the text; without a text it is empty, and is not recorded. If there are other options than yes and no, an
+    approval chooses the option that the text names.
     """
-    if not asked.options:
-        return reason or (YES if approved else NO)
+    if approved and not asked.options:
+        return reason or None
     if approved and reason and not is_yes_or_no(asked.options):
         return reason
     return {"approved": approved, "reason": reason}
 
 
-async def find_question(service: Service, request: Request, question_id: str) -> tuple[str, str, Asked | None]:
-    """Return the run, the key and the question of an id `run:key`. Raise `HttpRefused` without the role `approve`."""
-    run_id, _, key = question_id.partition(SEPARATOR)
-    card = await service.card(run_id, caller_of(request, "approve"))
+async def read_answers(
+    service: Service, request: Request, given: Mapping[str, Any], read: Callable[[Asked, Any], Any]
+) -> tuple[RunInfo, dict[str, Any]]:
+    """Return the run, and its answers by their keys, for answers by the ids of questions (`run:key`).
+
+    A question that is no longer open is read like the others: the same answer is passed over, another one is refused.
+
+    Args:
+        given: What the client sends, by the id of the question.
+        read: Returns the answer for a question and what the client sends.
+
+    Raises:
+        HttpRefused: Without the role `approve`.
+        RunNotFound: If there is no such run, or it is another user's.
+        ConfigError: If none of the questions is open, or if they belong to several runs.
+    """
+    ids = [one.partition(SEPARATOR) for one in given]
+    card = await service.card(ids[0][0] if ids else "", caller_of(request, "approve"))
     result = await service.agent_result(card.run_id)
-    return card.run_id, key, result.questions.get(key) if result.stop.kind == "waiting" else None
+    asked = dict(result.questions) if result.stop.kind == "waiting" else {}
+    told = await called_and_asked(service, card.run_id, card.seq) if asked else []
+    known = {**{one.data["key"]: question_of(one) for one in told if is_question(one)}, **asked}
+    keys = [key for _, _, key in ids]
+    if not asked.keys() & {*keys} or {*keys} - known.keys() or len({run_id for run_id, _, _ in ids}) > 1:
+        raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
+    answers = {key: read(known[key], one) for key, one in zip(keys, given.values(), strict=True)}
+    had = result.state.answers
+    return card, {key: one for key, one in answers.items() if key in asked or not _means_the_same(had.get(key), one)}
+
+
+def _means_the_same(recorded: Any, answer: Any) -> bool:
+    return bool(recorded == answer) or None is not read_decision(recorded) == read_decision(answer)

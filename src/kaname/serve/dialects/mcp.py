@@ -36,6 +36,8 @@ from .mcp_key import server_key
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # questions, until the answer is clear
 _ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
+_NOBODY = Caller("", frozenset())
+_CALLERS = "kaname.callers"  # in the ASGI scope: the callers by name, with the roles of their last request
 _GONE = "kaname.gone"  # in the ASGI scope: a list that is not empty once the client has closed the connection
 
 
@@ -48,6 +50,7 @@ class Lazy:
         self._making = asyncio.Lock()
         self._ready, self._over = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._callers: dict[str, Caller] = {}  # by name, as each of them came last
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._making:
@@ -57,7 +60,9 @@ class Lazy:
                 )
                 await self._ready.wait()
         assert self._app is not None
-        scope = {**scope, _GONE: (gone := [])}
+        caller = scope.get("kaname.caller", _NOBODY)
+        self._callers[caller.name] = caller
+        scope = {**scope, _GONE: (gone := []), _CALLERS: self._callers, "user": _sdk_user(caller)}
 
         async def receive_noticing() -> Message:
             message = await receive()
@@ -126,8 +131,19 @@ def _ask_tool(service: Service, agent: Agent[Any]) -> Any:
 
 
 def _caller() -> Caller:
-    found: Caller = _scope().get("kaname.caller", Caller("", frozenset()))
+    found: Caller = _scope().get("kaname.caller", _NOBODY)
     return found
+
+
+def _sdk_user(caller: Caller) -> Any:
+    """Return the caller in the form that the SDK knows.
+
+    A session belongs to the user who opened it: for another user, the SDK answers as for a session that does not exist.
+    """
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    return AuthenticatedUser(AccessToken(token="", client_id="kaname", scopes=[], subject=caller.name))
 
 
 def _scope() -> MutableMapping[str, Any]:
@@ -193,6 +209,7 @@ async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, wh
     card, problem = await service.card(result.run_id, who), ""
     for _ in range(_TRIES):
         answers = await _elicit(ctx, result, problem)
+        require(_scope()[_CALLERS][who.name], "approve")  # it may have lost the role since it was asked
         await service.auditor.require_log()
         try:
             return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))

@@ -17,7 +17,7 @@ from ...agent.opening.request import new_run_id
 from ...agent.run import Run
 from ...core.chunks import chunks_of
 from ...core.errors import ConfigError, RateLimited, RunNotFound
-from ...core.events import Answered, Event
+from ...core.events import Answered, Asked, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
@@ -30,7 +30,7 @@ from ..service import CONTINUE, UNSTORED, Service, is_unstored
 from ..stream import Streams
 from ..users import Caller
 from .chat import model_of, unsupported_error
-from .conversation import ServedRun, answer_for, called_and_asked, find_question, headers_of_failure, is_own, is_question
+from .conversation import ServedRun, answer_for, called_and_asked, headers_of_failure, is_own, is_question, read_answers
 from .responses_writer import APPROVAL, PREFIX, ResponsesWriter
 
 
@@ -73,9 +73,9 @@ class Responses:
             return _as_stored(await self._resume_with_approvals(request, approvals), unstored)
         user = asked.get("user") or asked.get("safety_identifier") if caller.is_admin else None
         if before:
-            card, _ = await self._find_response(request, str(before))
+            card, after = await self._find_response(request, str(before))
             if card.status == "waiting":
-                return _as_stored(await self._resume_with_text(request, card, items), unstored)
+                return _as_stored(await self._resume_with_text(request, card, after, items), unstored)
             said = user_input(_messages(asked, items))
             return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored), None
         agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
@@ -84,20 +84,25 @@ class Responses:
         return agent.run(said, session_id=session or None, user_id=user_of(caller, user), run_id=unstored), None
 
     async def _resume_with_approvals(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
-        run_id, answers = "", {}
-        for one in approvals:
-            named = str(one.get("approval_request_id", "")).removeprefix(APPROVAL)
-            found, key, question = await find_question(self._service, request, named)
-            run_id = run_id or found
-            if question is None or found != run_id:
-                raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
-            answers[key] = answer_for(question, one.get("approve") is True, str(one.get("reason") or ""))
-        card = await self._service.card(run_id, caller_of(request))
+        given = {str(one.get("approval_request_id", "")).removeprefix(APPROVAL): one for one in approvals}
+        card, answers = await read_answers(self._service, request, given, _answer)
         return await self._resume(request, card, answers), card.seq
 
-    async def _resume_with_text(self, request: Request, card: RunInfo, items: list[dict[str, Any]]) -> tuple[Run[Any], int]:
-        """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this."""
+    async def _resume_with_text(
+        self, request: Request, card: RunInfo, after: int | None, items: list[dict[str, Any]]
+    ) -> tuple[Run[Any], int]:
+        """Resume a run whose only question has no options with the text of the user. An approval cannot be given like this.
+
+        `after`: the fact after which the response begins that the client answers. It must be the last one of the run.
+        """
         result = await self._service.agent_result(card.run_id)
+        if (await self._facts(card.run_id, after))[1]:
+            told = notice(
+                "serve.answered_response",
+                "the question of this response was answered, and run {run_id} asks another one: answer its last response",
+                run_id=card.run_id,
+            )
+            raise HttpRefused(409, told)
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
@@ -183,6 +188,10 @@ def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Ru
         )
         raise HttpRefused(409, told)
     return answered
+
+
+def _answer(question: Asked, given: dict[str, Any]) -> Any:
+    return answer_for(question, given.get("approve") is True, str(given.get("reason") or ""))
 
 
 def _check(asked: dict[str, Any]) -> None:

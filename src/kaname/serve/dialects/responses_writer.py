@@ -9,14 +9,14 @@ from typing import Any
 
 from ...core.chunks import Chunk
 from ...core.events import Asked
-from ...core.people.answers import is_yes_or_no
+from ...core.people.visible import visible
 from ...core.record import record
 from ...core.values import plain_text
 from ..problems import RATE_LIMITED
 from ..service import is_unstored
 from ..stream import event
 from .conversation import is_question
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call, question_text
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}
@@ -200,9 +200,9 @@ class ResponsesWriter(Transcript):
         The call may belong to a run inside this one, and not be the call that waits for it.
         """
         about, asked = question.about, self._calls.get(question.call_id)
-        said = b"" if about is not None and is_yes_or_no(question.options) else self.write_message(question_text(question))
+        said = b"" if is_told_by_its_call(question) else self.write_message(question_text(question))
         if about is not None:
-            asked = {"name": about.name, "function": {"arguments": json.dumps(about.args, ensure_ascii=False)}}
+            asked = {"name": about.name, "function": {"arguments": visible(json.dumps(about.args, ensure_ascii=False))}}
         item = {
             "id": self._request_id(question.key),
             "type": "mcp_approval_request",

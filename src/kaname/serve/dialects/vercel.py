@@ -14,7 +14,6 @@ from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
 from ...core.notices import join_notices, notice
-from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import HttpRefused
@@ -23,8 +22,8 @@ from ..service import Service
 from ..stream import Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
-from .conversation import ServedRun, answer_for, find_question
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
+from .conversation import ServedRun, answer_for, read_answers
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call, question_in_words
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE = b"data: [DONE]\n\n"
@@ -59,10 +58,9 @@ class Vercel:
             raise ConfigError(notice("serve.messages", "messages must be a list that ends with the user's message"))
         last = messages[-1]
         if answered := _decided_approvals(last):
-            run_id, answers = await self._answers(request, answered)
-            card = await self._service.card(run_id, caller)
+            card, answers = await read_answers(self._service, request, answered, _answer)
             await self._service.auditor.require_log()
-            run = self._service.agent_of(card).resume(run_id, answers, by=caller.name)
+            run = self._service.agent_of(card).resume(card.run_id, answers, by=caller.name)
             return run, card.seq, str(last.get("id", "")), _denied_calls(last)
         said = as_turn(user_input([one for message in messages for one in _to_openai(message)]))
         found = await find_answer(self._service, agent, caller.name, said)
@@ -73,20 +71,9 @@ class Vercel:
     async def _resume_with_text(self, caller: Caller, agent: Agent[Any], found: ChatAnswer) -> tuple[Run[Any], int, str]:
         """Resume the run whose question was shown as a text and answered in words."""
         if found.unclear:
-            raise HttpRefused(409, join_notices("\n\n", [found.unclear, question_text(found.question)]))
+            raise HttpRefused(409, join_notices("\n\n", [found.unclear, question_in_words(found.card.run_id, found.question)]))
         run = await resume_with(self._service, agent, found, caller.name)
         return run, found.card.seq, f"msg-{run.run_id}-{found.card.seq}"
-
-    async def _answers(self, request: Request, answered: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        run_id, answers = "", {}
-        for question_id, given in answered.items():
-            named, key, question = await find_question(self._service, request, question_id)
-            run_id = run_id or named
-            if question is not None and named == run_id:
-                answers[key] = answer_for(question, given.get("approved") is True, str(given.get("reason") or ""))
-        if not answers:
-            raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
-        return run_id, answers
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
@@ -100,6 +87,10 @@ def _decided_approvals(message: dict[str, Any]) -> dict[str, Any]:
         part["approval"] for part in _parts(message) if part.get("state") == "approval-responded" and part.get("approval")
     ]
     return {str(one.get("id", "")): one for one in decided} if message.get("role") == "assistant" else {}
+
+
+def _answer(question: Asked, given: dict[str, Any]) -> Any:
+    return answer_for(question, given.get("approved") is True, str(given.get("reason") or ""))
 
 
 def _denied_calls(message: dict[str, Any]) -> set[str]:
@@ -186,11 +177,12 @@ class VercelWriter(Transcript):
         return (b"" if earlier is None else self.call(earlier)) + outcome + self._step_over()
 
     def ask(self, question: Asked) -> bytes:
+        in_words = question_in_words(self.run_id, question)
         if not question.call_id or not question.options:
-            return self.write_message(question_text(question))
+            return self.write_message(in_words)
         about = question.about and (question.about.name, question.about.args)
         shown = about == self._calls.get(question.call_id, "")  # else it is a call of a run inside this one
-        told = b"" if shown and is_yes_or_no(question.options) else self.write_message(question_text(question))
+        told = b"" if shown and is_told_by_its_call(question) else self.write_message(in_words)
         approval = f"{self.run_id}{SEPARATOR}{question.key}"
         return told + _part("tool-approval-request", approvalId=approval, toolCallId=question.call_id)
 

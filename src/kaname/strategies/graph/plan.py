@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, cast
@@ -10,7 +9,7 @@ from typing import Any, cast
 from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import Notice, join_notices, notice
-from ...core.people.visible import visible
+from ...core.people.visible import shown_call, visible, visible_line
 from ...core.record import field, mutable, replace
 from ...core.values import read_json
 from .bounds import effect_word
@@ -169,10 +168,10 @@ def told_plan(plan: ExecutionPlan, graph: Graph, effects: Mapping[str, str]) -> 
     lines: list[str] = [visible(" ".join(plan.description.split()))]
     known = graph.by_name
     for number, step in enumerate(plan.steps, 1):
-        line = visible(f"{number}. {step.name}: {step.tool_name}({json.dumps(step.arguments, ensure_ascii=False)})")
+        line = f"{number}. {visible_line(step.name)}: {shown_call(step.tool_name, step.arguments)}"
         if (effect := effects.get(step.tool_name, "pure")) != "pure":
             line = join_notices("", (f"{line} [", effect_word(effect), "]"))
         if waits := graph.waits_for(known[step.name], known):
-            line = line + notice("plan.after", " (after {listed})", listed=visible(", ".join(waits)))
+            line = line + notice("plan.after", " (after {listed})", listed=visible_line(", ".join(waits)))
         lines.append(line)
     return join_notices("\n", lines)

@@ -15,6 +15,7 @@ from ..arguments.prepare import read_arguments
 from .rank import ToolRanking
 
 LOADED = "loaded_tools"  # the fact that names the tools whose descriptions the model has, in the order in which it got them
+_OTHER_NAMES = ("arguments", "params", "parameters", "input")  # how models call `args`
 _BEST, _NAMED = 12, 40  # tools that one search returns, and names that are listed if it finds nothing
 
 
@@ -74,7 +75,8 @@ class FindTools(ActionBase):
 class UseTool(ActionBase):
     """The tool `use_tool(name, args)`. `unfold` turns its calls into calls of the named tool before anything else handles them.
 
-    `act` is only reached by calls that name an unknown tool, and returns an error."""
+    Arguments under another name than `args`, or next to `name`, are accepted if they can mean only one thing. `act` is only
+    reached by calls that name an unknown tool, and returns an error."""
 
     description = "Call a tool that was found, with its arguments."
     effect: Effect = "pure"
@@ -91,15 +93,36 @@ class UseTool(ActionBase):
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         try:
-            given = read_arguments(call)
+            return self._read_call(call)
         except BadArguments:
             return None
-        name, args = given.get("name"), given.get("args")
+
+    def _read_call(self, call: ToolCall) -> ToolCall | None:
+        """Return the call of the named tool, or None if there is no such tool. Raises `BadArguments`."""
+        given = read_arguments(call)
+        name = given.pop("name", None)
         if not isinstance(name, str) or name == self.name or name not in self._tools:
             return None
-        return ToolCall(call.id, name, {} if args is None else args)
+        if given.keys() <= {"args"}:
+            args = given.get("args")
+            return ToolCall(call.id, name, {} if args is None else args)
+        alone = [value for key, value in given.items() if len(given) == 1 and key in _OTHER_NAMES and value is not None]
+        fitting = [args for args in (*alone, given) if self._fits(ToolCall(call.id, name, args))]
+        if len(fitting) == 1:
+            return ToolCall(call.id, name, fitting[0])
+        wrong = ", ".join([repr(key) for key in given if key != "args"])
+        form = f'{{"name": "{name}", "args": {{…}}}}'
+        raise BadArguments(f"{self.name} does not accept {wrong}. Pass the arguments of {name} as `args`: {form}")
+
+    def _fits(self, call: ToolCall) -> bool:
+        try:
+            self._tools[call.name].prepare(call)
+        except BadArguments:
+            return False
+        return True
 
     def prepare(self, call: ToolCall) -> str:
+        self._read_call(call)
         return str(read_arguments(call).get("name"))
 
     async def act(self, prepared: str, context: ToolContext) -> ToolResult:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....core.calls import same_call
 from ....core.messages import Message, ModelReply, ModelRequest, Provided, ToolCall, Usage
 from ....core.record import record, replace
-from ....core.values import identity
 from ..choice_schema import answer_name
 from ..offer import Offer, TurnSoFar, all_pure
 from .plan import Plan, mark, plan_schema, read_plan, read_step, recorded_plans, step_schema
@@ -60,7 +60,7 @@ class PlanFirst:
     def again(self, call: ToolCall) -> Way | None:
         """Continue after a repeated call: its earlier result counts for this step, and it is not shown as failed."""
         for earlier in reversed(self._progress.tries):
-            if earlier.call.name == call.name and identity(earlier.call.args) == identity(call.args):
+            if same_call(earlier.call, call):
                 repeated = Try(self._step, earlier.call, earlier.result, earlier.helped, again=True)
                 self._progress = PlanProgress(self._step, (*self._progress.tries, repeated))
                 return self.way()

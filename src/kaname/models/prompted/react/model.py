@@ -92,8 +92,10 @@ class TextOnly(ModelBase):
         self.name, self.settings = model.name, optional(model, ModelBase, "settings") or {}
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
-        return f"text {self._stop_setting} {optional(self._model, ModelBase, 'identity')}"
+    def identity(self) -> str:
+        from ....kernel.identity import model_identity  # only a cache needs it
+
+        return f"text {self._stop_setting} {known}" if (known := model_identity(self._model)) else ""
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         given = request.settings.get(self._stop_setting, self.settings.get(self._stop_setting))

@@ -87,6 +87,9 @@ const escapeUnits = char =>
 export const visible = text =>
   text.replace(LOOSE, escapeUnits).replace(HIDING, char => (/[\n\t]/.test(char) ? char : escapeUnits(char)));
 
+// The same in one line, for names and keys.
+export const visibleLine = text => visible(text).replace(/[\n\t]/g, escapeUnits);
+
 // A value as in a call: texts in quotes, the rest as JSON.
 export function value(given, most = Infinity) {
   const text = typeof given === "string" ? JSON.stringify(given) : (JSON.stringify(given) ?? "");
@@ -97,9 +100,9 @@ export function callText(name, args, most = 160) {
     typeof args === "string"
       ? args
       : Object.entries(args || {})
-          .map(([key, one]) => `${key}=${value(one, 60)}`)
+          .map(([key, one]) => `${/^[\p{L}\p{N}_.-]+$/u.test(key) ? key : JSON.stringify(key)}=${value(one, 60)}`)
           .join(", ");
-  return shorten(visible(`${name}(${told})`), most);
+  return shorten(visibleLine(`${name}(${told})`), most);
 }
 export const asText = given => (typeof given === "string" ? given : given == null ? "" : JSON.stringify(given, null, 1));
 

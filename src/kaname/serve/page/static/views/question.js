@@ -4,8 +4,9 @@ import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "
 import { post, runPath } from "../server.js";
 import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Announce, ErrorBox, useKeys } from "../parts.js";
-import { by, callText, parseLoosely, money, asText, visible, when } from "../format.js";
+import { by, callText, parseLoosely, money, asText, visible, visibleLine, when } from "../format.js";
 import { notice, problemText, t } from "../words.js";
+import { kindOf } from "./media.js";
 
 const EFFECTS = {
   pure: "It changes nothing.",
@@ -17,15 +18,30 @@ const ANSWERS = { yes: "yes", no: "no", retry: "Run it again", skip: "Skip it" }
 const isOutbox = question => /(^|:)outbox:/.test(question.key);
 const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
-export function Values({ args, shown }) {
+// A picture in an argument: base64, or a data URL.
+function Picture({ name, data }) {
+  const [url, setUrl] = useState("");
+  useEffect(() => {
+    const bytes = Uint8Array.from(atob(data.slice(data.indexOf(",") + 1)), char => char.charCodeAt(0));
+    const made = URL.createObjectURL(new Blob([bytes]));
+    setUrl(made);
+    return () => URL.revokeObjectURL(made);
+  }, [data]);
+  return url ? html`<img src=${url} alt=${visibleLine(name)} />` : null;
+}
+
+export function Values({ args, shown, files }) {
   if (typeof args !== "object" || args === null) return html`<pre>${visible(asText(args))}</pre>`;
   const names = Object.keys(args);
   if (!names.length) return html`<p class="note">${t("without arguments")}</p>`;
   return html`<dl class="values">
     ${names.map(
       name =>
-        html`<dt>${visible(name)}</dt>
-          <dd><pre>${shown?.[name] ?? visible(asText(args[name]))}</pre></dd>`,
+        html`<dt>${visibleLine(name)}</dt>
+          <dd>
+            <pre>${shown?.[name] ?? visible(asText(args[name]))}</pre>
+            ${kindOf(files?.[name] || "") === "image" ? html`<${Picture} name=${name} data=${args[name]} />` : null}
+          </dd>`,
     )}
   </dl>`;
 }
@@ -47,7 +63,20 @@ function answerWays(question, answer, fill) {
     ];
   const options = question.options.map((one, place) => ({ key: `${place + 1}`, word: ANSWERS[one] ? t(ANSWERS[one]) : one, act: () => answer(one) }));
   if (question.in_doubt) return [...options, { key: "e", word: t("Enter the result"), act: () => fill("result") }];
-  return options.length ? options : [{ key: "e", word: t("Answer"), act: () => fill("text"), kind: "main" }];
+  if (options.length) return options;
+  return [
+    { key: "e", word: t("Answer"), act: () => fill("text"), kind: "main" },
+    { key: "n", word: t("Refuse"), act: () => fill("refuse") },
+  ];
+}
+
+// What the text of an approval says in addition to the call: what the tool will do, and why it is asked.
+function reasonsOf(question) {
+  const told = question.notice;
+  if (!told) return question.prompt ? [visible(question.prompt)] : [];
+  return (told.values?.parts || [told])
+    .map(one => (one?.code === "approve.run" ? "" : visible(one?.values?.does ?? notice(one))))
+    .filter(Boolean);
 }
 
 const json = text => {
@@ -118,7 +147,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const known = use(inbox).questions?.find(one => one.run.run_id === run && one.key === question.key);
   const call = known?.call || question.call;
   const approval = isApproval(question);
-  const does = (known || question).notice?.values?.does; // in the words of the tool
+  const parts = approval ? reasonsOf(known || question) : [];
   const allowed = may("approve");
   const answer = async value => {
     if (working.current) return;
@@ -157,11 +186,11 @@ export function Question({ question, run, active, spent, choose, answering }) {
   const start = mode === "always" ? (call.equal ?? "") : mode === "edit" ? (call.text ?? visible(JSON.stringify(call.arguments, null, 2))) : "";
   return html`<div class=${`question ${question.in_doubt ? "doubt" : ""} ${active ? "active" : ""}`} onClick=${choose}>
     <p dir="auto" class="prompt">
-      ${approval ? html`<b>${t("Allow {name}?", call)}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
+      ${approval ? html`<b>${t("Allow {name}?", { name: visibleLine(call.name) })}</b>` : html`<span aria-hidden="true">? </span>${notice(question.notice, question.prompt)}`}
     </p>
-    ${does && approval ? html`<p dir="auto">${visible(does)}</p>` : null}
+    ${parts.map(one => html`<p dir="auto" class="why">${one}</p>`)}
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
-    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} />` : null}
+    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} files=${call.files} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("The call was started before a crash. It is unknown whether it took effect. Check before you decide.")}</p>` : null}
     ${known?.by === "other" ? html`<p class="note">${t("Another person than the user must answer.")}</p>` : null}

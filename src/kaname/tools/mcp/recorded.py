@@ -1,0 +1,47 @@
+"""Stand for a tool of a server that is not started, in a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...core.errors import BadArguments, ReplayDiverged
+from ...core.events import Asked, Effect, Event, ToolFinished, ToolStarted
+from ...core.messages import ToolCall, ToolResult
+from ...core.notices import notice
+from ...kernel.bases import ActionBase
+from ...kernel.ports import ToolContext
+from ..arguments.prepare import read_arguments
+from ..function import check_effect
+
+
+class RecordedServerTool(ActionBase):
+    """Stand for a tool of a server that is not started: take what the record says it took, and give the recorded result.
+
+    `more`: its effect and its labels; empty in an older record.
+    """
+
+    description = ""
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, name: str, events: Sequence[Event], served_by: tuple[str, str], more: Sequence[Any]) -> None:
+        self.name, self.served_by = name, served_by
+        started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
+        effect, self.labels = more if len(more) == 2 else ("irreversible", None)
+        self.effect: Effect = started[0].effect if started else check_effect(name, effect)
+        asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
+        self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}
+        results = [e.body.result for e in events if isinstance(e.body, ToolFinished)]
+        self._unfit = {one.call_id: one.error for one in results if (one.error or "").startswith(f"the arguments of {name} ")}
+
+    def prepare(self, call: ToolCall) -> Any:
+        if call.id in self._unfit:
+            raise BadArguments(self._unfit[call.id])
+        return self._received.get(call.id) or read_arguments(call)
+
+    async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
+        raise ReplayDiverged(
+            notice(
+                "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
+            )
+        )
