@@ -30,6 +30,7 @@ from kaname.core.events import Custom, ModelReplied, ToolStarted, Warned
 from kaname.core.messages import NOTHING, Media, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, system, user
 from kaname.policies.cache.keys import model_key
 from tests.parts import chunks, facts
+from tests.policies.ledger import ran_at_module, write_down
 from tests.properties import tries
 
 
@@ -229,7 +230,7 @@ async def test_result_of_a_pure_tool_is_repeated_and_the_tool_not_started(path):
     @tool(effect="pure")
     def price(item: str) -> int:
         """Return a price."""
-        ran_at_module.append(item)
+        write_down(item)
         return 800
 
     ran_at_module.clear()
@@ -243,9 +244,6 @@ async def test_result_of_a_pure_tool_is_repeated_and_the_tool_not_started(path):
     assert (await agent.replay(second.run_id)).difference is None
 
 
-ran_at_module: list[str] = []
-
-
 class Shop:
     def __init__(self, price):
         self.price = price
@@ -253,7 +251,7 @@ class Shop:
     @tool(effect="pure")
     def ask(self, item: str) -> int:
         """Return a price."""
-        ran_at_module.append(item)
+        write_down(item)
         return self.price
 
 
@@ -261,7 +259,7 @@ def make_closure(held):
     @tool(effect="pure")
     def ask(item: str) -> str:
         """Return a price."""
-        ran_at_module.append(item)
+        write_down(item)
         return f"{held} {item}"
 
     return ask
@@ -271,7 +269,7 @@ def with_effect(effect):
     @tool(effect=effect)
     def ask(item: str) -> str:
         """Return a price."""
-        ran_at_module.append(item)
+        write_down(item)
         return item
 
     return ask
@@ -302,7 +300,7 @@ async def test_only_pure_functions_of_their_arguments_are_cached(path, one, othe
 @tool(effect="pure")
 def whose(item: str, context: ToolContext) -> str:
     """Return whose it is."""
-    ran_at_module.append(context.user)
+    write_down(context.user)
     return f"{item} of {context.user}"
 
 
@@ -335,7 +333,7 @@ async def test_failed_tool_is_tried_again_in_the_next_run(path):
     @tool(effect="pure")
     def broken(item: str) -> str:
         """Fail."""
-        ran_at_module.append(item)
+        write_down(item)
         raise ValueError("no")
 
     agent = Agent(two_calls("broken", item="cup"), [broken], policies=[Cache(models=False, path=path)], journal="memory")

@@ -210,7 +210,7 @@ def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoRe
 
 def question_as(key: str, asked: Asked) -> Suspend:
     """Return the question of a child as its parent asks it."""
-    terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by}
+    terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by, "rules": asked.rules}
     return Suspend(key, asked.prompt, asked.options, **terms, until=asked.until, then=asked.then)
 
 

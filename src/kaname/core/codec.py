@@ -120,7 +120,7 @@ _IN_DICTS: dict[str, type] = {
     "started": facts.ToolStarted,
     "results": ToolResult,
     "questions": facts.Asked,
-    "subjects": ToolCall,
+    "settled": facts.Asked,
 }
 _ALONE: dict[str, type] = {"usage": Usage, "limit": Stop, "stop": Stop, "spent": Spent}
 

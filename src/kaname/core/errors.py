@@ -335,6 +335,7 @@ class Suspend(Signal):
         by: "other" if the user of the run must not answer it.
         until: When it expires, in seconds since 1970; 0 for never.
         then: Its answer from that time on.
+        rules: The rules that demand it. The answer holds for them.
     """
 
     def __init__(
@@ -348,10 +349,11 @@ class Suspend(Signal):
         by: str = "",
         until: float = 0.0,
         then: Any = None,
+        rules: tuple[str, ...] = (),
     ) -> None:
         super().__init__(prompt)
         self.key, self.prompt, self.options, self.in_doubt, self.about = key, prompt, options, in_doubt, about
-        self.by, self.until, self.then = by, until, then
+        self.by, self.until, self.then, self.rules = by, until, then, rules
 
 
 class BadArguments(Exception): ...

@@ -111,7 +111,7 @@ class Asked:
     """A question, for which the run waits.
 
     `by`: "other" if the user of the run must not answer it. `until`: when it expires, in seconds since 1970, 0 for never;
-    `then` is its answer from that time on.
+    `then` is its answer from that time on. `rules`: the rules of the policies that demand it; an answer holds for no other.
     """
 
     key: str
@@ -123,6 +123,12 @@ class Asked:
     by: str = ""
     until: float = 0.0
     then: Any = None
+    rules: tuple[str, ...] = ()
+
+    @property
+    def allows_effect(self) -> bool:
+        """Return True if its answer can let a call run."""
+        return bool(self.rules) or self.in_doubt
 
 
 @record

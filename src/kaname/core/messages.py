@@ -161,6 +161,7 @@ class ToolResult:
         gave_up: True if everything that could be tried instead of this tool has failed too.
         waiting: True if the call waits for the user. If they allow it, it is made again, as another call.
         untrusted: True if the one who returned the result says that other people can write what it holds.
+        tool: The tool that really ran, if it was another than the call names.
     """
 
     output: Any = None
@@ -176,6 +177,7 @@ class ToolResult:
     not_run: bool = False
     waiting: bool = False
     untrusted: bool = False
+    tool: str = ""
 
     @property
     def is_error(self) -> bool:

@@ -32,7 +32,7 @@ from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 13
+FOLD = 14
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -79,7 +79,7 @@ class State:
     questions: dict[str, Asked] = field(factory=dict)  # and not answered
     answers: dict[str, Any] = field(factory=dict)
     answered_by: dict[str, str] = field(factory=dict)  # the people who gave the answers, by key
-    subjects: dict[str, ToolCall] = field(factory=dict)  # the calls that answered questions were about, by key
+    settled: dict[str, Asked] = field(factory=dict)  # the questions about calls that were answered, by key
     custom: dict[str, Any] = field(factory=dict)  # the data of the last custom fact, by its name
     spent: Spent = field(factory=Spent)
     usage: Usage = NOTHING  # of this run
@@ -143,7 +143,7 @@ class State:
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
     lists = ("messages", "said", "replies", "stand_ins")
-    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "subjects", "custom")
+    names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "settled", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
 
@@ -182,6 +182,22 @@ def _apply_opened(state: State, body: Opened, event: Event) -> None:
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
     _show_question(state)
+    if body.base is not None:
+        _forget_approvals(state)
+
+
+def _forget_approvals(state: State) -> None:
+    """Forget the answers that allow an effect which has not happened yet: each run asks for itself."""
+    for key in [key for key, asked in state.settled.items() if asked.allows_effect]:
+        if not _is_done(state.settled[key], state):
+            for held in (state.settled, state.answers, state.answered_by):
+                held.pop(key, None)
+
+
+def _is_done(asked: Asked, state: State) -> bool:
+    """Return True if the call of a question has its result; for a question about several calls, if all have."""
+    waits = {call.id for call in state.pending}
+    return asked.call_id not in waits if asked.about is not None else not waits
 
 
 def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
@@ -258,7 +274,8 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
     if (result.not_run or result.waiting) and state.spent.by_tool.get(result.name):  # what is mended now is not counted twice
         state.spent.by_tool[result.name] -= 1
     if result.waiting and (asked := state.open.get(result.call_id)) is not None:
-        state.spent.by_call[call_identity(asked)] -= 1
+        same = call_identity(asked)
+        state.spent.by_call[same] = max(0, state.spent.by_call.get(same, 0) - 1)
     if result.call_id in state.open and result.call_id not in state.results:
         state.unanswered -= 1
     state.results[result.call_id] = result
@@ -279,8 +296,8 @@ def _apply_asked(state: State, body: Asked, event: Event) -> None:
 def _apply_answered(state: State, body: Answered, event: Event) -> None:
     asked = state.questions.pop(body.key, None)
     state.answers[body.key], state.answered_by[body.key] = body.answer, body.by
-    if asked is not None and asked.about is not None:
-        state.subjects[body.key] = asked.about
+    if asked is not None and (asked.about is not None or asked.allows_effect):
+        state.settled[body.key] = asked
 
 
 def _apply_handed_off(state: State, body: HandedOff, event: Event) -> None:

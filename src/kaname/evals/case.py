@@ -13,7 +13,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.events import Received
 from ..core.notices import notice
 from ..core.runs import as_title
-from ..tools.identity import code_identity
+from ..kernel.identity import value_identity
 from .checks.kinds import KINDS, prepare
 from .simulated import SimulatedUser
 
@@ -129,7 +129,7 @@ def _describe(value: Any) -> Any:
         return [_describe(one) for one in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    known = code_identity(value) if isfunction(value) else ""
+    known = value_identity(value) if isfunction(value) else ""
     return known or without_address(repr(value))
 
 

@@ -17,7 +17,8 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.runs import EVALUATION, EVALUATIONS
 from ..journals.default import choose, path_beside
-from ..kernel.bases import ActionBase, ContextBase, ModelBase, StopRuleBase, optional
+from ..kernel.bases import ContextBase, StopRuleBase, optional
+from ..kernel.identity import describe_model, describe_tool
 from ..kernel.ports import Journal, Recipe
 from ..memory.lessons.book import LessonBook
 from ..memory.lessons.part import Lessons
@@ -141,8 +142,8 @@ def as_agent(given: Any) -> Agent[Any] | None:
 
 
 def _version(recipe: Recipe) -> list[Any]:
-    tools = {tool.name: optional(tool, ActionBase, "identity") for tool in recipe.tools.values()}
-    model = "" if recipe.model is None else without_address(str(optional(recipe.model, ModelBase, "identity")))
+    tools = {tool.name: describe_tool(tool) for tool in recipe.tools.values()}
+    model = [] if recipe.model is None else describe_model(recipe.model)
     limits = [[str(optional(one, StopRuleBase, "kind")), str(optional(one, StopRuleBase, "limit"))] for one in recipe.stops]
     parts = [type(one).__qualname__ for one in (*recipe.policies, *recipe.context)]
     parts += [told for one in recipe.context if (told := str(optional(one, ContextBase, "identity")))]

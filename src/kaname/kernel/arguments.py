@@ -25,9 +25,14 @@ class Incoming(NamedTuple):
 
 
 class IncomingCall:
-    """One call in all the forms that policies gave it: another tool in its place, other arguments."""
+    """One call in all the forms that policies gave it: another tool in its place, other arguments.
 
-    def __init__(self) -> None:
+    `requested`: the tool that was asked for. `approved`: the arguments that a person has approved, by the key of the question.
+    """
+
+    def __init__(self, requested: str = "") -> None:
+        self.requested = requested
+        self.approved: dict[str, Any] = {}
         self._forms: list[Incoming] = []
 
     def read_call(self, call: ToolCall, tool: Action) -> ToolCall:

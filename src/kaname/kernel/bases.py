@@ -26,10 +26,11 @@ class ModelBase:
     most tokens that a picture counts. takes: The beginnings of the media types that the model accepts, such as "image/"; ()
     for a model that reads only text; None if that is unknown, and everything is sent. api: The API whose names the settings
     have. instance: Equal for two objects that call the same model at one address with one key; None if the
-    object is the instance. identity: What tells it apart from other models of the same name, such as its address; a cache
-    keeps their replies apart. caches_prompts: True if the provider charges less for the beginning of a request that it has
-    seen before. searches_tools: True if the provider looks up tools by itself (see `ToolSpec.namespace`). rates: The rate
-    limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
+    object is the instance. identity: What tells it apart from other models of its class and name, such as its address (see
+    `kernel/identity.py`); "" if that is unknown, and its replies are not cached. caches_prompts: True if the provider charges
+    less for the beginning of a request that it has seen before. searches_tools: True if the provider looks up tools by
+    itself (see `ToolSpec.namespace`). rates: The rate limits that the provider reports (see `ReportedRates` in
+    policies/pace/gate.py), or None.
     """
 
     __slots__ = ()
@@ -43,7 +44,7 @@ class ModelBase:
     takes: Sequence[str] | None = None
     api: str = ""
     instance: Hashable = None
-    identity: str = ""
+    identity: Any = ""
     caches_prompts: bool = False
     searches_tools: bool = False
     rates: Any = None
@@ -79,9 +80,10 @@ class ActionBase:
     describe: Returns what a call will do, in the words of the tool. listed: False
     if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
     served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
-    identity: What tells it apart from other tools of the same name and description; "" if its results depend on something
-    unknown, and are not cached. takes_context: True if it receives the context of the run. labels: What `Flow` needs to know
-    about it (see `ToolLabels`), or None. loads_tools: True if the model finds or calls other tools with it.
+    identity: What tells it apart from other tools of its class and name: a text, or a tuple of functions, objects and texts
+    (see `kernel/identity.py`). Results are not cached with "", or with an object of unknown content. takes_context: True if it
+    receives the context of the run. labels: What `Flow` needs to know about it (see `ToolLabels`), or None. loads_tools: True
+    if the model finds or calls other tools with it.
     """
 
     __slots__ = ()
@@ -93,7 +95,7 @@ class ActionBase:
     declared: bool = True
     served_by: tuple[str, str] = ("", "")
     wanted_deps: Any = None
-    identity: str = ""
+    identity: Any = ""
     takes_context: bool = True
     labels: Any = None
     loads_tools: bool = False

@@ -18,15 +18,16 @@ from ..core.errors import (
     UnexpectedError,
 )
 from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
-from ..core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
+from ..core.messages import CLIENT_CALLS, NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
-from .arguments import IncomingCall
+from .arguments import IncomingCall, read_unknown
 from .bases import ModelBase, StrategyBase, optional
 from .boundary import Failure, attempt
 from .chain import around_model, around_question, around_tool
+from .door import amend, decide
 from .effects import settle
 from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
@@ -252,22 +253,32 @@ async def use(call: ToolCall, scope: Scope) -> None:
 
 async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
     """Pass the call through the policies to its tool. Each policy sees the arguments that the tool would receive."""
-    scope.incoming[call.id] = IncomingCall()
+    asked = scope.state.open.get(call.id, call)
+    scope.incoming[call.id] = IncomingCall(asked.name)
     try:
+        if scope.state.settled:
+            call = amend(call, scope)
         return await joints(scope.caller(call), scope)[1](call)
+    except BadArguments as problem:  # those that a person has approved do not fit any more
+        return ToolResult(error=str(problem), not_run=True)
     finally:
         scope.incoming.pop(call.id, None)
 
 
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
-    """Run the tool itself: check the arguments, record the intent, act."""
-    tools = scope.caller(call).tools
+    """Run the tool itself: check the arguments, pass the door, record the intent, act."""
+    tools, incoming = scope.caller(call).tools, scope.incoming[call.id]
     if (tool := tools.get(call.name, None)) is None:
-        return result_from_client(call, scope.state.answers) or ToolResult(error=str(ToolNotFoundError(call.name, tools)))
+        if call.name not in CLIENT_CALLS:
+            return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
+        return await decide(read_unknown(call, tools), scope) or result_from_client(call, scope.state.answers)
     try:
-        call, prepared = scope.incoming[call.id].arrive(call, tool)
+        seen = incoming.read_call(call, tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
+    if (refused := await decide(seen, scope)) is not None:
+        return refused
+    call, prepared = incoming.arrive(seen, tool)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
@@ -282,4 +293,6 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
         inside.reset(within)
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
-    return ToolResult(error=str(result)) if isinstance(result, Failure) else result
+    if isinstance(result, Failure):
+        return ToolResult(error=str(result), tool=call.name)
+    return replace(result, tool=call.name) if isinstance(result, ToolResult) and call.name != incoming.requested else result

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
 
+from ..core.demands import Demand
 from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
 from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
@@ -282,17 +283,18 @@ class Policy:
         """Return the user's message as it is recorded. It is called before anything else sees the message."""
         return message
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        """Return True if this policy allows `call` in place of another tool, or with arguments that a person has changed.
+    async def demand(self, call: ToolCall, view: RunView) -> Demand | None:
+        """State what must happen before the call runs: `Refuse`, `Ask`, `Wait`, or None for nothing.
 
-        A policy that overrides `tool` but not this method allows none.
+        It is called next to the tool, on the call that will really run: also for a tool that stands in for another, and for
+        arguments that a person has changed. kaname joins the demands of all policies.
         """
-        return getattr(self.tool, "__func__", None) is Policy.tool
+        return None
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         """Run the call with `next(call)`.
 
-        Override it to change the call or its result, to ask (`Suspend`), or to raise `Halt`.
+        Override it to change the call or its result, or to raise `Halt`. To decide whether a call runs, override `demand`.
         """
         return await next(call)
 

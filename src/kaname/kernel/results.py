@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
-from ..core.messages import CLIENT_CALLS, MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
+from ..core.messages import MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.people.answers import NO, YES, read_decision
 from ..core.people.visible import visible, visible_json
@@ -33,7 +33,8 @@ def fit_result(result: ToolResult, call: ToolCall) -> ToolResult:
         told = unescape_json(text) if isinstance(output, str) and "\\u" in text else text
         shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
     usage = check_usage(result.usage, f"the tool {call.name!r}")
-    return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage)
+    tool = "" if result.tool == call.name else result.tool
+    return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage, tool=tool)
 
 
 def own_result(value: Any) -> ToolResult | None:
@@ -79,13 +80,10 @@ def check_usage(usage: Usage, who: str) -> Usage:
     return Usage(tokens[0], tokens[1], tokens[2], cost, tokens[3], most)
 
 
-def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult | None:
-    """Return the result of a call that a provider's own tool makes and the client carries out, or ask for it.
-
-    Return None if it is no such call.
-    """
+def result_from_client(call: ToolCall, answers: Mapping[str, Any]) -> ToolResult:
+    """Return the result of a call that a provider's own tool makes and the client carries out, or ask for it."""
     if call.name != MCP_APPROVAL:
-        return result_from_caller(call, "", answers) if call.name in CLIENT_CALLS else None
+        return result_from_caller(call, "", answers)
     args, key = call.args if isinstance(call.args, Mapping) else {}, f"approve:{call.id}"
     if key not in answers:
         about = ToolCall(call.id, f"{args.get('server_label')}.{args.get('name')}", args.get("arguments") or {})

@@ -48,6 +48,7 @@ class Scope:
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
         self.view = RunView(self)
         self._rules: dict[str, tuple[StopRule, ...]] = {}  # of members, by name
+        self._deciders: dict[str, tuple[Policy, ...]] = {}
         self.joints: dict[str, tuple[ModelHandler, ToolHandler, Admission]] = {}
         self.stopping = False  # a stop was requested; a step that never pauses cannot be cancelled otherwise
         self.failure: AgentError | None = None  # why the run failed, for the caller
@@ -103,6 +104,13 @@ class Scope:
     def policies(self, agent: Recipe) -> tuple[Policy, ...]:
         """Return the policies around an agent's calls. The root's policies apply to all agents it hands over to."""
         return agent.policies if agent is self.root else join_policies(self.root.policies, agent.policies)
+
+    def deciders(self, agent: Recipe) -> tuple[Policy, ...]:
+        """Return the policies that state demands about an agent's calls."""
+        known = self._deciders.get(agent.name)
+        if known is None:
+            known = self._deciders[agent.name] = tuple([one for one in self.policies(agent) if overrides(one, "demand")])
+        return known
 
     def stops(self, agent: Recipe) -> tuple[StopRule, ...]:
         """Return an agent's stop rules. The root's rules apply to all agents it hands over to."""
@@ -265,7 +273,7 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
-        asked, terms = question, (question.by, question.until, question.then)
+        asked, terms = question, (question.by, question.until, question.then, question.rules)
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:

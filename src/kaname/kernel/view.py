@@ -11,11 +11,12 @@ from ..core.chunks import RESERVED
 from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned, withholding_fact
-from ..core.messages import Message, ToolCall, Usage
+from ..core.messages import Message, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.runs import as_title
 from ..core.state import State
 from .bases import SinkBase, optional
+from .door import decide
 
 if TYPE_CHECKING:
     from .ports import Action, Emit, Journal, Policy, Recipe, StopRule, ToolContext
@@ -87,6 +88,17 @@ class RunView:
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""
         return self._scope.as_sent(call)
+
+    async def decide(self, call: ToolCall) -> ToolResult | None:
+        """Return None if the call can run now, or the result that the model reads instead. Raises `Suspend` to ask a person.
+
+        A policy calls it before it returns a result without running the tool, such as one from a cache.
+        """
+        return await decide(call, self._scope)
+
+    async def allows(self, call: ToolCall) -> bool:
+        """Return True if the call could run now without asking a person."""
+        return await decide(call, self._scope, may_ask=False) is None
 
     def policies(self, call: ToolCall | None = None) -> tuple[Policy, ...]:
         """Return the policies around the call, or around the agent at work, the outermost first."""
@@ -168,19 +180,24 @@ class RunView:
             return known["value"]
         value = self._recorded_value(name, number) if self._scope.recalled is not None else await fetch()
         value = json.loads(dump(value))  # as it will be read from the record
-        fact = custom(name, {"reply": number, "value": value, mark[0]: mark[1]}, shown=False)  # it may be one person's alone
-        await self._scope.record(fact)
+        await self._note_found(name, {"reply": number, "value": value, mark[0]: mark[1]})
         return value
 
-    async def recall_found(self, name: str, fetch: Fetch) -> Any:
-        """Return the value that `fetch` returns, and record it as `recall` does; None is not recorded."""
+    async def look_up(self, name: str, fetch: Fetch) -> Any:
+        """Return the value that `fetch` returns now, and record it, for a replay; None is not recorded.
+
+        Unlike `recall`, it fetches the value again each time: what has been revoked since is not returned.
+        """
         number, known = self.state.replied + 1, self.state.custom.get(name)
-        if isinstance(known, Mapping) and known.get("reply") == number:
-            return known.get("value")
         value = await fetch() if self._scope.recalled is None else self._scope.recalled.get((name, number))
-        if value is not None:
-            await self._scope.record(custom(name, {"reply": number, "value": value}, shown=False))
+        if value is not None and not (isinstance(known, Mapping) and known == {"reply": number, "value": value}):
+            await self._note_found(name, {"reply": number, "value": value})
         return value
+
+    async def _note_found(self, name: str, data: Any) -> None:
+        """Record what was found, unless the run is only looked at: answers are checked before the run is opened."""
+        if self._scope.epoch:
+            await self._scope.record(custom(name, data, shown=False))  # it may be one person's alone
 
     def _recorded_value(self, name: str, number: int) -> Any:
         recorded = self._scope.recalled or {}

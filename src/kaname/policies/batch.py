@@ -136,9 +136,6 @@ class Batching(Policy):
     def __init__(self, desk: Desk, tries: int = 3) -> None:
         self.desk, self.tries = desk, tries
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         model = request.model or view.agent.model
         api: Batches | None = optional(model, ModelBase, "batches")()

@@ -22,7 +22,7 @@ from ..kernel.boundary import Failure, attempt
 from ..kernel.chain import overrides
 from ..kernel.ports import Action, Policy, Tool, ToolHandler
 from ..kernel.results import own_result, timeout_result
-from .names import known_tools, objector
+from .names import known_tools
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
@@ -57,9 +57,13 @@ class FallbackStrategy(Policy):
 
     If a root and a member of its team both have one, the member's repeats the member's calls; the root's stand-ins follow.
 
+    It stands around your other policies, so that they see each try and each stand-in as a call of its own.
+
     A subclass that overrides `execute_with_fallback` is asked to execute every call of a run. The tool that it gets stands for
     the call with everything that is around it; `fallback={…}` is not used then, and is refused.
     """
+
+    depth = -1
 
     def __init__(
         self,
@@ -160,9 +164,6 @@ class FallbackStrategy(Policy):
         degraded = result.is_error and (result.retryable or not isinstance(tool, CalledTool))
         return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if self._is_own and (tool := view.tools(call).get(call.name, None)) is not None:
             return await self._execute_own(CalledTool(call, tool, next))
@@ -223,22 +224,12 @@ class FallbackStrategy(Policy):
         )
 
     def _may_not_stand_in(self, other: ToolCall, left: set[str], view: RunView) -> str:
-        """Nobody has asked for this call yet: a policy may want to, and what may have been done must not be done another way.
+        """Return why another tool must not stand in: what may have been done must not be done another way.
 
-        After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated."""
+        After an irreversible call only one that changes nothing; after an idempotent one also another that can be repeated.
+        Whether the call is allowed at all is decided at the tool, as for every call."""
         if view.tools(other).get(other.name, None) is None:
             return notice("fallback.no_tool", "the fallback tool {name} does not exist", name=other.name)
-        try:
-            who = objector(view.as_received(view.as_sent(other)), self, view)
-        except BadArguments:
-            who = ""  # its tool will refuse it
-        if who:
-            return notice(
-                "fallback.not_allowed",
-                "{name} could be used instead, but {who} (a policy can allow it with allows_substitute(call, view))",
-                name=other.name,
-                who=who,
-            )
         allowed = {"pure"} if left - {"pure", "idempotent", _UNKNOWN} else {"pure", "idempotent", _UNKNOWN}
         if left - {"pure"} and _effect(other, view) not in allowed:
             return notice(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
+from ..core.identity import tool_identity
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
@@ -88,22 +90,24 @@ def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     return all_of(answers) is True
 
 
-async def is_granted(call: ToolCall, view: RunView, by: str = "") -> bool:
-    """Return True if an earlier approval allows the call. A refusal of the same call in this run comes first.
+async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> bool:
+    """Return True if an earlier approval, given for this rule, allows the call. A refusal of the same call in this run comes
+    first.
 
+    The approvals of the journal are looked up each time: one that was revoked allows nothing, in no run and no fork.
     `by`: "other" if only an approval of another person than the user counts.
     """
     state = view.state
-    given = [(one, read_approval(state.answers.get(key))) for key, one in state.subjects.items() if one.name == call.name]
-    for subject, (decision, _) in given:
-        if decision is not None and not decision.approved and identity(subject.args) == identity(call.args):
+    given = [(key, asked) for key, asked in state.settled.items() if asked.about is not None and asked.about.name == call.name]
+    read = [(asked, *read_approval(state.answers.get(key))) for key, asked in given]
+    for asked, decision, _ in read:
+        if decision is not None and not decision.approved and asked.about and identity(asked.about.args) == identity(call.args):
             return False
-    for _, (_, lasting) in given:
-        here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id
+    for asked, _, lasting in read:
+        here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id and rule in asked.rules
         if here and lasting is not None and _counts(lasting.by, by, view) and _holds_now(lasting, call, view):
             return True
-    found = await view.recall_found(f"{_FACT}{call.id}", lambda: _find(call, view, by))
-    return found is not None
+    return await view.look_up(f"{_FACT}{call.id}", lambda: _find(rule, call, view, by)) is not None
 
 
 def _counts(given_by: str, by: str, view: RunView) -> bool:
@@ -115,19 +119,31 @@ def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
     return (not lasting.until or view.now() < lasting.until) and matches(lasting.where or {}, call)
 
 
-async def _find(call: ToolCall, view: RunView, by: str) -> str | None:
+async def _find(rule: str, call: ToolCall, view: RunView, by: str) -> str | None:
     journal = view.journal
     if not isinstance(journal, HasGrants):
         return None
+    held = _rule_and_tool(rule, call, view)
     for grant in await journal.grants.find(view.agent.name, view.state.user, call.name):
-        if _counts(grant.by, by, view) and grant.is_valid(time.time()) and matches(grant.where, call):
+        if grant.rule == held and _counts(grant.by, by, view) and grant.is_valid(time.time()) and matches(grant.where, call):
             return grant.id
     return None
 
 
-async def keep_if_lasting(key: str, call: ToolCall, view: RunView) -> None:
-    """Store an approval that holds for later runs. It is stored once, however often the call is tried."""
-    _, lasting = read_approval(view.state.answers[key])
-    if lasting is not None and lasting.scope == ALWAYS and isinstance(view.journal, HasGrants):
-        grant = Grant(f"{view.run_id}:{key}", view.agent.name, view.state.user, call.name, lasting.where or {}, lasting.until)
-        await view.journal.grants.put(grant._replace(by=lasting.by, at=view.now()))
+def _rule_and_tool(rule: str, call: ToolCall, view: RunView) -> str:
+    """Return what an approval is given for: the rule, and the tool with its origin and schema, never only its name."""
+    tool = view.tools(call).get(call.name, None)
+    return f"{rule} | {'' if tool is None else tool_identity(tool)}"
+
+
+async def keep_lasting(rule: str, call: ToolCall, view: RunView) -> None:
+    """Store an approval of this call that holds for later runs, for this rule. It is stored once, however often it is tried."""
+    for key, asked in view.state.settled.items():
+        if asked.call_id != call.id or rule not in asked.rules or asked.about is None or asked.about.name != call.name:
+            continue
+        _, lasting = read_approval(view.state.answers.get(key))
+        if lasting is not None and lasting.scope == ALWAYS and isinstance(view.journal, HasGrants):
+            held = _rule_and_tool(rule, call, view)
+            number = sha256(held.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+            grant = Grant(f"{view.run_id}:{key}:{number}", view.agent.name, view.state.user, call.name, lasting.where or {})
+            await view.journal.grants.put(grant._replace(until=lasting.until, by=lasting.by, at=view.now(), rule=held))

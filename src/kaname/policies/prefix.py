@@ -56,9 +56,6 @@ class PrefixWatch(Policy):
             await view.warn("prompt cache", warning)
         return reply
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
 
 _NOTHING_SENT = _Sent(None, 0, (), (), 0)
 

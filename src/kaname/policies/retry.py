@@ -67,9 +67,6 @@ class Retry(Policy):
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
 
 def _pause(attempt: int) -> float:
     from random import uniform  # slow to load, and rarely needed

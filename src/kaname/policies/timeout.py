@@ -129,9 +129,6 @@ class Timeout(Policy):
             late.retryable = False  # it has had all the time that it is given
             raise late from None
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         tool = view.tools(call).get(call.name, None)
         if tool is None or tool.timeout is None:
@@ -155,9 +152,6 @@ class Deadline(Policy):
 
     def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> Coroutine[Any, Any, ModelReply]:
         return self._within(next(request), view)
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
 
     def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> Coroutine[Any, Any, ToolResult]:
         return self._within(next(call), view)

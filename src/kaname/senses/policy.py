@@ -19,9 +19,6 @@ class ReadMedia(Policy):
     depth = 1
     stands_alone = True
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         result = await next(call)
         if not result.media:

@@ -62,10 +62,8 @@ class DefinedTool(ActionBase):
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
-        from .identity import code_identity
-
-        return code_identity(self._execute)
+    def identity(self) -> Any:  # type: ignore[override]
+        return self._execute or ""
 
     @property
     def takes_context(self) -> bool:  # type: ignore[override]
@@ -190,6 +188,10 @@ class TextTool(ActionBase):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._tool, name)
+
+    @property
+    def identity(self) -> Any:  # type: ignore[override]
+        return self._tool.execute
 
     @property
     def description(self) -> str:

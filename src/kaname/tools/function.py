@@ -150,11 +150,9 @@ class FunctionTool(ActionBase, Generic[P, R]):
 
         return wanted_deps(self.function, self.name)
 
-    @cached_property
-    def identity(self) -> str:  # type: ignore[override]
-        from .identity import code_identity
-
-        return code_identity(self.function) if self._bound_to is None else ""
+    @property
+    def identity(self) -> Any:  # type: ignore[override]
+        return self.function if self._bound_to is None else (self.function, self._bound_to)
 
     @property
     def takes_context(self) -> bool:  # type: ignore[override]

@@ -62,6 +62,10 @@ class QuarantinedTool(ActionBase):
         self.labels = replace(given, result="trusted" if is_clean(output.schema) else "untrusted")
 
     @property
+    def identity(self) -> Any:  # type: ignore[override]
+        return (self._tool, self._reader.recipe.instructions, [self._reader])
+
+    @property
     def undo(self) -> Any:  # type: ignore[override]
         return self._tool.undo
 

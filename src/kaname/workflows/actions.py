@@ -81,9 +81,6 @@ class TaskLimits(Policy):
     def __init__(self, graph: Graph) -> None:
         self._tasks = graph.by_name
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         task, attempt = self._task(call.id)
         if task is None:

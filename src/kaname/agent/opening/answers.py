@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ...core.errors import InvalidState, RunNotFound, nearest
+from ...core.errors import BadArguments, InvalidState, RunNotFound, nearest
 from ...core.events import BACKGROUND, Asked
 from ...core.notices import notice
 from ...core.people.answers import APPROVAL, check_answer, read_decision
 from ...core.record import replace
 from ...core.state import State
+from ...kernel.door import apply_edits, refusal
 from ...kernel.load import load
 from ...kernel.ports import Journal
 from ...kernel.results import must_be_json
 from ...kernel.scope import Scope
-from ...policies.approve import Approve, apply_edits
 from .request import Given, asked_key
 
 
@@ -60,7 +60,7 @@ def is_expired(asked: Asked, now: float) -> bool:
     return bool(asked.until) and now >= asked.until
 
 
-def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
+async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestions, *, judged: bool) -> dict[str, Given]:
     """Return the answers to open questions as they are recorded, with those of questions that have expired.
 
     The same answer given again is passed over. Another one, one to no question, one that is unclear, that comes too late or
@@ -87,7 +87,7 @@ def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQuestio
                 own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
                 answer = complete(answer, asked.about, by, own, scope.journal)
             fresh[key] = Given(must_be_json(check_answer(asked, answer), f"the answer to {key!r}"), by)
-            _check_changed_arguments(scope, asked, fresh[key].answer)
+            await _check_changed_arguments(scope, asked, fresh[key].answer)
         elif key not in had:
             told = notice(
                 "run.no_question", "there is no open question {key!r}{hint}", key=key, hint=nearest(key, state.questions)
@@ -119,14 +119,16 @@ def _is_same(recorded: Any, answer: Any) -> bool:
     return bool(recorded == answer) and isinstance(recorded, bool) == isinstance(answer, bool)
 
 
-def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
+async def _check_changed_arguments(scope: Scope, asked: Asked, answer: Any) -> None:
     """Refuse arguments that would not be run: the approval would be used up for nothing."""
-    decision, call = read_decision(answer), scope.state.open.get(asked.call_id)
-    if call is None or decision is None or decision.args is None or asked.key != Approve.key(call):
+    decision = read_decision(answer)
+    if asked.about is None or not asked.key.startswith(APPROVAL) or decision is None or decision.args is None:
         return
-    asking = next((one for one in scope.view.policies(call) if isinstance(one, Approve)), None)
-    if asking is None:
-        return
-    if why := asking.objection(apply_edits(call, asked.about or call, decision.args), scope.view):
+    call = scope.state.open.get(asked.call_id, asked.about)
+    try:
+        why = await refusal(scope.as_received(apply_edits(call, asked.about, decision.args)), scope)
+    except BadArguments as problem:
+        why = str(problem)
+    if why:
         told = notice("answer.bad_arguments", "the changed arguments were not accepted: {why}", why=why)
         raise InvalidState(told)

@@ -220,7 +220,7 @@ class Opener:
         scope.deps = request.deps
         while True:
             tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
-            known = check_answers(scope, answers, tasks, judged=request.parent is not None)
+            known = await check_answers(scope, answers, tasks, judged=request.parent is not None)
             left = [key for key in known if state.stop is not None and tasks.key(key) in tasks.questions]
             handed = {key: known.pop(key) for key in left}
             answers = {**answers, **handed}  # in the form in which they are recorded, for the next try

@@ -17,7 +17,7 @@ from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.install import this_command
-from ...core.people.answers import ALWAYS, NO, YES, check_answer, is_approval, normalize_answer, says
+from ...core.people.answers import ALWAYS, NO, YES, can_last, check_answer, normalize_answer, says
 from ...core.values import read_json
 from ..messages import say, translate
 from .screen import Screen
@@ -112,7 +112,7 @@ def ask_the_user(result: Result, screen: Screen, shown: Collection[str] = (), by
     answers: dict[str, Any] = {}
     for key, question in result.questions.items():
         alone = len(result.questions) == 1
-        choices = (*question.options, *([ALWAYS] if is_approval(question) else []))
+        choices = (*question.options, *([ALWAYS] if can_last(question) else []))
         options = f"[{'/'.join(map(_option, choices))}] " if choices else "> "
         if alone and str(question.prompt) not in shown:
             screen.note(f"? {translate(question.prompt)}", "yellow")
@@ -179,7 +179,7 @@ def _has_expired(result: Result) -> bool:
 
 def parse_answer(answer: str, asked: Asked) -> Any:
     """Return the answer as an object if it is one ({"args": …}) or says "always" to an approval, otherwise as text."""
-    if is_approval(asked) and normalize_answer(answer) in _ALWAYS:
+    if can_last(asked) and normalize_answer(answer) in _ALWAYS:
         return {"approved": True, "for": ALWAYS}
     if not answer.lstrip().startswith("{"):
         return answer

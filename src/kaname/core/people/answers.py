@@ -19,7 +19,7 @@ from ..record import record
 
 YES, NO = "yes", "no"
 RETRY, SKIP = "retry", "skip"
-APPROVAL = "approve:"  # how the key of a question begins that `Approve` asks
+APPROVAL = "approve:"  # how the key of a question about a call begins, and the name of a rule of `Approve`
 FOR_RUN, ALWAYS = "run", "always"
 _LASTING = ("for", "where", "until", "by", "run")
 OUTBOX = "outbox:"  # how the key of a question begins that is about the calls in the outbox
@@ -165,9 +165,9 @@ def is_yes_or_no(options: Sequence[str]) -> bool:
     return sorted([str(says(one)) for one in options]) == ["False", "True"]
 
 
-def is_approval(asked: Asked) -> bool:
-    """Return True for a question that `Approve` asks, here or in a child run, whose id stands before the key."""
-    return asked.about is not None and f":{APPROVAL}" in f":{asked.key}" and is_yes_or_no(asked.options)
+def can_last(asked: Asked) -> bool:
+    """Return True if an approval can hold for later calls as well: a rule of `Approve` demands it, here or in a child run."""
+    return asked.about is not None and any(rule.startswith(APPROVAL) for rule in asked.rules)
 
 
 def check_answer(asked: Asked, answer: Any) -> Any:
@@ -184,7 +184,7 @@ def check_answer(asked: Asked, answer: Any) -> Any:
     if not asked.options:
         return answer
     if asked.about is not None and is_yes_or_no(asked.options):
-        read = read_approval(answer)[0] if is_approval(asked) else read_decision(answer)
+        read = read_approval(answer)[0] if can_last(asked) else read_decision(answer)
         if read is None:
             raise _unclear(asked.key, answer, '"yes", "no", {"args": {…}} or {"approved": true|false, "reason": "…"}')
         return answer

@@ -153,9 +153,6 @@ def _field(said: Any, name: str) -> Any:
 class StepLimits(Policy):
     """Stop a step when the time is over that its plan allows it: it fails, and another plan is made."""
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         strategy = view.agent.strategy
         limit = strategy.time_of(call.id, view.state) if isinstance(strategy, Orchestrate) else None

@@ -66,9 +66,6 @@ def count_usage(usage: Usage) -> None:
 class Around(Policy):
     """What design A's runtime adds around its calls: SQL comments are refused, and a planner is told the question."""
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         token = _asked.set(view.state.question)
         try:

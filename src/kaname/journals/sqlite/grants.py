@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from typing import Any
 
-from ...core.codec import dump
 from ...kernel.approvals.port import Grant
 from .file import JournalFile
 from .reading import open_text
@@ -28,8 +26,8 @@ class SqliteGrants:
 
     async def put(self, grant: Grant) -> None:
         def work(connection: sqlite3.Connection) -> None:
-            seal, where = self._place.seal(grant.user), dump(grant.where)
-            row = (*grant[:4], where if seal is None else seal.key.seal(where, grant.id), *grant[5:])
+            seal, where = self._place.seal(grant.user), grant.packed
+            row = (*grant[:4], where if seal is None else seal.key.seal(where, grant.id), *grant[5:9])
             connection.execute(_TABLE)
             connection.execute(f"INSERT OR IGNORE INTO grants ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -48,7 +46,7 @@ class SqliteGrants:
             return connection.execute(f"SELECT {_COLUMNS} FROM grants {which}", values).fetchall()
 
         rows = [(row, open_text(self._place.path, "", row[4], row[0])) for row in await self._reader.transact(work)]
-        return [Grant._make((*row[:4], json.loads(where), *row[5:])) for row, where in rows if where]
+        return [Grant.unpack(row, where) for row, where in rows if where]
 
     async def revoke(self, grant_id: str) -> bool:
         def work(connection: sqlite3.Connection) -> bool:

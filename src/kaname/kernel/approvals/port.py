@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from ...core.codec import dump
 
 
 class Grant(NamedTuple):
@@ -11,6 +14,7 @@ class Grant(NamedTuple):
 
     `where`: the conditions on the arguments, by name; without any, all calls of the tool are meant. `until`: when it ends, in
     seconds since 1970, 0 for never. `by`: the person who gave it. `at`: when. `revoked`: when it was revoked, 0 if it was not.
+    `rule`: the rule that it was given for, and what the tool is; one of an earlier version has none, and allows nothing.
     """
 
     id: str
@@ -22,9 +26,22 @@ class Grant(NamedTuple):
     by: str = ""
     at: float = 0.0
     revoked: float = 0.0
+    rule: str = ""
 
     def is_valid(self, now: float) -> bool:
         return not self.revoked and (not self.until or now < self.until)
+
+    @property
+    def packed(self) -> str:
+        """Return the conditions and the rule as the text that a database keeps of them."""
+        return dump([self.where, self.rule])
+
+    @classmethod
+    def unpack(cls, row: Sequence[Any], packed: str) -> Grant:
+        """Return the grant of a row with the columns from `id` to `revoked`, and the text that was kept of its conditions."""
+        kept = json.loads(packed)
+        where, rule = kept if isinstance(kept, list) else (kept, "")
+        return cls(*row[:4], where, *row[5:9], rule)
 
 
 class Grants(Protocol):

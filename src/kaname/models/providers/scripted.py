@@ -69,8 +69,8 @@ class ScriptedModel(ModelBase):
         return settings.get("max_tokens")
 
     @property
-    def identity(self) -> str:  # type: ignore[override]
-        return repr(self._script)
+    def identity(self) -> Any:  # type: ignore[override]
+        return self._script
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:

@@ -101,9 +101,6 @@ class Budget(Policy):
             if name not in tools:
                 raise ConfigError(notice("budget.no_tool", "Budget limits {name!r}, but the agent has no such tool", name=name))
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return call.name not in self.tools
-
     def for_child(self, view: RunView) -> Budget:
         """Return the budget as it holds for a child run: what the child spends is the parent's."""
         child = object.__new__(Budget)

@@ -89,9 +89,6 @@ class Meter(Policy):
     depth = 6
     stands_alone = True
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         limits: RunLimits | None = view.scratch.get(Meter)
         if limits is None or limits.agent is not view.agent:

@@ -10,11 +10,12 @@ from ...core.codec import dump, encode_message
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, is_withheld
 from ...core.record import replace
 from ...kernel.bases import ActionBase, ModelBase, optional
+from ...kernel.identity import model_identity, result_identity
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
-_FORM = 1  # changes with what is in a key or a value
+_FORM = 2  # changes with what is in a key or a value
 _SEALED = "cache"
 _WHOLE = ("end_turn", "tool_use", "stop_sequence")  # how a reply ends that was not cut off
 _PROVIDER_TOOLS = ("tools", "mcp_servers", "web_search_options")  # settings by which the provider runs tools of its own
@@ -24,17 +25,19 @@ _UNKEYED = (TypeError, ValueError, RecursionError)
 def model_key(request: ModelRequest, view: RunView, *, any_temperature: bool = False) -> str | None:
     """Return the key of a request, or None if its reply is not to be cached.
 
-    That is the case if the temperature is set above zero, if the provider runs tools of its own, which can have effects, or if
-    a setting is not JSON.
+    That is the case if nothing tells the model apart from others, if the temperature is set above zero, if the provider runs
+    tools of its own, which can have effects, or if a setting is not JSON.
     """
     model: Any = request.model or view.agent.model
+    if not (known := model_identity(model)):
+        return None
     settings = {**optional(model, ModelBase, "settings"), **request.settings}
     warm = settings.get("temperature")
     if (warm and not any_temperature) or any(settings.get(name) for name in _PROVIDER_TOOLS):
         return None
     try:
         rest = [
-            [type(model).__qualname__, str(getattr(model, "name", "")), optional(model, ModelBase, "identity")],
+            known,
             [_seen(spec) for spec in request.tools],
             [_seen(spec) for spec in request.called_tools],
             request.schema,
@@ -56,12 +59,12 @@ def tool_key(call: ToolCall, view: RunView) -> str | None:
     tool: Any = view.tools(call).get(call.name, None)
     if tool is None or tool.effect != "pure" or not optional(tool, ActionBase, "declared"):
         return None
-    identity, takes_context = optional(tool, ActionBase, "identity"), optional(tool, ActionBase, "takes_context")
-    if not identity or (takes_context and view.deps is not None):
+    known, takes_context = result_identity(tool), optional(tool, ActionBase, "takes_context")
+    if not known or (takes_context and view.deps is not None):
         return None
     who = [view.agent.name, view.state.user, view.state.session] if takes_context else []
     try:
-        told = [call.name, tool.description, tool.parameters, identity, call.args, who]
+        told = [call.name, tool.description, tool.parameters, known, call.args, who]
         return _digest("tool", json.dumps(told, sort_keys=True, ensure_ascii=True).encode())
     except _UNKEYED:
         return None

@@ -109,9 +109,6 @@ class Cache(Policy):
         )
         return result
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def _storing(self, work: Awaitable[Any], view: RunView, unchanged: Callable[[Any, Any], bool]) -> Any:
         """Do the work, and store what was computed in it if the policies in between have not changed it."""
         made: list[_Made] = []
@@ -168,9 +165,6 @@ class CacheLookup(Policy):
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         cache, model = self._cache, request.model or view.agent.model
         key = model_key(request, view, any_temperature=cache.any_temperature) if cache.models else None
@@ -204,6 +198,8 @@ class CacheLookup(Policy):
         key = tool_key(call, view) if cache.tools else None
         if key is None:
             return await next(call)
+        if (refused := await view.decide(call)) is not None:
+            return refused
         found = await cache.find(key, view)
         if found is None:
             landed = await cache.flights.share(key, lambda: next(call), _can_keep)
@@ -213,7 +209,7 @@ class CacheLookup(Policy):
                 return result
             found = ToolFinished(result), 0.0
         await view.note(NOTE, {"kind": "tool", "name": call.name, "call_id": call.id, "age": round(found[1], 3)})
-        return replace(found[0].result, usage=NOTHING)
+        return replace(found[0].result, usage=NOTHING, tool=call.name)
 
     def _offer(self, key: str, body: Any) -> None:
         """Leave what was computed to the outer part, which stores it."""

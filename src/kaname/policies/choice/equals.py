@@ -11,7 +11,7 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import ActionBase, optional
 from ...kernel.ports import Action, Policy, ToolHandler
-from ..names import known_tools, objector
+from ..names import known_tools
 from .figures import ToolFigures, choose, past_figures
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Equals(Policy):
     """
 
     replayed = False
+    depth = -1
 
     def __init__(self, *names: str) -> None:
         if len(set(names)) < 2 or not all(isinstance(name, str) and name for name in names):
@@ -57,27 +58,24 @@ class Equals(Policy):
                 )
                 raise ConfigError(told)
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if call.name not in self.names or call.id in view.state.started:  # a call that has begun stays with its tool
             return await next(call)
         if self._read is None or not 0 <= view.now() - self._read < _FRESH:
             self._read = view.now()
             self._figures = await past_figures(view.journal, self.names)
-        others = [name for name in self.names if name != call.name and self._can_run(replace(call, name=name), view)]
+        others = [name for name in self.names if name != call.name and await self._can_run(replace(call, name=name), view)]
         best, reason = choose(call.name, others, self._figures)
         if best != call.name and not any(used == best for _, used in view.state.stand_ins):
             await view.warn("choice", reason)
         return await next(call if best == call.name else replace(call, name=best))
 
-    def _can_run(self, other: ToolCall, view: RunView) -> bool:
+    async def _can_run(self, other: ToolCall, view: RunView) -> bool:
         tools = view.tools(other)
         if other.name not in tools or not _is_safe(tools[other.name]):
             return False
         try:
-            return not objector(view.as_received(view.as_sent(other)), self, view)
+            return await view.allows(view.as_received(view.as_sent(other)))
         except BadArguments:
             return False
 

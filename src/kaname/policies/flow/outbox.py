@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 OUTBOX = "outbox"  # the name of the fact
+RULE = "flow"  # the name of the rule in questions
 MOST = 20  # calls that one question is about
 _LONGEST = 4_000  # characters of a content that is shown; targets are shown whole
 WAITING = (
@@ -105,7 +106,7 @@ async def release(first_place: int, view: RunView) -> tuple[ToolCall, ...]:
 def answer_of(box: Outbox, view: RunView) -> Selection:
     """Return which calls the user allows. Raises `Suspend` if they have not been asked."""
     if box.key not in view.state.answers:
-        raise Suspend(box.key, question_about(box), selection_options(len(box.waiting)))
+        raise Suspend(box.key, question_about(box), selection_options(len(box.waiting)), rules=(RULE,))
     said = read_selection(view.state.answers[box.key], len(box.waiting))
     return said or Selection(frozenset())  # what is unclear is a no
 

@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...core.demands import Ask, Wait
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.labels import FLOW, read_labels
+from ...core.people.visible import visible
 from ...core.record import replace
 from ...kernel.bases import ActionBase, StrategyBase, optional
+from ...kernel.door import refused_result
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
-from ..approve import Approve
 from ..names import known_tools
 from .judge import FlowVerdict
-from .outbox import Outbox, answer_of, describe_value, hold, outbox_of, release
+from .outbox import RULE, Outbox, answer_of, describe_value, hold, outbox_of, release
 from .reading import Labelled, ReadSoFar, source_of_taint
 from .words import UserWords
 
@@ -61,7 +63,6 @@ class Flow(Policy):
         self._inherited: tuple[str, ...] | None = None  # in a child run: the words of the user who started the first run
         self._tainted_above = False
         self._parents_scratch: dict[Any, Any] = {}
-        self._asking = AskAtOnce(self)
 
     def check(self, tools: Mapping[str, Action]) -> None:
         if self._inherited is None:
@@ -73,12 +74,9 @@ class Flow(Policy):
             return None
         child = object.__new__(type(self))
         child.__dict__ |= self.__dict__
-        child._inherited, child._asking = tuple(self._all_words(view)), AskAtOnce(child)
+        child._inherited = tuple(self._all_words(view))
         child._tainted_above, child._parents_scratch = self._is_tainted(view), view.scratch
         return child
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return self._is_idle(view) or not self._must_ask(call, view)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         if self._is_idle(view):
@@ -99,29 +97,38 @@ class Flow(Policy):
             return replace(reply, message=message, stop_reason="tool_use")
         return reply
 
+    async def demand(self, call: ToolCall, view: RunView) -> Ask | Wait | None:
+        if self._is_idle(view) or not self._is_tainted(view):
+            return None
+        box, sent = outbox_of(view), view.as_sent(call)
+        if (place := box.place(sent)) is not None and place + 1 in answer_of(box, view).chosen:
+            return None
+        tool = view.tools(call).get(call.name, None)
+        verdict = self._judge(call, tool, view)
+        if verdict is None or not verdict.waits:
+            return None
+        told = notice("flow.ask_call", "The agent has read text from outside and wants to run {name}:", name=visible(call.name))
+        reason = join_notices("\n", (told, self.describe(call, view)))
+        if self._role(call, tool) == "reads":
+            return Ask(RULE, reason)
+        return Wait(RULE, reason, lambda: self._hold(call, sent, verdict, view))
+
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if self._is_idle(view):
             return await next(call)
-        box, sent = outbox_of(view), view.as_sent(call)
-        if (place := box.place(sent)) is not None:
+        box = outbox_of(view)
+        if (place := box.place(view.as_sent(call))) is not None:
             return await self._run_if_allowed(place, box, call, next, view)
-        if self._is_tainted(view) and not _asks_anyway(call, view):
-            tool = view.tools(call).get(call.name, None)
-            verdict = self._judge(call, tool, view)
-            if verdict is not None and verdict.waits:
-                if call.id not in view.state.open or self._role(call, tool) == "reads":
-                    return await self._asking.tool(call, next, view)
-                return await self._hold(call, sent, verdict, view)
         return await self._run(call, next, view)
 
     async def _run(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         """Run a call, and note before its result is recorded whether other people may have written it."""
         result = await next(call)
-        tool = view.tools(call).get(call.name, None)
+        ran = result.tool or call.name
         brought = result.is_error or result.untrusted or view.scratch.get(_CHILD_READ, False)
-        clean = self.labelled.is_trusted(call.name, tool) and not brought
+        clean = self.labelled.is_trusted(ran, view.tools(call).get(ran, None)) and not brought
         if not clean and _says_something(result) and not result.transfer:
-            await self._note_taint(call.name, view)
+            await self._note_taint(ran, view)
         return result
 
     async def _hold(self, call: ToolCall, sent: ToolCall, verdict: FlowVerdict, view: RunView) -> ToolResult:
@@ -139,9 +146,7 @@ class Flow(Policy):
         """Run a call that the user was shown, after those before it in the list."""
         said = answer_of(box, view)
         if place + 1 not in said.chosen:
-            refused = notice("approve.refused", "the user did not allow this call")
-            told = refused + f": {said.reason}" if said.reason else refused
-            return ToolResult(error=told, not_run=True, retryable=False)
+            return refused_result(said.reason)
         turns: dict[int, asyncio.Event] = view.scratch.setdefault((FLOW, box.key), {})
         before, mine = [turn for number, turn in turns.items() if number < place], asyncio.Event()
         turns[place] = mine
@@ -217,18 +222,15 @@ class Flow(Policy):
         for part in message.parts:
             if type(part) is not ToolResult or part.waiting or not _says_something(part):
                 continue
-            if not self.labelled.is_trusted(part.name, view.agent.tools.get(part.name, None)):
-                return part.name or "tool"
+            ran = part.tool or part.name
+            if part.untrusted or not self.labelled.is_trusted(ran, view.agent.tools.get(ran, None)):
+                return ran or "tool"
         return ""
 
     # Whose call is it
 
     def _role(self, call: ToolCall, tool: Action | None) -> str:
         return self.labelled.role(call.name, tool)
-
-    def _must_ask(self, call: ToolCall, view: RunView) -> bool:
-        verdict = self._judge(call, view.tools(call).get(call.name, None), view) if self._is_tainted(view) else None
-        return verdict is not None and verdict.waits
 
     def _judge(self, call: ToolCall, tool: Action | None, view: RunView) -> FlowVerdict | None:
         """Return the verdict over a call, or None if the call needs none."""
@@ -266,27 +268,10 @@ class Flow(Policy):
         return join_notices("\n", [join_notices("", ("   ", describe_value(mark._asdict()))) for mark in marks])
 
 
-class AskAtOnce(Approve):
-    """Asks about a single call, where the outbox cannot be used: the result is needed, or a plan makes the call."""
-
-    def __init__(self, flow: Flow) -> None:
-        super().__init__()
-        self._flow = flow
-
-    def prompt(self, call: ToolCall, view: RunView) -> Notice:
-        told = notice("flow.ask_call", "The agent has read text from outside and wants to run {name}:", name=call.name)
-        return join_notices("\n", (told, self._flow.describe(call, view)))
-
-
 def _says_something(result: ToolResult) -> bool:
     """Return True if a result holds text or media. A number or a truth value cannot instruct anybody."""
     empty = result.output is None or isinstance(result.output, bool | int | float)
     return not result.not_run and (result.is_error or bool(result.media) or not empty)
-
-
-def _asks_anyway(call: ToolCall, view: RunView) -> bool:
-    """Return True if a person is asked about the call before it runs, by an `Approve`."""
-    return any(isinstance(policy, Approve) and policy.asks_about(call) for policy in view.policies(call))
 
 
 def _arguments(call: ToolCall) -> Mapping[str, Any]:

@@ -84,7 +84,7 @@ class ReadSoFar:
     def judge(self, words: UserWords) -> FlowJudge:
         records, private = TrustedRecords(words), False
         for call_id, result in self._results.items():
-            labels = self._labelled.of(result.name, self._tool(result.name))
+            labels = self._labelled.of(result.tool or result.name, self._tool(result.tool or result.name))
             private = private or labels.private
             call = self._calls.get(call_id)
             if not result.is_error and call is not None:

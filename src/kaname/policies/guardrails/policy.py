@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
+from ...core.demands import Refuse
 from ...core.errors import ConfigError, Halt
 from ...core.messages import (
     NOTHING,
@@ -303,13 +304,11 @@ class Guardrails(Policy):
             self._verdicts[known] = self._verdicts[asked_in] = objections
         return objections, usage
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not refusal(call, self._rules, view)
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
+        why = refusal(call, self._rules, view)
+        return Refuse(why) if why else None
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        refused = refusal(call, self._rules, view)
-        if refused:
-            return ToolResult(error=refused)
         result = await next(call)
         return await self._let_back(result, view) if self.result_checks else result
 

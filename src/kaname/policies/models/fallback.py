@@ -105,9 +105,6 @@ class ModelFallback(Policy):
         named = [[instance.name for instance in tier] for tier in self.tiers]
         return [names[0] if len(names) == 1 else names for names in named]
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         asked = request.model or view.agent.model
         if not self.tiers or asked is not self.tiers[0][0].model:  # another agent of the team, or a model for this call alone

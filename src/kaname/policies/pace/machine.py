@@ -77,9 +77,6 @@ class Machine(Policy):
         await self._wait(view)
         return await next(request)
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return True
-
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         await self._wait(view)
         return await next(call)

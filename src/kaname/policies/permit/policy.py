@@ -9,12 +9,13 @@ from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ...core.demands import Refuse
 from ...core.errors import ConfigError
-from ...core.messages import DELEGATE, TRANSFER, ToolCall, ToolResult
+from ...core.messages import DELEGATE, TRANSFER, ToolCall
 from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.load import agents_of_turn, ancestors
-from ...kernel.ports import Action, Policy, ToolHandler
+from ...kernel.ports import Action, Policy
 from ...kernel.threads import runs_on_loop
 from ..budget.budget import Verdict
 from ..names import known_tools
@@ -67,8 +68,6 @@ class Permit(Policy):
         ConfigError: If a rule is wrong, or neither or both of rules and cedar are given.
     """
 
-    depth = -1  # a person is not asked about a call that is refused anyway
-
     def __init__(
         self,
         rules: Iterable[Any] | None = None,
@@ -92,7 +91,6 @@ class Permit(Policy):
         self.directory: Callable[[str], Iterable[str] | None] | None = None  # a server's own: also asked, None if unknown
         self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
-        self.inner = PermitGate(self)
 
     @property
     def fingerprint(self) -> str:
@@ -132,20 +130,16 @@ class Permit(Policy):
         if self.checks_names:
             known_tools("Permit", self._judge.denied_tools() | {*self._resources}, tools)
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return bool(self.verdict(call, view))
-
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
         await self._learn_path(view)
         verdict = self.verdict(call, view)
-        return await next(call) if verdict else ToolResult(error=verdict.reason, not_run=True, retryable=False)
+        return None if verdict else Refuse(verdict.reason)
 
     def for_child(self, view: RunView) -> Permit:
         """Return the permit as it holds for a child run: the child needs the permission of all agents above it, too."""
         child = object.__new__(type(self))
         child.__dict__ |= self.__dict__
         child._above, child.checks_names = (*self._above, self._caller(view.agent.name, view)), False
-        child.inner = PermitGate(child)
         return child
 
     def verdict(self, call: ToolCall, view: RunView) -> Verdict:
@@ -197,24 +191,6 @@ class Permit(Policy):
             return frozenset(listed) if all(isinstance(role, str) for role in listed) else None
         getLogger("kaname").warning("the roles of a user could not be read: %s", border.failure and border.failure.kind)
         return None
-
-
-class PermitGate(Policy):
-    """The inner part of `Permit`: checks each call once more, next to the tool, as other policies have changed it."""
-
-    depth = 100
-
-    def __init__(self, permit: Permit) -> None:
-        self._permit = permit
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return self._permit.allows_substitute(call, view)
-
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        return await self._permit.tool(call, next, view)
-
-    def for_child(self, view: RunView) -> Policy | None:
-        return self._permit.for_child(view).inner
 
 
 def _role_list(given: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from logging import getLogger
 from typing import Any, NamedTuple
 
+from ...core.demands import Refuse
 from ...core.errors import ConfigError, Halt
 from ...core.messages import (
     Message,
@@ -327,8 +328,9 @@ class Privacy(Policy):
 
     # What tools get and return
 
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        return not self._arguments(call, pseudonyms_of(view))[1]
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
+        why = self._arguments(call, pseudonyms_of(view))[1]
+        return Refuse(why) if why else None
 
     def _arguments(self, call: ToolCall, names: Pseudonyms) -> tuple[Any, str, Seen]:
         """Return the arguments for the tool, and why it must not get them."""
@@ -351,8 +353,8 @@ class Privacy(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         names = pseudonyms_of(view)
         args, refused, seen = self._arguments(call, names)
-        if refused:
-            return ToolResult(error=refused, retryable=False)
+        if refused:  # the door refuses it
+            return await next(call)
         await names.record(view)
         await warn_about("arguments", seen, view)
         result = await next(call if args is call.args else replace(call, args=args))

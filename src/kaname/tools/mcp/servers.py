@@ -53,6 +53,13 @@ class McpTool(ActionBase):
         self._server, self._tool, self._output = server, tool.name, tool.output_schema
         self.served_by = (server.name, tool.name)
 
+    @property
+    def identity(self) -> Any:  # type: ignore[override]
+        """Return where the server is. Its state is its own: results are not cached."""
+        entry = self._server.entry
+        program = (entry.command, entry.args, entry.cwd, tuple(sorted(entry.env.items())))
+        return (entry.url, *program, type(entry.server), [self._server])
+
     def prepare(self, call: ToolCall) -> dict[str, Any]:
         args = fitting_arguments(call, self.name, self.parameters)
         try:

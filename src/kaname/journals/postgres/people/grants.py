@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
-from ....core.codec import dump
 from ....kernel.approvals.port import Grant
 from ..office import Office
 
@@ -24,7 +22,7 @@ class PostgresGrants:
 
     async def put(self, grant: Grant) -> None:
         times = (float(grant.until), grant.by, float(grant.at), float(grant.revoked))
-        await self._fetch(_PUT, *grant[:4], dump(grant.where), *times)
+        await self._fetch(_PUT, *grant[:4], grant.packed, *times)
 
     async def find(self, agent: str, user: str, tool: str) -> list[Grant]:
         return [_grant(row) for row in await self._fetch(_FIND, agent, user, tool)]
@@ -41,4 +39,4 @@ class PostgresGrants:
 
 
 def _grant(row: Any) -> Grant:
-    return Grant._make((*row[:4], json.loads(row[4]), *row[5:]))
+    return Grant.unpack(row, row[4])

@@ -27,6 +27,7 @@ from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
 from ....kernel.bases import ModelBase, optional
+from ....kernel.identity import model_identity
 from ....kernel.ports import Emit, Model
 from ..conversation import as_text
 from ..modes import OF_NATIVE_TOOLS, ignored_settings
@@ -93,7 +94,7 @@ class TextOnly(ModelBase):
 
     @property
     def identity(self) -> str:  # type: ignore[override]
-        return f"text {self._stop_setting} {optional(self._model, ModelBase, 'identity')}"
+        return f"text {self._stop_setting} {known}" if (known := model_identity(self._model)) else ""
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         given = request.settings.get(self._stop_setting, self.settings.get(self._stop_setting))

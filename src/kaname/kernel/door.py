@@ -1,0 +1,183 @@
+"""The door: the one place that decides whether a call runs, on the call that will really run.
+
+Policies do not decide for each other. Each states a demand about the call, and the strictest wins: refuse, ask, wait, run. A
+person sees one question with all reasons, and a recorded answer holds for the rules that the question named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ..core.demands import Ask, Refuse, Wait
+from ..core.errors import Suspend, UnexpectedError
+from ..core.messages import ToolCall, ToolResult
+from ..core.notices import Notice, join_notices, notice
+from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
+from ..core.people.visible import visible, visible_json
+from ..core.record import replace
+from ..core.values import identity, read_json
+from .bases import ActionBase, optional
+from .boundary import Border
+
+if TYPE_CHECKING:
+    from .ports import Policy
+    from .scope import Scope
+
+
+async def decide(call: ToolCall, scope: Scope, *, may_ask: bool = True) -> ToolResult | None:
+    """Return None if the call can run now, else the result that the model reads instead.
+
+    Args:
+        call: The call with the arguments that its tool would receive.
+        scope: The run.
+        may_ask: False to refuse the call where a person would have to be asked.
+
+    Raises:
+        Suspend: A person must be asked first.
+    """
+    deciders = scope.deciders(scope.caller(call))
+    if not deciders:
+        return None
+    why, demands = await _join(deciders, call, scope)
+    if why:
+        return ToolResult(error=why, not_run=True, retryable=False)
+    if not demands:
+        return None
+    answered, key = set[str](), ""
+    for key in _keys(call.id):
+        if key not in scope.state.answers:
+            break
+        decision = read_approval(scope.state.answers[key])[0]
+        if decision is None or not decision.approved:
+            return refused_result("" if decision is None else decision.reason)
+        answered |= _rules_answered(key, decision, call, scope)
+    left = [demand for demand in demands if demand.rule not in answered]
+    if not left:
+        return None
+    if not may_ask or call.name != scope.incoming[call.id].requested:  # nobody has asked for the call of a stand-in
+        told = notice("door.not_asked", "{name} needs the approval of a person, and is not used instead", name=call.name)
+        return ToolResult(error=told, not_run=True, retryable=False)
+    if call.id in scope.state.open and all(isinstance(demand, Wait) for demand in left):
+        return await left[0].hold()  # type: ignore[union-attr]
+    raise _question(key, call, demands, scope)
+
+
+async def refusal(call: ToolCall, scope: Scope) -> str:
+    """Return why a call is refused, whatever a person says; "" if it is not."""
+    return (await _join(scope.deciders(scope.caller(call)), call, scope))[0]
+
+
+async def _join(deciders: Sequence[Policy], call: ToolCall, scope: Scope) -> tuple[str, list[Ask | Wait]]:
+    """Return why the call is refused, or "", and the demands to ask somebody."""
+    asked = list[Ask | Wait]()
+    for policy in deciders:
+        demand = await policy.demand(call, scope.view)
+        if isinstance(demand, Refuse):
+            return demand.reason, []
+        if isinstance(demand, Ask | Wait):
+            asked.append(demand)
+        elif demand is not None:
+            name = type(policy).__name__
+            raise UnexpectedError(f"{name}.demand() returned {demand!r:.100}; expected Refuse, Ask, Wait or None")
+    return "", asked
+
+
+def refused_result(reason: str) -> ToolResult:
+    """Return what the model reads if a person does not allow a call."""
+    told = notice("approve.refused", "the user did not allow this call")
+    return ToolResult(error=told + f": {reason}" if reason else told, not_run=True, retryable=False)
+
+
+def amend(call: ToolCall, scope: Scope) -> ToolCall:
+    """Return a call that a person has approved as it was approved: with the arguments that were shown, or changed.
+
+    The tool's code, or a default that is made anew, may have changed since: what was shown is what runs.
+    """
+    state, amended = scope.state, call
+    for key in _keys(call.id):
+        if key not in state.answers:
+            return amended
+        decision, asked = read_approval(state.answers[key])[0], state.settled.get(key)
+        if asked is None or asked.about is None or asked.about.name != call.name or decision is None or not decision.approved:
+            continue
+        shown = asked.about
+        args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
+        edited = apply_edits(call, shown, args, scope.as_received(call).args)
+        amended = call if decision.args is None and identity(edited.args) == identity(call.args) else edited
+        scope.incoming[call.id].approved[key] = scope.as_received(amended).args if decision.args is not None else shown.args
+    return amended
+
+
+def _keys(call_id: str) -> Any:
+    """Yield the keys of the questions about a call: another one is asked if another rule, or other arguments, come up."""
+    yield f"{APPROVAL}{call_id}"
+    for number in count(2):
+        yield f"{APPROVAL}{call_id};{number}"
+
+
+def _rules_answered(key: str, decision: Decision, call: ToolCall, scope: Scope) -> set[str]:
+    """Return the rules for which a yes holds: those of its question, if the call is the one that was approved."""
+    asked = scope.state.settled.get(key)
+    if asked is None or asked.about is None or asked.about.name != call.name:
+        return set()
+    approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else None)
+    return set(asked.rules) if identity(approved) == identity(call.args) else set()
+
+
+def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Suspend:
+    """Return the one question about a call. Only a person whom every demand accepts can answer it."""
+    asks = [demand for demand in demands if isinstance(demand, Ask)]
+    rules = tuple([demand.rule for demand in demands])
+    by = "other" if any(ask.by == "other" for ask in asks) else ""
+    refusing = [ask.until for ask in asks if ask.until and not ask.then]
+    if refusing:
+        late = notice("approve.expired", "the question was not answered in time")
+        until, then = min(refusing), {"approved": False, "reason": late}
+    elif len(asks) == len(demands) and all(ask.until for ask in asks):
+        until, then = max([ask.until for ask in asks]), True  # type: ignore[assignment]
+    else:
+        until, then = 0.0, None  # type: ignore[assignment]
+    prompt = _prompt(call, demands, scope)
+    return Suspend(key, prompt, (YES, NO), about=call, by=by, until=until, then=then, rules=rules)
+
+
+def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Notice:
+    """Return the text of the question: what the call will do in the words of its tool, the call, and all reasons."""
+    reasons = [demand.reason for demand in demands]
+    asked, lines = f"{visible(call.name)}({visible_json(call.args)})", list[str]()
+    if does := _effect_of(call, scope):
+        lines.append(notice("approve.describes", "{does}\nRun {asked}?", does=visible(does), asked=asked))
+    elif not all(reasons):
+        lines.append(notice("approve.run", "Run {asked}?", asked=asked))
+    lines += dict.fromkeys([reason for reason in reasons if reason])
+    return join_notices("\n", lines)
+
+
+def _effect_of(call: ToolCall, scope: Scope) -> str:
+    """Return what a call will do, as its tool says; nothing if it does not say, or cannot."""
+    tool = scope.caller(call).tools.get(call.name, None)
+    describe = None if tool is None else optional(tool, ActionBase, "describe")
+    with Border():
+        return "" if tool is None or describe is None else str(describe(tool.prepare(scope.as_sent(call))))
+    return ""
+
+
+def apply_edits(sent: ToolCall, shown: ToolCall, args: Mapping[str, Any], now: Any = None) -> ToolCall:
+    """Return the call with an approver's arguments. What is left as it was shown stays as it was sent, or as its default is:
+    what is shown of a secret, for example, is not its value. `now`: the arguments as they would be shown now."""
+    given: Any = sent.args
+    if isinstance(given, str):
+        try:
+            given = read_json(given)
+        except ValueError:
+            given = {}
+    given, known, now = [one if isinstance(one, Mapping) else {} for one in (given, shown.args, now)]
+    made = dict(args)
+    for name in [name for name in args if name in known and identity(args[name]) == identity(known[name])]:
+        if name in given:
+            made[name] = given[name]
+        elif name in now and identity(now[name]) == identity(known[name]):
+            del made[name]
+    return replace(sent, args=made)
