@@ -13,12 +13,11 @@ from kaname.designs import (
     ErrorRecoveryManager,
     LearningEngine,
     PerformanceOptimizer,
-
+    RecoveryStep,
     ResourceManager,
     SecurityManager,
 )
 
-from kaname.designs.monono.recovery import RecoveryStep
 ADDRESS = "a.b@example.com"
 
 
@@ -160,8 +159,8 @@ async def test_quota_holds_for_agents_below(tools):
     manager = ResourceManager({"who": {"limit": 1}}, {})
     worker = Agent(ScriptedModel([call("who"), call("who"), "ok"]), tools.all, name="worker", stops=no_repeats(None))
     head = Agent(
-        ScriptedModel([call("worker", task="look"), "done"]),
-        [worker.as_tool()],
+        ScriptedModel([call("delegate_to_agent", agent="worker", task="look"), "done"]),
+        team=[worker],
         policies=[manager],
         journal="memory",
     )
@@ -556,13 +555,42 @@ async def test_learning_engine_that_an_agent_has_learns_from_its_runs_and_tells_
 
     engine = Mine(tmp_path)
     engine.personalize_responses("ken", [], {"language": "日本語"})
-    agent = agent_of(ScriptedModel(script), tools, context=engine)
+    agent = agent_of(ScriptedModel(script), tools, context=[engine])
     await agent.run("How much is tea?", user_id="ken")
     await agent.close()
     assert tracked == [("How much is tea?", ["who"], True)]
     assert "日本語" in seen[0]
-    context = {"task": "How much is cocoa?", "user": "ken"}
-    assert "who" not in engine.suggest_improvements({**context, "user": "bob"}), "what ken did is not told bob"
-    engine.track_success_patterns("How much is cake?", {"tools": ["who"], "user": "ken"}, True)
-    assert "This order of tools has worked: who." in engine.suggest_improvements(context)
+    (best,) = engine.track_success_patterns("How much is cake?", {"tools": ["who"], "user": "ken"}, True)
+    assert (best.tools, best.good) == (("who",), 2)
+    (other,) = engine.track_success_patterns("How much is cake?", {"tools": ["who"], "user": "bob"}, True)
+    assert other.good == 1, "what ken did is not told bob"
     assert isinstance(engine, Memory)
+
+
+@pytest.mark.requirement("D10")
+async def test_agent_is_told_the_improvement_of_a_subclass_after_a_failure_of_the_same_user(tmp_path, tools):
+    seen = []
+
+    class Mine(LearningEngine):
+        def suggest_improvements(self, failed_task_context):
+            return f"Look twice at {failed_task_context['task']}"
+
+        def personalize_responses(self, user_id, interaction_history, preferences):
+            return {"tone": f"kind to {user_id}"}
+
+    engine = Mine(tmp_path)
+    engine.track_success_patterns("How much is tea?", {"tools": ["who"], "user": "ken"}, False)
+    agent = agent_of(
+        ScriptedModel(lambda request: seen.append(repr(request.messages)) or "done"), tools, context=[engine], name="shop"
+    )
+    for user in ("ken", "bob"):
+        await agent.run("How much is cake?", user_id=user)
+    await agent.close()
+    assert ["Look twice at How much is cake?" in one for one in seen] == [True, False]
+    assert ["tone: kind to ken" in one for one in seen] == [True, False]
+
+
+def test_method_of_a_learning_engine_that_cannot_be_called_is_refused(tmp_path):
+    kind = type("Mine", (LearningEngine,), {"suggest_improvements": _later})
+    with pytest.raises(ConfigError, match=r"Mine\.suggest_improvements must be a plain function"):
+        kind(tmp_path)
