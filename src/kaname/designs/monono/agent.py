@@ -15,7 +15,7 @@ from ...agent.handoffs.handoff import Team
 from ...agent.options import AgentOptions
 from ...agent.peers.unused import Refusing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, ConfigError
+from ...core.errors import AgentError, ConfigError, nearest
 from ...core.messages import Message
 from ...core.notices import notice
 from ...core.record import replace
@@ -24,7 +24,6 @@ from ...kernel.chain import can_call, overrides
 from ...kernel.ports import Sink
 from ...tools.registry import ToolRegistry
 from .adapters import ChatModel, LLMAdapter, model_of
-from .checks import COUNT, check_settings, is_count
 from .collected import Collected, Foreign
 from .guards import as_policy
 
@@ -312,13 +311,16 @@ for _name in ("name", "instructions", *_PARTS, *_MEMORY):
     setattr(BaseAgent, _name, _Setting(_name))
 
 
-def _is_size(size: Any) -> bool:
-    return size is None or is_count(size)
-
-
 def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | None) -> list[ShortTermMemory]:
-    sizes = {**(extra_cfg or {}), **{name: size for name, size in passed.items() if size is not None}}
-    check_settings("extra_cfg", sizes, dict.fromkeys(_MEMORY, (_is_size, COUNT[1])))
+    for name in extra_cfg or ():
+        if name not in _MEMORY:
+            unknown = notice("monono.extra_cfg", "extra_cfg has an unknown key {name!r}", name=name)
+            raise ConfigError(unknown + nearest(name, _MEMORY))
+    sizes = {name: passed[name] if passed[name] is not None else (extra_cfg or {}).get(name) for name in _MEMORY}
+    for name, size in sizes.items():
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
+            told = notice("monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size)
+            raise ConfigError(told)
     known = [size for size in sizes.values() if size is not None]
     return [ShortTermMemory(min(known))] if known else []
 
