@@ -87,6 +87,7 @@ _HOMES = {
     "teams.merge": ("Merged", "merge"),
     "teams.person": ("DelegateToHuman",),
     "agent.handoffs.roles": ("Role",),
+    "core.demands": ("Ask", "Refuse", "Wait"),
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
@@ -229,6 +230,9 @@ if TYPE_CHECKING:
     from .core.messages import ToolResult as ToolResult
     from .core.messages import Usage as Usage
     from .core.people.labels import ToolLabels as ToolLabels
+    from .core.demands import Ask as Ask
+    from .core.demands import Refuse as Refuse
+    from .core.demands import Wait as Wait
     from .core.record import replace as replace
     from .core.state import State as State
     from .core.steps import AgentStep as AgentStep

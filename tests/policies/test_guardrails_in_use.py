@@ -35,6 +35,7 @@ from kaname import (
     call,
     tool,
 )
+from kaname.core.demands import Refuse
 from kaname.core.messages import Message, Provided, Text, ToolCall
 
 QUICK = {"max_retries": 0, "backoff": 0.0}
@@ -362,22 +363,23 @@ async def test_a_tool_that_is_given_up_is_never_a_completed_run(ran):
     assert "delete has no line" in result.output
 
 
-async def test_a_policy_that_does_not_say_lets_no_stand_in_through(ran):
+async def test_policy_sees_a_stand_in_like_every_call_wherever_it_is_listed(ran):
     class OfficeHours(Policy):
         async def tool(self, call, next, scope):
             return ToolResult(error="closed") if call.name == "paid" else await next(call)
 
-    class Open(OfficeHours):
-        def allows_substitute(self, call, scope):
-            return True
+    class Demanding(Policy):
+        async def demand(self, call, view):
+            return Refuse("closed") if call.name == "paid" else None
 
     tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
-    for policy, expected in ((OfficeHours(), ["web"]), (Open(), ["web", "paid"])):
-        ran.clear()
-        policies = [policy, FallbackStrategy(**QUICK, fallback={"web": "paid"})]
-        result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
-        assert ran == expected
-    assert "OfficeHours" not in result.stop.detail
+    fallback = FallbackStrategy(**QUICK, fallback={"web": "paid"})
+    for policy in (OfficeHours(), Demanding()):
+        for policies in ([policy, fallback], [fallback, policy]):
+            ran.clear()
+            result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
+            assert ran == ["web"]
+            assert "closed" in result.stop.detail
 
 
 async def test_all_warnings_are_told():
@@ -421,7 +423,7 @@ async def test_answers_are_input_and_changed_arguments_meet_the_rules(ran):
         waiting = await agent.run("go")
         (key,) = waiting.questions
         if isinstance(answer, dict) and not expected:  # a rule that the approver did not know of: asked once more
-            with pytest.raises(InvalidState, match="Guardrails does not allow it"):
+            with pytest.raises(InvalidState, match="read cannot be called with this q"):
                 await agent.resume(waiting.run_id, {key: answer})
             assert ((await agent.result(waiting.run_id)).questions, ran) == (waiting.questions, [])
             continue
@@ -557,10 +559,6 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
         async def tool(self, call, next, scope):
             return await next(call)
 
-    class Asks(Policy):
-        async def allows_substitute(self, call, scope):
-            return True
-
     agent = Agent(
         ScriptedModel([call("mail", q="x"), "done"]), [noting(ran, "mail")], policies=[Log(), Approve("mail")], journal="memory"
     )
@@ -568,12 +566,10 @@ async def test_a_policy_that_only_looks_on_does_not_stop_a_person(ran):
     await agent.resume(waiting.run_id, {next(iter(waiting.state.questions)): {"args": {"q": "y"}}})
     assert ran == ["mail"]
     tools = [noting(ran, "web", fails=True, effect="pure"), noting(ran, "paid", effect="pure")]
-    for policy in (Log(), Asks()):
-        ran.clear()
-        policies = [policy, FallbackStrategy(**QUICK, fallback={"web": "paid"})]
-        result, _, _ = await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
-        assert ran == ["web"]
-        assert f"{type(policy).__name__} does not allow it (a policy can allow it with allows_substitute" in result.stop.detail
+    ran.clear()
+    policies = [Log(), FallbackStrategy(**QUICK, fallback={"web": "paid"})]
+    await guarded(ScriptedModel([call("web"), "done"]), policies, tools=tools)
+    assert ran == ["web", "paid"]
 
 
 async def test_a_degraded_run_tells_what_failed_whatever_the_model_does(ran):

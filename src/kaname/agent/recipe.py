@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -91,9 +92,15 @@ def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     return [Flow()]
 
 
+def flows_of(policies: Sequence[Policy]) -> list[Any]:
+    """Return the `Flow` policies. Without their module, which is slow to load, there is none."""
+    module = sys.modules.get("kaname.policies.flow.policy")
+    return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
+
+
 def with_flow(recipe: Recipe) -> Recipe:
     """Return the recipe with the policy that keeps text from outside from acting, also if no tool brings such text."""
-    if any(type(policy).__name__ == "Flow" for policy in recipe.policies):
+    if flows_of(recipe.policies):
         return recipe
     from ..policies.flow.policy import Flow
 

@@ -33,27 +33,31 @@ class IncomingCall:
     def __init__(self, requested: str = "") -> None:
         self.requested = requested
         self.approved: dict[str, Any] = {}
+        self.last: ToolCall | None = None  # as it was read last
         self._forms: list[Incoming] = []
 
     def read_call(self, call: ToolCall, tool: Action) -> ToolCall:
         """Return the call as its tool would receive it; unchanged if it was read before. Raises `BadArguments`."""
-        known = self._find_form(call)
-        if known is not None and known.sent.name == call.name:
-            return call
-        form = receive(call if known is None else replace(known.sent, name=call.name), tool)
-        self._forms.append(form)
-        return ToolCall(call.id, call.name, form.seen)
+        form = self.arrive(call, tool)
+        self.last = call if form.seen is call.args else ToolCall(call.id, call.name, form.seen)
+        return self.last
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that were sent: the model's, or those that a policy replaced them with."""
         known = self._find_form(call)
         return call if known is None else replace(known.sent, name=call.name)
 
-    def arrive(self, call: ToolCall, tool: Action) -> tuple[ToolCall, Any]:
-        """Return the call as it is recorded, and the arguments that its tool receives. Raises `BadArguments`."""
-        known = self._find_form(self.read_call(call, tool))
-        assert known is not None
-        return known.sent, known.prepared
+    def arrive(self, call: ToolCall, tool: Action) -> Incoming:
+        """Return the call as it is recorded, as people see it, and the arguments that its tool receives.
+
+        Raises `BadArguments`.
+        """
+        known = self._find_form(call)
+        if known is not None and known.sent.name == call.name:
+            return known
+        form = receive(call if known is None else replace(known.sent, name=call.name), tool)
+        self._forms.append(form)
+        return form
 
     def _find_form(self, call: ToolCall) -> Incoming | None:
         found = None

@@ -6,12 +6,13 @@ person sees one question with all reasons, and a recorded answer holds for the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..core.demands import Ask, Refuse, Wait
 from ..core.errors import Suspend, UnexpectedError
+from ..core.events import Asked
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice, join_notices, notice
 from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
@@ -52,7 +53,7 @@ async def decide(call: ToolCall, scope: Scope, *, may_ask: bool = True) -> ToolR
         decision = read_approval(scope.state.answers[key])[0]
         if decision is None or not decision.approved:
             return refused_result("" if decision is None else decision.reason)
-        answered |= _rules_answered(key, decision, call, scope)
+        answered.update(_rules_answered(key, decision, call, demands, scope))
     left = [demand for demand in demands if demand.rule not in answered]
     if not left:
         return None
@@ -104,8 +105,8 @@ def amend(call: ToolCall, scope: Scope) -> ToolCall:
             continue
         shown = asked.about
         args = decision.args if decision.args is not None else shown.args if isinstance(shown.args, Mapping) else {}
-        edited = apply_edits(call, shown, args, scope.as_received(call).args)
-        amended = call if decision.args is None and identity(edited.args) == identity(call.args) else edited
+        edited = apply_edits(amended, shown, args, scope.as_received(amended).args)
+        amended = amended if identity(edited.args) == identity(amended.args) else edited
         scope.incoming[call.id].approved[key] = scope.as_received(amended).args if decision.args is not None else shown.args
     return amended
 
@@ -117,13 +118,18 @@ def _keys(call_id: str) -> Any:
         yield f"{APPROVAL}{call_id};{number}"
 
 
-def _rules_answered(key: str, decision: Decision, call: ToolCall, scope: Scope) -> set[str]:
-    """Return the rules for which a yes holds: those of its question, if the call is the one that was approved."""
-    asked = scope.state.settled.get(key)
-    if asked is None or asked.about is None or asked.about.name != call.name:
-        return set()
+def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Iterable[str]:
+    """Return the rules for which a yes holds: those of its question, if the call is the one that was approved.
+
+    A question of an earlier version names no rules. Its answer holds for those that ask the same person.
+    """
+    asked = scope.state.settled.get(key, Asked(key, "", about=call))
+    if asked.about is None or asked.about.name != call.name:
+        return ()
     approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else None)
-    return set(asked.rules) if identity(approved) == identity(call.args) else set()
+    if identity(approved) != identity(call.args):
+        return ()
+    return asked.rules or [one.rule for one in demands if isinstance(one, Ask) and one.by == asked.by]
 
 
 def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Suspend:
@@ -131,16 +137,17 @@ def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Sc
     asks = [demand for demand in demands if isinstance(demand, Ask)]
     rules = tuple([demand.rule for demand in demands])
     by = "other" if any(ask.by == "other" for ask in asks) else ""
+    until, then = _expiry(asks, alone=len(asks) == len(demands))
+    return Suspend(key, _prompt(call, demands, scope), (YES, NO), about=call, by=by, until=until, then=then, rules=rules)
+
+
+def _expiry(asks: Sequence[Ask], *, alone: bool) -> tuple[float, Any]:
+    """Return when a question expires, and its answer then: a no of one demand is a no, a yes needs all of them."""
     refusing = [ask.until for ask in asks if ask.until and not ask.then]
     if refusing:
         late = notice("approve.expired", "the question was not answered in time")
-        until, then = min(refusing), {"approved": False, "reason": late}
-    elif len(asks) == len(demands) and all(ask.until for ask in asks):
-        until, then = max([ask.until for ask in asks]), True  # type: ignore[assignment]
-    else:
-        until, then = 0.0, None  # type: ignore[assignment]
-    prompt = _prompt(call, demands, scope)
-    return Suspend(key, prompt, (YES, NO), about=call, by=by, until=until, then=then, rules=rules)
+        return min(refusing), {"approved": False, "reason": late}
+    return (max([ask.until for ask in asks]), True) if alone and all(ask.until for ask in asks) else (0.0, None)
 
 
 def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Notice:

@@ -84,6 +84,11 @@ def value_identity(value: Any) -> str:
         return ""
 
 
+def code_identity(function: Any) -> str:
+    """Return a fingerprint of a function: the same in every process while its code and the values in it are the same."""
+    return _fingerprint(_Description(strict=False).of(function))
+
+
 def _fingerprint(described: Any) -> str:
     return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 

@@ -267,18 +267,18 @@ async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
 
 async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     """Run the tool itself: check the arguments, pass the door, record the intent, act."""
-    tools, incoming = scope.caller(call).tools, scope.incoming[call.id]
+    agent, incoming = scope.caller(call), scope.incoming[call.id]
+    tools = agent.tools
     if (tool := tools.get(call.name, None)) is None:
         if call.name not in CLIENT_CALLS:
             return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
         return await decide(read_unknown(call, tools), scope) or result_from_client(call, scope.state.answers)
     try:
-        seen = incoming.read_call(call, tool)
+        call, seen, prepared = incoming.arrive(call, tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
-    if (refused := await decide(seen, scope)) is not None:
+    if scope.deciders(agent) and (refused := await decide(ToolCall(call.id, call.name, seen), scope)) is not None:
         return refused
-    call, prepared = incoming.arrive(seen, tool)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
@@ -294,5 +294,5 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
     if isinstance(result, Failure):
-        return ToolResult(error=str(result), tool=call.name)
-    return replace(result, tool=call.name) if isinstance(result, ToolResult) and call.name != incoming.requested else result
+        result = ToolResult(error=str(result))
+    return result if call.name == incoming.requested else replace(result, tool=call.name)

@@ -126,9 +126,14 @@ class Scope:
 
     def as_received(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
+        incoming = self.incoming.get(call.id)
+        if incoming is None:
+            incoming = IncomingCall()
+        elif incoming.last is call:
+            return call
         tools = self.caller(call).tools
         tool = tools.get(call.name, None)
-        return read_unknown(call, tools) if tool is None else self.incoming.get(call.id, IncomingCall()).read_call(call, tool)
+        return read_unknown(call, tools) if tool is None else incoming.read_call(call, tool)
 
     def as_sent(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that the model sent, unless a policy has changed them."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 from ..core.demands import Ask
 from ..core.durations import seconds
 from ..core.errors import ConfigError
-from ..core.identity import code_digest
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.people.answers import APPROVAL
 from ..kernel.boundary import Border
+from ..kernel.identity import code_identity
 from ..kernel.ports import Action, Policy
 from ..kernel.threads import runs_on_loop
 from .names import known_tools
@@ -64,7 +64,7 @@ class Approve(Policy):
     @property
     def rule(self) -> str:
         """Return the name of the rule: the same in every process, and another one for every other condition or person."""
-        when = "" if self._when is None else f" when {code_digest(self._when)}"
+        when = "" if self._when is None else f" when {code_identity(self._when)}"
         terms = [self._by and "by other", self._expires is not None and f"{self._then} after {self._expires:g} s"]
         return f"{APPROVAL}{','.join(sorted(self._tools)) or '*'}{when} {' '.join([one for one in terms if one])}".strip()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.codec import digest
 from ..core.errors import ModelError, ModelUnavailable, RequestRefused, Suspend
-from ..core.messages import ModelReply, ModelRequest, ToolCall
+from ..core.messages import ModelReply, ModelRequest
 from ..core.notices import notice
 from ..core.people.answers import BATCH
 from ..core.record import replace

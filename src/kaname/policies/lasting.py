@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
-from ..core.identity import tool_identity
 from ..core.messages import ToolCall
 from ..core.notices import notice
 from ..core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
 from ..core.reading.lazy_regex import lazy_regex
 from ..core.values import identity
 from ..kernel.approvals.port import Grant, HasGrants
+from ..kernel.identity import tool_identity
 from .permit.conditions import all_of, holds, read_conditions
 
 if TYPE_CHECKING:

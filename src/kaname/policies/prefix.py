@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.codec import encode_message
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolSpec
+from ..core.messages import Message, ModelReply, ModelRequest, ToolSpec
 from ..core.notices import notice
 from ..kernel.ports import ModelHandler, Policy
 

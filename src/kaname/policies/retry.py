@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, ModelError, ModelTimeout
-from ..core.messages import ModelReply, ModelRequest, ToolCall
+from ..core.messages import ModelReply, ModelRequest
 from ..core.notices import notice
 from ..core.record import replace
 from ..kernel.ports import ModelHandler, Policy

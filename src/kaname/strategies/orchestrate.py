@@ -26,7 +26,7 @@ from .graph.bounds import bounds_of
 from .graph.plan import BadPlan, ExecutionPlan, graph_of, plan_from, read_plan, told_plan, values_of
 from .graph.progress import Progress
 from .graph.strategy import Kept
-from .graph.task import Graph, Use
+from .graph.task import Graph, Use, uses_results
 
 _LONGEST = 2_000  # characters of one result, as the judge reads it
 PLANNER, MONITOR = "planner:generate_plan", "monitor:evaluate_result"  # the calls that ask parts of the user's own
@@ -331,9 +331,14 @@ class Orchestrate(StrategyBase):
         return CallModel(tools=False, schema=form.plan, note=note, instructions=self.planning_prompt(), shown=False)
 
     def planned_at(self, call_id: str, state: State) -> int:
-        """Return the number of the reply that planned a call. A plan that a person has approved is the person's."""
+        """Return the number of the reply that planned a call. A plan that a person has approved is the person's.
+
+        A call with values from earlier results is decided only now: the number is that of the next reply.
+        """
         for attempt in self.kept.of(state, list):
             if call_id.startswith(attempt.prefix) and not self.approve:
+                if attempt.graph is not None and uses_results(call_id.removeprefix(attempt.prefix), attempt.graph):
+                    return state.replied + 1
                 return state.replied if self.planner else state.replied - len(state.replies) + attempt.reply
         return 0
 

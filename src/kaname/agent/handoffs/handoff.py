@@ -23,11 +23,11 @@ from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.bases import StrategyBase, optional
 from ...kernel.boundary import Failure, attempt
-from ...kernel.chain import join_policies
 from ...kernel.load import agents_of_turn, ancestors
-from ...kernel.ports import Policy, Recipe, ToolContext
+from ...kernel.ports import Recipe, ToolContext
 from ...kernel.scope import Scope
 from ..actions import Doing
+from ..recipe import flows_of, with_flow
 from .roles import Role, check_roles, choose
 
 MAX_HANDOFF_DEPTH = 5
@@ -144,15 +144,9 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
         from ..talk.tasks import TaskList
 
         agent.tools.register(TaskList())
-    around = join_policies((), (*agent.recipe.policies, *_needed_by(team.members, agent.recipe.policies)))
-    agent.recipe = agent.recipe.with_changes(team=Reachable(agent), policies=around)
-
-
-def _needed_by(members: Iterable[Member], own: Sequence[Policy]) -> list[Policy]:
-    """Return the default that keeps what members read from acting, if the head of the team does not have it."""
-    flows = [one for member in members for one in member.recipe.policies if type(one).__name__ == "Flow"]
-    there = any(type(one).__name__ == "Flow" for one in own)
-    return [] if there else [one for one in flows if one.is_default][:1]
+    agent.recipe = agent.recipe.with_changes(team=Reachable(agent))
+    if any(flow.mode != "off" for member in team.members for flow in flows_of(member.recipe.policies)):
+        agent.recipe = with_flow(agent.recipe)  # what members read must not act through the head of the team either
 
 
 def check_policies(recipe: Recipe) -> None:

@@ -41,7 +41,7 @@ class Grant(NamedTuple):
         """Return the grant of a row with the columns from `id` to `revoked`, and the text that was kept of its conditions."""
         kept = json.loads(packed)
         where, rule = kept if isinstance(kept, list) else (kept, "")
-        return cls(*row[:4], where, *row[5:9], rule)
+        return cls._make((*row[:4], where, *row[5:9], rule))
 
 
 class Grants(Protocol):

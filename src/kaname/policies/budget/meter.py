@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ...core.errors import AgentError, Halt, ModelError, Suspend
-from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, Usage, user
+from ...core.messages import NOTHING, ModelReply, ModelRequest, Usage, user
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop

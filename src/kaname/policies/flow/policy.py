@@ -48,8 +48,6 @@ class Flow(Policy):
         ConfigError: The mode is unknown, or a label is wrong.
     """
 
-    stands_alone = True
-
     def __init__(self, mode: Mode = "strict", *, labels: Mapping[str, Any] | None = None, words: str = "") -> None:
         if mode not in MODES:
             raise ConfigError(
@@ -175,12 +173,14 @@ class Flow(Policy):
         agents = (view.root, *view.root.team.values())
         count = sum([len(agent.tools) for agent in agents])
         known = view.scratch.get(self)
-        if known is None or known[0] != count:  # servers may add tools
-            above = any(isinstance(one, Flow) and one._inherited is not None for one in view.policies())
+        if known is None or known[:2] != (count, view.agent.name):  # servers may add tools
+            others = [one for one in view.policies() if isinstance(one, Flow) and one is not self]
+            above = any(one._inherited is not None for one in others)
+            replaced = self.is_default and any(not one.is_default for one in others)
             outside = any(message.quotes for message in view.state.said)
-            idle = above or (self.is_default and not self.labelled.concern([agent.tools for agent in agents], outside))
-            known = view.scratch[self] = count, idle
-        return bool(known[1])
+            needed = not self.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
+            known = view.scratch[self] = count, view.agent.name, above or replaced, needed
+        return bool(known[2]) or not (known[3] or FLOW in view.state.custom)
 
     def _is_tainted(self, view: RunView) -> bool:
         alone = self._inherited is None and view.state.parent is not None  # what its parent has read is unknown
@@ -251,7 +251,7 @@ class Flow(Policy):
         if call.id in state.open or self._inherited is not None or FLOW not in state.custom:
             return False
         planned = optional(view.agent.strategy, StrategyBase, "planned_at")(call.id, state)
-        return bool(planned <= state.custom[FLOW].get("reply", 0))
+        return bool(planned <= (state.custom[FLOW].get("reply", 0) if self.mode == "strict" else 0))
 
     def _all_words(self, view: RunView) -> Iterable[str]:
         if self._inherited is not None:

@@ -20,7 +20,7 @@ from ...core.errors import (
     ReplyGarbled,
     RequestRefused,
 )
-from ...core.messages import ModelReply, ModelRequest, ToolCall
+from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Model, ModelHandler, Policy

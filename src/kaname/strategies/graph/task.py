@@ -96,6 +96,17 @@ class Graph:
         return rows
 
 
+def uses_results(call_id: str, graph: Graph) -> bool:
+    """Return True if the arguments of a task's call, or the items it is made for, come from results of other tasks. `call_id`
+    begins with the name of the task."""
+    name = next((call_id[:place] for place, letter in enumerate(call_id) if letter in MARKS), call_id)
+    task = graph.by_name.get(name)
+    if task is None:
+        return True  # unknown
+    found = expressions([task.use.args, task.each, task.fallback.args if task.fallback else {}])
+    return any(name in graph.by_name for one in found for name in _named_tasks(one))
+
+
 def conditions(task: Task) -> list[Notice]:
     """Return when and how often a task runs, in words for people."""
     told = []
