@@ -44,13 +44,14 @@ class ErrorRecoveryManager(FallbackStrategy):
     retry_policies: Mapping[str, Mapping[str, Any]]
     fallback_strategies: Mapping[str, str]
     circuit_breakers: dict[str, dict[str, Any]]
+    _breakers: dict[str, Breaker]
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Set the defaults here: the `__init__` of a subclass need not call ours."""
         self = super().__new__(cls)
         FallbackStrategy.__init__(self)
         self.retry_policies, self.fallback_strategies, self.circuit_breakers = {"default": _USUAL}, {}, {}
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers = {}
         return self
 
     def __init__(

@@ -67,6 +67,9 @@ class ResourceManager(Policy):
     api_quotas: dict[str, Any]
     compute_resources: dict[str, Any]
     cost_tracking: dict[str, Any]
+    _lock: RLock
+    _watch: Watch
+    _opening: float
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Set the defaults here: the `__init__` of a subclass need not call ours."""
@@ -74,7 +77,7 @@ class ResourceManager(Policy):
         self.api_quotas = {"openai": {"limit": 1000, "used": 0}}
         self.compute_resources = {"cpu_limit": "80%", "memory_limit": "4GB"}
         self.cost_tracking = {"budget": 10.0, "spent": 0.0}
-        self._lock, self._watch, self._opening = RLock(), Watch(read_load), 0.0
+        self._lock, self._watch = RLock(), Watch(read_load)
         return self
 
     def __init__(
