@@ -124,6 +124,10 @@ async def test_init_of_the_document_keeps_the_limit_on_money_and_the_quotas(tool
     assert (result.output, tools.ran) == ("done", ["who"])
     assert manager.cost_tracking == {"budget": 0.25, "spent": pytest.approx(0.25)}
     assert (await agent.run("go")).stop.kind == "budget"
+    elsewhere = agent_of(
+        ScriptedModel(["done"], usage=Usage(10, 5, cost=0.05)), tools, AsInTheDocument(), journal=agent.journal
+    )
+    assert (await elsewhere.run("go")).stop.kind == "budget", "the limit is that of the journal, not of one object"
 
 
 @pytest.mark.requirement("D9")
@@ -287,7 +291,7 @@ async def test_delay_and_tries_are_those_of_the_tool(tools):
     manager = ErrorRecoveryManager(
         {"default": {"max_attempts": 3, "delay": 1000}, "broken": {"max_attempts": 2, "delay": 0}}, {"broken": "other"}
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):  # the delay of "default" is longer
         await agent_of([call("broken"), "done"], tools, manager).run("go")
     assert tools.ran == ["broken", "broken", "other"]
 
