@@ -184,7 +184,7 @@ class ResourceManager(Policy):
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         await self._read_spent(view)
         if why := self._begin(call.name, 0.0):
-            return ToolResult(error=why, not_run=True, retryable=False)
+            return ToolResult(error=why, not_run=call.id not in view.state.started, retryable=False)
         result: ToolResult | None = None
         try:
             result = await next(call)
