@@ -287,12 +287,11 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
     within, counted = inside.set(scope.threads), working_for.set(None if tool.effect == "pure" else scope.threads)
     context = scope.context(call.id, key, attempts)
     try:
-        result = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
+        outcome = await attempt(tool.act, prepared, context, passing=(Signal,), caught=_A_TOOLS)
     finally:
         working_for.reset(counted)
         inside.reset(within)
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
-    if isinstance(result, Failure):
-        result = ToolResult(error=str(result))
+    result: ToolResult = ToolResult(error=str(outcome)) if isinstance(outcome, Failure) else outcome
     return result if call.name == incoming.requested else replace(result, tool=call.name)

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import BadArguments, ConfigError, Signal, UnexpectedError
 from ..core.messages import ToolCall, ToolResult
@@ -47,6 +47,16 @@ class FallbackResult:
     @property
     def is_error(self) -> bool:
         return self.error is not None
+
+
+@record
+class RecoveryStep:
+    """What to do about a failure: retry after `wait` seconds, use `tool` instead, or report `message`."""
+
+    action: Literal["retry", "fallback", "report"]
+    message: str = ""
+    wait: float = 0.0
+    tool: str = ""
 
 
 class FallbackStrategy(Policy):
@@ -160,23 +170,26 @@ class FallbackStrategy(Policy):
                 return ToolResult(error=str(result))
             return own_result(result) or ToolResult(result)
 
-        result, attempts = await self._try_repeatedly(once, lambda: _declared_effect(tool) in (*_RETRIED, _UNKNOWN))
+        repeatable = _declared_effect(tool) in (*_RETRIED, _UNKNOWN)
+        result, attempts, _ = await self._try_repeatedly(tool.name, once, lambda: repeatable)
         degraded = result.is_error and (result.retryable or not isinstance(tool, CalledTool))
         return FallbackResult(result.output, result.error, attempts, degraded, tool.name)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if self._is_own and (tool := view.tools(call).get(call.name, None)) is not None:
             return await self._execute_own(CalledTool(call, tool, next))
-        result = ToolResult()
+        result, step = ToolResult(), RecoveryStep("fallback", tool=call.name)
         failures: list[str] = []
         left: set[str] = set()  # what those tried so far may have left behind
-        for name in self._chain(call.name):
+        tried: set[str] = set()
+        while step.action == "fallback" and (name := step.tool) not in tried:
             one = replace(call, name=name)
             if failures and (why := self._may_not_stand_in(one, left, view)):
                 failures.append(why)
                 break
-            result, attempts = await self._try_repeatedly(
-                partial(next, one), partial(self._may_repeat, one, view), partial(_clear_for_retry, one, view)
+            tried.add(name)
+            result, attempts, step = await self._try_repeatedly(
+                name, partial(next, one), partial(self._may_repeat, one, view), partial(_clear_for_retry, one, view)
             )
             ran = _ran(one, view)
             if not result.is_error or not result.retryable or not ran:
@@ -185,7 +198,9 @@ class FallbackStrategy(Policy):
                     await view.warn("fallback", stood_in)
                 if not failures or not result.is_error:
                     return result
-            failures.append(_failure(name, attempts, result) + (self._why_once(one, view) if ran and attempts == 1 else ""))
+            reported = step.message if step.action == "report" else ""
+            once = self._why_once(one, view) if ran and attempts == 1 else ""
+            failures.append((reported or _failure(name, attempts, result)) + once)
             undone = await _undone(one, view)  # what the last try may have left behind
             left |= {_effect(one, view)} if ran and not undone else set()
         told = "\n".join(failures)
@@ -237,20 +252,34 @@ class FallbackStrategy(Policy):
             )
         return ""
 
+    def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
+        """Return what to do after a failed try of a tool."""
+        if can_retry and attempt <= self.max_retries:
+            longest = min(self._longest, self._backoff * 2 ** min(attempt - 1, 30))
+            return RecoveryStep("retry", wait=longest * random.uniform(0.5, 1.0))
+        other = self.fallback.get(name, "")
+        return RecoveryStep("fallback" if other else "report", tool=other)
+
     async def _try_repeatedly(
         self,
+        name: str,
         once: Callable[[], Awaitable[ToolResult]],
         may_repeat: Callable[[], bool],
         clear_up: Callable[[], Awaitable[bool]] | None = None,
-    ) -> tuple[ToolResult, int]:
-        for number in range(self.max_retries + 1):
-            result = await once()
-            if not result.is_error or not result.retryable or number == self.max_retries or not may_repeat():
-                break
-            if clear_up is not None and not await clear_up():
-                break
-            await asyncio.sleep(min(self._longest, self._backoff * 2 ** min(number, 30)) * random.uniform(0.5, 1.0))
-        return result, number + 1
+    ) -> tuple[ToolResult, int, RecoveryStep]:
+        """Try a tool as often as is allowed. Return the last result, the number of tries, and what to do about a failure."""
+        attempts = 0
+        while True:
+            result, attempts = await once(), attempts + 1
+            if not result.is_error or not result.retryable:
+                return result, attempts, RecoveryStep("report")
+            can_retry = may_repeat()
+            step = self._recover(name, attempts, result.error or "", can_retry)
+            if step.action == "retry" and clear_up is not None and can_retry and not await clear_up():
+                can_retry, step = False, self._recover(name, attempts, result.error or "", False)
+            if step.action != "retry" or not can_retry:
+                return result, attempts, step
+            await asyncio.sleep(step.wait)
 
 
 class CalledTool:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from ...core.demands import Refuse
 from ...core.errors import ConfigError
-from ...core.messages import ToolCall, ToolResult
+from ...core.messages import ToolCall
 from ...core.notices import notice
-from ...kernel.boundary import Border
 from ...kernel.chain import overrides
-from ...kernel.ports import Policy, ToolHandler
+from ...kernel.ports import Policy
 from ...policies.guardrails.policy import Guardrails
 from ...policies.guardrails.tool_rules import ToolRule
-from ...policies.guardrails.verdicts import GuardrailAction, run_check, understood
+from ...policies.guardrails.verdicts import GuardrailAction, run_check
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -37,7 +36,7 @@ class Guardrail(Guardrails):
             reason.
         """
 
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
         if overrides(self, "check_tool", Guardrail):
 
             def check_tool(arguments: Any) -> Any:
@@ -45,21 +44,10 @@ class Guardrail(Guardrails):
 
             verdict = await run_check(check_tool, call.args, self.check_seconds)  # type: ignore[arg-type]
             if verdict.action is GuardrailAction.BLOCK:
-                return ToolResult(error=verdict.reason, retryable=False)
+                return Refuse(verdict.reason)
             if verdict.action is GuardrailAction.WARN:
                 await view.warn("guardrails", verdict.reason)
-        return await super().tool(call, next, view)
-
-    def allows_substitute(self, call: ToolCall, view: RunView) -> bool:
-        if not super().allows_substitute(call, view):
-            return False
-        with Border():
-            said = self.check_tool(call.name, call.args)  # type: ignore[arg-type]
-            if isawaitable(said):  # it would have to be waited for
-                getattr(said, "close", bool)()
-                return False
-            return understood(said, cast(Any, self.check_tool)).action is not GuardrailAction.BLOCK
-        return False
+        return await super().demand(call, view)
 
 
 class TokenGuard(Guardrail):
@@ -96,7 +84,7 @@ class TokenGuard(Guardrail):
         super().__init__(None, None, tools=rules)
         self.max_tokens = max_tokens
 
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+    async def demand(self, call: ToolCall, view: RunView) -> Refuse | None:
         used = view.state.spent.usage.total
         if self.max_tokens is not None and used >= self.max_tokens:
             told = notice(
@@ -106,8 +94,8 @@ class TokenGuard(Guardrail):
                 used=used,
                 limit=self.max_tokens,
             )
-            return ToolResult(error=told, retryable=False)
-        return await super().tool(call, next, view)
+            return Refuse(told)
+        return await super().demand(call, view)
 
 
 def as_policy(given: Any) -> list[Policy]:

@@ -2,31 +2,68 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ...agent.input import check_argument
 from ...core.notices import join_notices, notice
+from ...core.runs import EVALUATION_PREFIX
+from ...kernel.threads import off_loop
 from ...memory.files import MemoryFiles
 from ...memory.lessons.history import Cause, PastRun, UsedTool
 from ...memory.lessons.patterns import SuccessPattern, find_patterns, group_failures, is_same_kind
 from ...memory.lessons.propose import suggest
+from ...memory.memory import Memory
 from ...memory.preferences import preferences_in
+from .checks import check_method
+
+if TYPE_CHECKING:
+    from ...kernel.scope import Scope
+    from ...kernel.view import RunView
+
+_NOTES, _MOST = "learning", 300  # the name of the notes, and how many tasks of a user are kept
 
 
-class LearningEngine:
-    """Learns from tasks that your program reports. To learn from recorded runs, use `kaname learn` and `Lessons`.
+class LearningEngine(Memory):
+    """Learns from tasks: from those that your program reports, and from the runs of an agent: `Agent(…, context=[engine])`.
+
+    Such an agent is told the user's profile, and, if tasks of this kind have failed before, `suggest_improvements`. After each
+    run `track_success_patterns` is called. A subclass can override all three methods. What is learned is kept in the folder,
+    and belongs to a user. To try changes before they are used, see `kaname learn` and `Lessons`.
 
     Args:
-        memory: The folder of memories, or `Memory`, whose profiles `personalize_responses` reads and writes (default: the
-            folder of this program).
+        memory: The folder of memories, or `Memory` (default: the folder of this program).
     """
 
     def __init__(self, memory: Any = None) -> None:
         _check(memory is None or isinstance(memory, str | PathLike | MemoryFiles), "memory", "a folder or a Memory", memory)
-        self._files = memory if isinstance(memory, MemoryFiles) else MemoryFiles(memory)
-        self.runs: list[PastRun] = []
+        check_method(self, "track_success_patterns", "task_description", "approach_details", "was_successful")
+        check_method(self, "suggest_improvements", "failed_task_context")
+        check_method(self, "personalize_responses", "user_id", "interaction_history", "preferences")
+        super().__init__(memory.folder if isinstance(memory, MemoryFiles) else memory)
+
+    async def gather(self, said: str, view: RunView, trouble: list[str]) -> list[str]:
+        """Return the lines that the model is told: the profile, memories, and advice on tasks that have failed before."""
+        user = view.state.user
+        profile: Mapping[str, str] | None = await off_loop(self.personalize_responses, user, [said], {})
+        lines = await super().gather(said, view, trouble)
+        lines += [line for about, text in (profile or {}).items() if (line := f"- {about}: {text}") not in lines]
+        if [one for one in await off_loop(self._like, said, user) if one.cause]:
+            lines.append(f"- {await off_loop(self.suggest_improvements, {'task': said, 'user': user})}")
+        return lines
+
+    async def ended(self, scope: Scope) -> None:
+        await super().ended(scope)
+        state, stop = scope.state, scope.state.stop
+        if state.question is None or stop is None or stop.kind == "cancelled" or scope.run_id.startswith(EVALUATION_PREFIX):
+            return
+        names = [call.name for message in state.messages[state.turn_start :] for call in message.calls]
+        details = {"tools": names, "user": state.user}
+        task = "" if stop.blocks_input else state.question.text
+        await off_loop(self.track_success_patterns, task, details, stop.kind == "completed")
 
     def track_success_patterns(
         self, task_description: str, approach_details: Any, was_successful: bool, user_feedback: str | None = None
@@ -35,7 +72,7 @@ class LearningEngine:
 
         Args:
             task_description: What was to be done.
-            approach_details: The names of the tools in their order, or a mapping with them under `tools`.
+            approach_details: The names of the tools in their order, or a mapping with them under `tools`, and the `user`.
             was_successful: Whether it succeeded.
             user_feedback: What the user said about it. Feedback on a failure is what `suggest_improvements` quotes first.
         """
@@ -44,17 +81,18 @@ class LearningEngine:
         _check(used is None or isinstance(used, Iterable), "approach_details", "a list of tools", approach_details)
         names = [used] if isinstance(used, str) else [str(one) for one in used or ()]
         failed: Cause = "" if was_successful else "user unhappy" if user_feedback else "limit"
-        calls = tuple([UsedTool(name) for name in names])
-        made = PastRun(str(len(self.runs)), "", "", "", 0.0, task_description, calls, failed, note=user_feedback or "")
-        self.runs.append(made)
-        return find_patterns(self._like(task_description), 1)
+        user = str(approach_details.get("user") or "") if isinstance(approach_details, Mapping) else ""
+        store, task = self.of(user), [task_description, names, failed, user_feedback or ""]
+        store.note(_NOTES, {f"{time.time_ns():020}": json.dumps(task, ensure_ascii=False)})
+        store.note(_NOTES, dict.fromkeys([*store.notes(_NOTES)][:-_MOST]))
+        return find_patterns(self._like(task_description, user), 1)
 
     def suggest_improvements(self, failed_task_context: Mapping[str, Any] | str) -> str:
         """Return advice for a task that failed: what users said, and the tools that have done such tasks.
 
         Args:
-            failed_task_context: The task, or a mapping with `task` (or `task_description`), and if it is known `tool`, and
-                `cause`: one of those that `kaname learn failures` shows, such as "tool error".
+            failed_task_context: The task, or a mapping with `task` (or `task_description`), and if it is known `user`,
+                `tool`, and `cause`: one of those that `kaname learn failures` shows, such as "tool error".
         """
         what = "a text, or a mapping with a task"
         _check(isinstance(failed_task_context, str | Mapping), "failed_task_context", what, failed_task_context)
@@ -64,10 +102,10 @@ class LearningEngine:
         tool, cause = str(given.get("tool") or ""), cast(Cause, given.get("cause") or "limit")
         _check(cause in get_args(Cause), 'failed_task_context["cause"]', f"one of {', '.join(get_args(Cause)[1:])}", cause)
         failed = PastRun("now", "", "", "", 0.0, task, (), cause, tool, offered=(tool,))
-        known = [one for one in self._like(task) if one.note]
-        told = [lesson.advice for group in group_failures(known) for lesson in suggest(group, self.runs)]
+        like = self._like(task, str(given.get("user") or ""))
+        told = [one.advice for group in group_failures([one for one in like if one.note]) for one in suggest(group, like)]
         (group,) = group_failures([failed, failed])
-        told += [lesson.advice for lesson in suggest(group, self._like(task))]
+        told += [lesson.advice for lesson in suggest(group, like)]
         return join_notices(" ", told) if told else notice("learning.nothing", "Nothing is known about such failures yet.")
 
     def personalize_responses(
@@ -85,7 +123,7 @@ class LearningEngine:
         listed = isinstance(interaction_history, Iterable) and not isinstance(interaction_history, str | Mapping)
         _check(listed, "interaction_history", "a list of texts or messages", interaction_history)
         _check(preferences is None or isinstance(preferences, Mapping), "preferences", "a mapping", preferences)
-        store = self._files.of(user_id)
+        store = self.of(user_id)
         for one in interaction_history:
             said = one.get("content", "") if isinstance(one, Mapping) and one.get("role", "user") == "user" else one
             for about, words in preferences_in(said if isinstance(said, str) else "").items():
@@ -94,9 +132,14 @@ class LearningEngine:
             store.add(str(value), "profile", about=about)
         return {one.about: one.text for one in store.profile()}
 
-    def _like(self, task: str) -> list[PastRun]:
-        """Return the runs whose tasks are of the kind of a task."""
-        return [one for one in self.runs if is_same_kind(task, one.task)]
+    def _like(self, task: str, user: str) -> list[PastRun]:
+        """Return the tasks of a user that are of the kind of a task."""
+        kept = [(key, *json.loads(value)) for key, value in self.of(user).notes(_NOTES).items()]
+        return [
+            PastRun(key, "", user, "", 0.0, done, tuple([UsedTool(name) for name in names]), failed, note=note)
+            for key, done, names, failed, note in kept
+            if is_same_kind(task, done)
+        ]
 
 
 def _check(fits: bool, name: str, what: str, given: Any) -> None:

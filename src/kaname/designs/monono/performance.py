@@ -26,7 +26,6 @@ from ...tools.finding.rank import matching_words
 
 _TIMES = ("seconds", "latency", "speed", "response_time")  # seconds per call, under the names that people give them
 _RATES = ("success", "success_rate", "accuracy", "reliability")  # from 0 to 1
-_MISSING: Any = object()
 
 
 class CacheManager:
@@ -52,17 +51,12 @@ class CacheManager:
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value, or the default if there is none or its time is over."""
-        found = self._try(self.store.get, value_key(key))
-        return default if found is None else json.loads(found.value)
+        stored = self._stored(key)
+        return default if stored is None else json.loads(stored)
 
     def set(self, key: str, value: Any, ttl: float | str | None = None) -> None:
         """Store a value for `ttl` seconds (default: `default_ttl`). Raises `ConfigError` if it is not JSON."""
-        try:
-            text = dump(value)
-        except (TypeError, ValueError, RecursionError) as problem:
-            told = notice("cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem)
-            raise ConfigError(told) from problem
-        self._try(self.store.put, value_key(key), text, self.default_ttl if ttl is None else seconds(ttl))
+        self._store(key, value, ttl)
 
     def delete(self, key: str) -> None:
         self.store.remove(value_key(key))
@@ -84,26 +78,39 @@ class CacheManager:
         """
         if runs_on_loop(computation_function):
             return self._get_or_set(key, computation_function, ttl)
-        if (known := self.get(key, _MISSING)) is not _MISSING:
-            return known
-        value, shared = self._in_threads.share_now(key, lambda: _computed(key, computation_function))
-        if not shared:  # a waiter that releases it could come before the value is stored
-            try:
-                self.set(key, value, ttl)
-            finally:
+        if (stored := self._stored(key)) is None:
+            stored, shared = self._in_threads.share_now(
+                key, lambda: self._stored(key) or self._store(key, _computed(key, computation_function), ttl, first=True)
+            )
+            if not shared:
                 self._in_threads.release(key)
-        return value
+        return json.loads(stored)
 
     async def _get_or_set(self, key: str, compute: Callable[[], Awaitable[Any]], ttl: float | str | None) -> Any:
-        if (known := self.get(key, _MISSING)) is not _MISSING:
-            return known
-        value, shared = await self._on_loops.share(key, compute, lambda _: True)
-        if not shared:  # a waiter that releases it could come before the value is stored
-            try:
-                self.set(key, value, ttl)
-            finally:
+        async def made() -> str:
+            return self._stored(key) or self._store(key, await compute(), ttl, first=True)
+
+        if (stored := self._stored(key)) is None:
+            stored, shared = await self._on_loops.share(key, made, lambda _: True)
+            if not shared:
                 self._on_loops.release(key)
-        return value
+        return json.loads(stored)
+
+    def _stored(self, key: str) -> str | None:
+        found = self._try(self.store.get, value_key(key))
+        return None if found is None else found.value
+
+    def _store(self, key: str, value: Any, ttl: float | str | None, *, first: bool = False) -> str:
+        """Store a value, and return its JSON. `first`: return that of another process if it was first."""
+        try:
+            text = dump(value)
+        except (TypeError, ValueError, RecursionError) as problem:
+            told = notice("cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem)
+            raise ConfigError(told) from problem
+        if first and (stored := self._stored(key)) is not None:
+            return stored
+        self._try(self.store.put, value_key(key), text, self.default_ttl if ttl is None else seconds(ttl))
+        return text
 
     def _try(self, what: Callable[..., Any], *args: Any) -> Any:
         """Use the file. If it cannot be used, there is no value in it; that is logged once."""
@@ -140,14 +147,15 @@ class PerformanceOptimizer:
     To have an agent choose by itself, use `Agent(policies=[Equals("search_a", "search_b")])`.
     """
 
+    reason = ""  # why the last selection was made
+    _past: Mapping[str, ToolFigures] = {}
+
     def __init__(self, cache_manager: CacheManager | None = None) -> None:
         self.cache_manager = cache_manager or CacheManager(max_size="1GB", default_ttl=3600)
-        self.reason = ""  # why the last selection was made
-        self._past: dict[str, ToolFigures] = {}
 
     async def learn_from(self, journal: Journal, tools: Iterable[str]) -> None:
         """Read how these tools did in the last runs of a journal. Metadata goes over it."""
-        self._past |= await past_figures(journal, tools)
+        self._past = {**self._past, **await past_figures(journal, tools)}
 
     def optimize_tool_selection(
         self, task_description: str, available_tools_with_metadata: Mapping[str, Any] | Iterable[Mapping[str, Any]]

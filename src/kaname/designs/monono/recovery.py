@@ -1,47 +1,58 @@
-"""`ErrorRecoveryManager` of MONONO 3.11: retries, stand-ins and circuit breakers for tools, and words for the user."""
+"""`ErrorRecoveryManager` of MONONO 3.11: a `ToolFallback` whose tries, stand-ins and breakers `handle_failure` decides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextvars import ContextVar
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
-from ...core.errors import BadArguments, ConfigError, ModelError
+from ...core.errors import BadArguments, ConfigError, ModelDenied, ModelError, ModelUnavailable, UnexpectedError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import record
+from ...core.record import replace
 from ...kernel.boundary import Failure
-from ...kernel.ports import ToolHandler
-from ...policies.fallback import FallbackStrategy
+from ...kernel.ports import Action, ToolHandler
+from ...policies.fallback import FallbackStrategy, RecoveryStep
+from ...policies.models.breaker import Breaker, Limits
+from ...policies.names import known_tools
+from .checks import AMOUNT, POSITIVE, Fits, check_each, check_method
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
-_tool_at_work: ContextVar[str] = ContextVar("_tool_at_work", default="")
 _PAUSE = 30.0  # seconds that a breaker stays open before one call is tried
-
-
-@record
-class RecoveryStep:
-    """What to do about a failure: retry after `wait` seconds, use `tool` instead, or report `message` to the user."""
-
-    action: Literal["retry", "fallback", "report"]
-    message: str
-    wait: float = 0.0
-    tool: str = ""
+_USUAL = {"max_attempts": 3, "delay": 1}
+_BOOL: Fits = (lambda given: isinstance(given, bool), "True or False")
 
 
 class ErrorRecoveryManager(FallbackStrategy):
     """Recovers from failing tools. Pass it to an agent: `Agent(…, policies=[ErrorRecoveryManager(…)])`.
 
+    A subclass can override `handle_failure`, and can set the three dicts in an `__init__` of its own.
+
     Args:
         retry_policies: `{"default": {"max_attempts": 3, "delay": 1}}`: how often a call is tried, and the seconds before the
             second try, doubled for each further one. Calls with effects are not repeated blindly.
         fallback_strategies: The tool to try when another has failed: `{"tool_A_failure": "try_tool_B"}`, or plain names.
-        circuit_breakers: `{"service_X": {"failure_threshold": 5}}`: a tool that has failed so often in a row is not called for
-            30 seconds; then one call finds out whether it works again. `is_open` tells its state.
+        circuit_breakers: `{"tool_A": {"failure_threshold": 5}}`: a tool that has failed so often in a row is not called for 30
+            seconds; then one call finds out whether it works again. `is_open` shows its state.
+
+    Raises:
+        ConfigError: A key or the name of a tool is unknown, or a value cannot be used.
     """
+
+    retry_policies: Mapping[str, Mapping[str, Any]]
+    fallback_strategies: Mapping[str, str]
+    circuit_breakers: dict[str, dict[str, Any]]
+    _breakers: dict[str, Breaker]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Set the defaults here: the `__init__` of a subclass need not call ours."""
+        self = super().__new__(cls)
+        FallbackStrategy.__init__(self)
+        self.retry_policies, self.fallback_strategies, self.circuit_breakers = {"default": _USUAL}, {}, {}
+        self._breakers = {}
+        return self
 
     def __init__(
         self,
@@ -49,90 +60,92 @@ class ErrorRecoveryManager(FallbackStrategy):
         fallback_strategies: Mapping[str, str] | None = None,
         circuit_breakers: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.retry_policies = dict(retry_policies or {"default": {"max_attempts": 3, "delay": 1}})
-        self.fallback_strategies = dict(fallback_strategies or {})
-        breakers = (circuit_breakers or {}).items()
-        self.circuit_breakers = {name: {"is_open": False, "failure_threshold": 5, **one} for name, one in breakers}
-        self._failed: dict[str, int] = {}
-        self._opened: dict[str, float] = {}
-        usual = self.retry_policies.get("default", {})
-        attempts = usual.get("max_attempts", 3)
-        if any(
-            not isinstance(one.get("max_attempts", 1), int) or one.get("max_attempts", 1) < 1
-            for one in self.retry_policies.values()
-        ):
-            raise ConfigError(
-                notice("recovery.attempts", "max_attempts must be an integer of at least 1, not {it!r}", it=attempts)
-            )
-        stand_ins = {name.removesuffix("_failure"): to.removeprefix("try_") for name, to in self.fallback_strategies.items()}
-        super().__init__(attempts - 1, stand_ins, backoff=usual.get("delay", 1))
+        self.retry_policies = retry_policies or self.retry_policies
+        self.fallback_strategies = fallback_strategies or {}
+        self.circuit_breakers = {**(circuit_breakers or {})}  # type: ignore[dict-item]
+        self._read()
 
-    def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep:
-        """Return what to do about a failure, and count it for the breaker.
+    def _read(self) -> None:
+        """Read the three dicts: check them, and make the breakers that are missing."""
+        check_each("retry_policies", self.retry_policies, {"max_attempts": POSITIVE, "delay": AMOUNT})
+        check_each("circuit_breakers", self.circuit_breakers, {"is_open": _BOOL, "failure_threshold": POSITIVE})
+        usual = {"is_open": False, "failure_threshold": 5}
+        self.circuit_breakers = {name: {**usual, **one} for name, one in self.circuit_breakers.items()}
+        stand_ins = {name.removesuffix("_failure"): to.removeprefix("try_") for name, to in self.fallback_strategies.items()}
+        self.fallback = FallbackStrategy(fallback=stand_ins).fallback
+        for name, one in self.circuit_breakers.items():
+            if name not in self._breakers:
+                breaker = self._breakers[name] = Breaker(Limits(one["failure_threshold"], float("inf"), _PAUSE))
+                if one["is_open"]:
+                    breaker.leave(breaker.enter() or 0, ModelDenied(name))
+
+    def check(self, tools: Mapping[str, Action]) -> None:
+        self._read()
+        super().check(tools)
+        known_tools("retry_policies", {*self.retry_policies} - {"default"}, tools)
+        known_tools("circuit_breakers", self.circuit_breakers, tools)
+        check_method(self, "handle_failure", "error", "context_of_failure")
+
+    def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep | None:
+        """Return what to do about a failure. Runs ask it after every failed try; None reports the failure.
 
         Args:
             error: The exception, or its text.
-            context_of_failure: `tool` (or `tool_name`, `service`), and `attempt`, which is 1 for the first try.
+            context_of_failure: `tool` (or `tool_name`, `service`); `attempt`, which is 1 for the first try; and `can_retry`,
+                which is False if the call must not be repeated, because it may have taken effect.
         """
         keys = ("tool", "tool_name", "service")
         name = str(next((context_of_failure[key] for key in keys if key in context_of_failure), ""))
-        attempt = int(context_of_failure.get("attempt", 1))
+        attempt, can_retry = int(context_of_failure.get("attempt", 1)), context_of_failure.get("can_retry", True)
         why = error if isinstance(error, str) else str(Failure(error))
-        self._count(name, failed=True)
-        policy = self.retry_policies.get(name, self.retry_policies.get("default", {}))
-        if not self._rests(name) and attempt < policy.get("max_attempts", 1) and _may_pass(error):
-            wait = float(policy.get("delay", 1)) * 2 ** (attempt - 1)
-            told = notice(
-                "recovery.retry", "{name} failed ({why}); it is tried again in {wait:g} s", name=name, why=why, wait=wait
-            )
-            return RecoveryStep("retry", told, wait=wait)
-        if name in self.fallback:
-            other = self.fallback[name]
-            told = notice(
-                "recovery.fallback", "{name} failed ({why}); {other} is used instead", name=name, why=why, other=other
-            )
-            return RecoveryStep("fallback", told, tool=other)
+        policy = {**_USUAL, **self.retry_policies.get(name, self.retry_policies.get("default", {}))}
+        if can_retry and not self._rests(name) and attempt < policy["max_attempts"] and _may_pass(error):
+            wait = min(self._longest, float(policy["delay"]) * 2 ** min(attempt - 1, 30))
+            return RecoveryStep("retry", why, wait=wait)
+        if other := self.fallback.get(name, ""):
+            return RecoveryStep("fallback", why, tool=other)
         told = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)
         return RecoveryStep("report", told)
 
+    def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
+        step = self.handle_failure(error, {"tool": name, "attempt": attempt, "can_retry": can_retry})
+        if step is not None and not isinstance(step, RecoveryStep):
+            kind = type(self).__name__
+            raise UnexpectedError(f"{kind}.handle_failure returned {step!r:.100}; expected a RecoveryStep or None")
+        return step or RecoveryStep("report")
+
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        if self._rests(call.name):
-            resting = notice("recovery.open", "{name} has failed too often and is not called for now", name=call.name)
-            return ToolResult(error=resting, not_run=True, retryable=False)
-        at_work = _tool_at_work.set(call.name)
+        one, tried = call, {call.name}
+        while self._rests(one.name):
+            resting = _resting(one.name)
+            step = self._recover(one.name, 1, str(resting.error), False)
+            one = replace(call, name=step.tool)
+            if step.action != "fallback" or step.tool in tried or self._may_not_stand_in(one, set(), view):
+                return resting
+            tried.add(step.tool)
+        return await super().tool(one, partial(self._through_breaker, next), view)
+
+    async def _through_breaker(self, next: ToolHandler, call: ToolCall) -> ToolResult:
+        if (breaker := self._breakers.get(call.name)) is None:
+            return await next(call)
+        outcome: ModelError | bool | None = None
+        if (ticket := breaker.enter()) is None:
+            return _resting(call.name)
         try:
-            result = await super().tool(call, next, view)
+            result = await next(call)
+            outcome = None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
+            return result
         finally:
-            _tool_at_work.reset(at_work)
-        self._count(call.name, failed=result.is_error and not result.not_run)
-        return result
-
-    @property
-    def max_retries(self) -> int:
-        """Return how often the tool that is at work is tried again."""
-        policy = self.retry_policies.get(_tool_at_work.get(), self.retry_policies.get("default", {}))
-        return int(policy.get("max_attempts", 3)) - 1
-
-    @max_retries.setter
-    def max_retries(self, retries: int) -> None:
-        """Ignore what the base class sets: each tool has its policy."""
+            breaker.leave(ticket, outcome)
+            self.circuit_breakers[call.name]["is_open"] = self._rests(call.name)
 
     def _rests(self, name: str) -> bool:
-        breaker = self.circuit_breakers.get(name)
-        if breaker is None or not breaker["is_open"]:
-            return False
-        if monotonic() - self._opened.setdefault(name, monotonic()) < _PAUSE:
-            return True
-        self._opened[name] = monotonic()  # this one finds out; the next waits for it
-        return False
+        return name in self._breakers and self._breakers[name].rest > 0
 
-    def _count(self, name: str, *, failed: bool) -> None:
-        if (breaker := self.circuit_breakers.get(name)) is None:
-            return
-        self._failed[name] = self._failed.get(name, 0) + 1 if failed else 0
-        breaker["is_open"] = failed and (breaker["is_open"] or self._failed[name] >= breaker["failure_threshold"])
-        if breaker["is_open"]:
-            self._opened[name] = monotonic()
+
+def _resting(name: str) -> ToolResult:
+    told = notice("recovery.open", "{name} has failed too often and is not called for now", name=name)
+    return ToolResult(error=told, not_run=True, retryable=False)
 
 
 def _may_pass(error: BaseException | str) -> bool:
