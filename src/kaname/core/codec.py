@@ -274,7 +274,7 @@ def _readers(kind: type) -> tuple[dict[str, Callable[[Any], Any]], frozenset[str
             readers[name] = partial(_read_value, nested)
         elif name in ("parts", "media"):
             readers[name] = _read_parts
-        elif name in ("base", "parent", "options") or (kind, name) == (CallModel, "tools"):
+        elif name in ("base", "parent", "options", "rules") or (kind, name) == (CallModel, "tools"):
             readers[name] = lambda data: tuple(data) if isinstance(data, list) else data
     return readers, frozenset(defaults(kind)) - readers.keys()
 
