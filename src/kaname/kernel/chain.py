@@ -73,9 +73,11 @@ def _around_call(wrap: Any, core: Any, view: RunView) -> Any:
     An outer policy may have changed the call. Arguments that do not fit are refused here.
     """
 
+    read = view.reader()
+
     def handle(call: ToolCall) -> Awaitable[ToolResult]:
         try:
-            seen = view.as_received(call)
+            seen = read(call)
         except BadArguments as problem:
             return _refusal(str(problem))
         return wrap(seen, core, view)  # type: ignore[no-any-return]

@@ -203,7 +203,10 @@ def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
     """
     state.spent.steps += 1
     try:
-        return any(isinstance(rule(state, _ANOTHER), Stop) for rule in stops)
+        for rule in stops:  # noqa: SIM110 - a generator would cost five calls a step
+            if rule(state, _ANOTHER) is not None:
+                return True
+        return False
     finally:
         state.spent.steps -= 1
 
@@ -221,9 +224,9 @@ def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admi
             return await asked.reply(request, (request.emit or scope.emit) if request.stream else silent)
 
         async def run_tool(call: ToolCall) -> ToolResult:
-            return await execute(call, scope)
+            return await execute(call, scope, is_judged)
 
-        policies, view = scope.policies(agent), scope.view
+        policies, view, is_judged = scope.policies(agent), scope.view, bool(scope.deciders(agent))
         asking, using = around_model(policies, reply_to, view), around_tool(policies, run_tool, view)
         scope.joints[agent.name] = (asking, using, around_question(policies, view))
     return scope.joints[agent.name]
@@ -265,10 +268,12 @@ async def call_through_policies(call: ToolCall, scope: Scope) -> ToolResult:
         scope.incoming.pop(call.id, None)
 
 
-async def execute(call: ToolCall, scope: Scope) -> ToolResult:
-    """Run the tool itself: check the arguments, pass the door, record the intent, act."""
-    agent, incoming = scope.caller(call), scope.incoming[call.id]
-    tools = agent.tools
+async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
+    """Run the tool itself: check the arguments, pass the door, record the intent, act.
+
+    `is_judged`: some policy states demands about calls.
+    """
+    tools, incoming = scope.caller(call).tools, scope.incoming[call.id]
     if (tool := tools.get(call.name, None)) is None:
         if call.name not in CLIENT_CALLS:
             return ToolResult(error=str(ToolNotFoundError(call.name, tools)))
@@ -277,7 +282,7 @@ async def execute(call: ToolCall, scope: Scope) -> ToolResult:
         call, shown, prepared = incoming.arrive(call, tool)
     except BadArguments as problem:
         return ToolResult(error=str(problem), not_run=True)
-    if scope.deciders(agent) and (refused := await decide(ToolCall(call.id, call.name, shown.args), scope)) is not None:
+    if is_judged and (refused := await decide(ToolCall(call.id, call.name, shown.args), scope)) is not None:
         return refused
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one

@@ -24,7 +24,7 @@ class RunLimits:
     """The limits of one run: the accounts of its budgets, its rules on money with the purse of each, its rules on calls."""
 
     def __init__(self, view: RunView) -> None:
-        self.agent = view.agent
+        self.agent = view.agent if view.root.team else None  # without a team it does not change
         self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
         rules = [rule for rule in view.stops if _limits_money(rule)]
         judged = any(hasattr(policy, "output_checks") and policy.output_checks for policy in view.policies())
@@ -70,7 +70,7 @@ def _limits_money(rule: Any) -> bool:
 
 def limits_of(view: RunView) -> RunLimits:
     limits: RunLimits | None = view.scratch.get(RunLimits)
-    if limits is None or limits.agent is not view.agent:
+    if limits is None or (limits.agent is not None and limits.agent is not view.agent):
         limits = view.scratch[RunLimits] = RunLimits(view)
     return limits
 

@@ -58,7 +58,7 @@ class Meter(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         limits, tool, outer = limits_of(view), view.tools(call).get(call.name, None), calling.get()
-        price: float = optional(tool, ActionBase, "price")
+        price: float = getattr(tool, "price", ActionBase.price)
         purchase = Purchase(view, call.name) if price or limits.limits_money or outer is not None else None
         before = view.state.started.get(call.id) if purchase is not None or limits.calls else None
         refused = self._refusal(call, limits, view) if limits.calls else ""
