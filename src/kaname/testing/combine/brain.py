@@ -1,0 +1,103 @@
+"""A scripted model that obeys every instruction it reads, whoever wrote it.
+
+An instruction is a number in brackets, such as `[[3]]`, somewhere in the request: in the words of the user, in a tool result,
+in a file. `orders[3]` says which calls it stands for. The reply depends on the request only, so that a run that was killed and
+resumed gets the same replies.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...core.messages import Media, Message, ModelRequest, Text, ToolCall, ToolResult, Usage
+from ...models.prices import Price
+from ...models.providers.scripted import ScriptedModel, call
+from .ledger import Ledger, Seen, root
+
+_ORDER = re.compile(r"\[\[(\d+)\]\]")
+Order = Sequence[tuple[str, Mapping[str, Any]]]
+USAGE = Usage(100, 50)
+
+
+@dataclass
+class Brain:
+    """What the model knows: the orders by number, and the marks of users that it repeats in its answer."""
+
+    ledger: Ledger
+    orders: dict[int, Order] = field(default_factory=dict)
+    marks: list[str] = field(default_factory=list)
+    price: Price | None = None
+    name: str = "scripted"
+    plan: Callable[[ModelRequest, str], Any] | None = None  # replies to requests for a plan
+
+    def model(self, name: str = "", says: str = "Done.") -> ScriptedModel:
+        """Return a model that obeys, and writes what it sees into the ledger."""
+        named = name or self.name
+        usage = USAGE if self.price is None else Usage(USAGE.input, USAGE.output, cost=self.price.of(USAGE))
+        return ScriptedModel(lambda request: self.reply(request, named, says), name=named, usage=usage, price=self.price)
+
+    def reply(self, request: ModelRequest, name: str, says: str) -> Any:
+        """Return the calls of the next order that was read and not yet followed, or the last words."""
+        text = text_of(request.messages)
+        reply = self.plan(request, text) if self.plan is not None else None
+        if reply is None:
+            reply = self._next_order(request, text) or self._last_words(text, says)
+        calls = [part for part in (reply if isinstance(reply, list) else [reply]) if isinstance(part, ToolCall)]
+        cost = 0.0 if self.price is None else self.price.of(USAGE) or 0.0
+        said = reply if isinstance(reply, str) else ""
+        self.ledger.seen.append(
+            Seen(self.ledger.now(), name, text, tuple(_meant(one) for one in calls), said, root.get(), cost, _last(request.messages))
+        )
+        return reply
+
+    def _next_order(self, request: ModelRequest, text: str) -> list[ToolCall] | None:
+        wanted = [int(number) for number in dict.fromkeys(_ORDER.findall(text))]
+        followed = sum(any(isinstance(part, ToolCall) for part in one.parts) for one in request.messages if one.role == "assistant")
+        offered = {tool.name for tool in request.tools}
+        known = [number for number in wanted if number in self.orders]
+        if followed >= len(known) or not offered:
+            return None
+        return [_addressed(tool, args, offered, followed) for tool, args in self.orders[known[followed]]]
+
+    def _last_words(self, text: str, says: str) -> str:
+        return " ".join([says, *[mark for mark in self.marks if mark in text]])
+
+
+def _addressed(tool: str, args: Mapping[str, Any], offered: set[str], turn: int) -> ToolCall:
+    """Return the call, through `use_tool` if the tool must be looked up. Models write its arguments in two ways."""
+    if tool not in offered and "use_tool" in offered:
+        return call("use_tool", name=tool, **{"arguments" if len(tool) % 2 == turn % 2 else "args": dict(args)})
+    return call(tool, **args)
+
+
+def _meant(sent: ToolCall) -> tuple[str, Mapping[str, Any]]:
+    args = sent.args if isinstance(sent.args, Mapping) else {}
+    if sent.name == "use_tool":
+        return str(args.get("name")), args.get("args") or args.get("arguments") or {}
+    return sent.name, args
+
+
+def text_of(messages: Sequence[Message]) -> str:
+    """Return everything in the messages that a model can read, apart from its own calls."""
+    return "\n".join(_text_of_part(part) for message in messages for part in message.parts)
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, ToolResult):
+        shown = part.shown if part.shown is not None else part.output
+        said = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False, default=str)
+        return f"{said} {part.error or ''}" + "".join(_text_of_part(one) for one in part.media)
+    if isinstance(part, Media):
+        return f"{base64.b64decode(part.data).decode('utf-8', 'replace') if part.mime.startswith('text/') else ''} {part.url}"
+    return ""
+
+
+def _last(messages: Sequence[Message]) -> tuple[str, str]:
+    return (messages[-1].role, _text_of_part(messages[-1].parts[-1]) if messages[-1].parts else "") if messages else ("", "")

@@ -1,0 +1,288 @@
+"""The reference monitor: says which promises of the docs a case has broken.
+
+It is written from `docs/guarantees.md` and its neighbours, not from the code of kaname. It reads the declared rules and the
+ledger, and nothing else. Each check is one function that yields what is broken; to add a promise, add a function to `CHECKS`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import AgentError
+from .ledger import Answer, Deed, Ledger
+from .rules import ApprovalRule, Rules
+
+YES = ("yes", "ok", "はい", "承認します")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A broken promise: the short name of the rule, and what happened."""
+
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
+def broken(rules: Rules, ledger: Ledger) -> list[Broken]:
+    """Return the promises that a case has broken, each rule once per detail."""
+    found = [one for check in CHECKS for one in check(rules, ledger)]
+    return list(dict.fromkeys(found))
+
+
+# How an answer reads
+
+
+def approves(value: Any) -> bool:
+    """Return True if a value is a clear yes by the table in docs/approvals.md."""
+    if isinstance(value, str):
+        return value.strip().rstrip(".。").lower() in YES
+    if isinstance(value, Mapping):
+        return value.get("approved") is True or (isinstance(value.get("args"), Mapping) and "approved" not in value)
+    return value is True
+
+
+def declines(value: Any) -> bool:
+    """Return True if a value is a clear no."""
+    return value in ("no", "いいえ", False) or (isinstance(value, Mapping) and value.get("approved") is False)
+
+
+def is_lasting(answer: Answer) -> str:
+    """Return "run" or "always" if the answer allows later calls, else ""."""
+    value = answer.value
+    return str(value.get("for", "")) if isinstance(value, Mapping) and value.get("approved") is True else ""
+
+
+def is_about(rules: Rules, answer: Answer, deed: Deed) -> bool:
+    """Return True if the person who answered was shown this call, or wrote its arguments."""
+    if isinstance(answer.value, Mapping) and isinstance(answer.value.get("args"), Mapping):
+        return answer.tool == deed.tool and _same(rules, deed, answer.value["args"], answer.args or {})
+    if answer.tool == deed.tool and answer.args is not None:
+        return _same(rules, deed, answer.args, answer.args)
+    usual = rules.tools[deed.tool].defaults if deed.tool in rules.tools else {}
+    shown = [value for name, value in deed.args.items() if isinstance(value, str) and value and usual.get(name) != value]
+    return not answer.tool and deed.tool in answer.prompt and all(value in answer.prompt for value in shown)
+
+
+def _same(rules: Rules, deed: Deed, args: Mapping[str, Any], _shown: Mapping[str, Any]) -> bool:
+    return rules.canonical(deed.tool, deed.args) == rules.canonical(deed.tool, args)
+
+
+def _conversation(ledger: Ledger, run: str) -> set[str]:
+    """Return a run and the runs that it came from as a fork, without their children."""
+    found = [run.split("/")[0]]
+    while found[-1] in ledger.forks:
+        found.append(ledger.forks[found[-1]])
+    return set(found)
+
+
+# Approvals
+
+
+def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A tool that needs an approval runs only after a clear yes, by a person who is allowed to give it, once for each yes."""
+    used: Counter[tuple[int, int]] = Counter()
+    calls: dict[tuple[int, int], set[str]] = {}
+    for deed in ledger.deeds:
+        for number, rule in enumerate(rules.approvals):
+            if not _applies(rule, deed):
+                continue
+            if not rule.covers(deed.tool, {**rules.tools[deed.tool].defaults, **deed.args} if deed.tool in rules.tools else deed.args):
+                continue
+            told = f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}"
+            given = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
+            mine = [one for one in given if one.run.split("/")[0] == deed.run.split("/")[0] and is_about(rules, one, deed)]
+            fitting = [one for one in mine if _is_admissible(rule, one) and not (one.expired and rule.expires)]
+            if fitting:
+                free = [one for one in fitting if calls.get((id(one), number), {deed.key}) == {deed.key}]
+                if free or any(is_lasting(one) for one in fitting):
+                    chosen = (free or fitting)[0]
+                    used[id(chosen), number] += 1
+                    calls.setdefault((id(chosen), number), set()).add(deed.key)
+                    continue
+                yield Broken("approval-used-twice", told)
+                continue
+            if any(_is_granted(rules, rule, one, deed, ledger) for one in given):
+                continue
+            if rule.then == "approve" and any(at < deed.at and run == deed.run.split("/")[0] for at, run in ledger.expired):
+                continue
+            before = _conversation(ledger, deed.run) - {deed.run.split("/")[0]}
+            if any(one.run in before and is_about(rules, one, deed) for one in given):
+                yield Broken("fork-reuses-approval", told)
+            elif mine:
+                yield Broken("approval-by-other", f"{told}: only {[one.by or '(nobody)' for one in mine]} said yes")
+            elif any(is_lasting(one) for one in given):
+                yield Broken("grant-answers-other-rule", told)
+            elif rule.by and any(at < deed.at for at, _ in ledger.expired):
+                yield Broken("expiry-answers-other-rule", told)
+            else:
+                yield Broken("approval-missing", told)
+
+
+def _applies(rule: ApprovalRule, deed: Deed) -> bool:
+    """A transfer keeps the rules of both agents; a child run has those of its own agent."""
+    return rule.agent in ("", deed.agent) or "/" not in deed.run
+
+
+def _is_admissible(rule: ApprovalRule, answer: Answer) -> bool:
+    return not rule.by or answer.by not in ("", answer.user)
+
+
+def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed, ledger: Ledger) -> bool:
+    lasting = is_lasting(answer)
+    if not lasting or answer.tool != deed.tool or not _is_admissible(rule, answer):
+        return False
+    if answer.revoked and answer.revoked < deed.at:
+        return False
+    if lasting == "run" and answer.run.split("/")[0] != deed.run.split("/")[0]:
+        return False
+    if lasting == "always" and answer.user != deed.user:
+        return False
+    where = answer.value.get("where")
+    return where == {} or (where is None and answer.args is not None and _same(rules, deed, answer.args, {}))
+
+
+def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A call that a person declined does not run, and a call that a permit or a rule refuses runs for nobody."""
+    for deed in ledger.deeds:
+        told = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
+        about = [one for one in ledger.answers if one.accepted and one.run == deed.run and one.at < deed.at and is_about(rules, one, deed)]
+        if about and declines(about[-1].value) and not any(approves(one.value) for one in about):
+            if len([one for one in ledger.seen if any(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for call in one.calls)]) < 2:
+                yield Broken("refused-but-ran", told)
+        if rules.permit is not None and deed.tool not in rules.permit:
+            yield Broken("not-permitted-but-ran", told)
+        if rules.refused is not None and rules.refused(deed.tool, deed.args):
+            yield Broken("rule-refuses-but-ran", told)
+
+
+def stops(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A run that was stopped while it waited does not act any more."""
+    for deed in ledger.deeds:
+        if deed.run in ledger.stopped and deed.at > ledger.stopped[deed.run]:
+            yield Broken("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
+
+
+def answered(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """An answer that was refused leaves its question open, and one that was accepted is acted on."""
+    for one in ledger.answers:
+        if not one.accepted and one.problem.startswith("InvalidState") and one.open_after is False and not one.expired:
+            yield Broken("answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed")
+
+
+# Text from outside
+
+
+def flow(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """After text from outside was read, an acting call with a value of an outsider runs only if a person has said yes to it."""
+    if not rules.flow:
+        return
+    for deed in ledger.deeds:
+        facts = rules.tools.get(deed.tool)
+        if facts is None or not facts.acts:
+            continue
+        words = repr(dict(deed.args))
+        if any(value in words for value in rules.foreign):
+            shown = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
+            if not any(is_about(rules, one, deed) for one in shown):
+                yield Broken("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
+
+
+# What a tool receives
+
+
+def arguments(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A tool receives what the model sent or what a person wrote, and not what people were shown."""
+    sent = {rules.canonical(name, args, masked=False) for one in ledger.seen for name, args in one.calls}
+    for answer in ledger.answers:
+        if isinstance(answer.value, Mapping) and isinstance(answer.value.get("args"), Mapping):
+            sent.add(rules.canonical(answer.tool, answer.value["args"], masked=False))
+    for deed in ledger.deeds:
+        if deed.tool not in rules.tools or not sent:
+            continue
+        if rules.canonical(deed.tool, deed.args, masked=False) not in sent:
+            masked = any("***" in str(deed.args.get(name)) for name in rules.tools[deed.tool].secrets)
+            yield Broken("shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}")
+
+
+# Money and numbers
+
+
+def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """Once a limit is spent, by whomever, no further paid call starts."""
+    if rules.limit is None:
+        return
+    spent = 0.0
+    entries = sorted([*ledger.deeds, *ledger.seen], key=lambda one: one.at)
+    for one in entries:
+        if one.cost and spent > rules.limit * 1.0001:
+            what = one.tool if isinstance(one, Deed) else f"model {one.model}"
+            yield Broken("budget-overrun", f"{what} was paid although ${spent:.4f} of ${rules.limit:.4f} was spent")
+            return
+        spent += one.cost
+
+
+def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A tool runs at most as often as its quota says."""
+    for name, most in rules.quotas.items():
+        count = sum(deed.tool == name for deed in ledger.deeds)
+        if count > most:
+            yield Broken("quota-counts", f"{name} ran {count} times, {most} allowed")
+
+
+# What is kept, and who sees it
+
+
+def kept(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """Text that a rule hides is in no request and in no store."""
+    for hidden in rules.hidden:
+        for seen in ledger.seen:
+            if hidden.text in seen.text:
+                yield Broken("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")
+                break
+        data = hidden.text.encode()
+        for place, content in ledger.rest.items():
+            if data in content and not (hidden.how == "check" and place == "facts"):
+                yield Broken("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
+
+
+def users(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A user gets no text of another user."""
+    for got in ledger.got:
+        for text, owner in [*rules.owned.items(), *rules.replies.items()]:
+            if text in got.text and owner != got.user:
+                yield Broken("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
+
+
+# The run itself
+
+
+def readable(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """Every run can be read, every replay is the same, and a caller gets typed errors only."""
+    for run, error in ledger.unreadable:
+        yield Broken("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
+    for run, difference in ledger.replays:
+        yield Broken("replay-differs", difference[:160])
+    for failure in ledger.failures:
+        if not isinstance(failure.error, AgentError):
+            yield Broken("raw-exception", f"{type(failure.error).__name__} during {failure.during}: {str(failure.error)[:120]}")
+
+
+CHECKS: list[Callable[[Rules, Ledger], Iterator[Broken]]] = [
+    approvals,
+    refusals,
+    stops,
+    answered,
+    flow,
+    arguments,
+    money,
+    quotas,
+    kept,
+    users,
+    readable,
+]

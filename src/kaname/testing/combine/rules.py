@@ -1,0 +1,91 @@
+"""The declared rules of an agent, as its author wrote them, in a form that a plain program can check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class ToolFacts:
+    """What the author declares about a tool: its effect, its defaults, what it reads and what it hides."""
+
+    name: str
+    effect: str = "irreversible"
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    secrets: frozenset[str] = frozenset()
+    acts: bool = True
+    outside: bool = False  # other people can write what it returns
+    price: float = 0.0
+    made: str = ""
+
+
+@dataclass(frozen=True)
+class ApprovalRule:
+    """Calls that need a yes. Without tools, every call."""
+
+    tools: frozenset[str] = frozenset()
+    by: str = ""
+    expires: bool = False
+    then: str = "refuse"
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+    agent: str = ""
+
+    def covers(self, tool: str, args: Mapping[str, Any]) -> bool:
+        """Return True if a call of the tool with these arguments needs a yes under this rule."""
+        if self.tools and tool not in self.tools:
+            return False
+        return self.when is None or bool(self.when(args))
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A text that a rule keeps from the model and from every store.
+
+    `how`: "pattern" (blocked, never recorded), "privacy" (masked, removed or blocked before it is recorded) or "check" (kept
+    from the model; the run's own facts can hold it).
+    """
+
+    text: str
+    how: Literal["pattern", "privacy", "check"] = "pattern"
+
+
+@dataclass
+class Rules:
+    """Everything that an agent's author declares, and the texts that outsiders plant."""
+
+    tools: dict[str, ToolFacts] = field(default_factory=dict)
+    approvals: list[ApprovalRule] = field(default_factory=list)
+    flow: str = ""  # "", "strict" or "everything": the strictest mode among the agents of the case
+    foreign: list[str] = field(default_factory=list)  # values that only outsiders name; an acting call with one needs a yes
+    hidden: list[Hidden] = field(default_factory=list)
+    quotas: dict[str, int] = field(default_factory=dict)
+    limit: float | None = None  # US dollars for everything in the case
+    permit: set[str] | None = None  # the tools that a permit allows; None without a permit
+    refused: Callable[[str, Mapping[str, Any]], bool] | None = None  # calls that a rule on arguments refuses
+    owned: dict[str, str] = field(default_factory=dict)  # a user's private text → the user
+    replies: dict[str, str] = field(default_factory=dict)  # the words of a model → the user that it belongs to
+    once: set[str] = field(default_factory=set)  # tools that a plan names once, whatever it is revised to
+    fresh: dict[str, Callable[[], str]] = field(default_factory=dict)
+
+    def canonical(self, tool: str, args: Mapping[str, Any], *, masked: bool = True) -> tuple[Any, ...]:
+        """Return a call in the form in which equal calls are equal: with defaults, and `100` the same as `100.0`."""
+        facts = self.tools.get(tool, ToolFacts(tool))
+        whole = {**facts.defaults, **args}
+        hidden = facts.secrets if masked else frozenset()
+        return (tool, *sorted((name, _plain(value)) for name, value in whole.items() if name not in hidden))
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return repr(value)
+    if isinstance(value, int | float):
+        return repr(float(value))
+    if isinstance(value, bytes):
+        return repr(value.decode("latin-1"))
+    if isinstance(value, Mapping):
+        return repr(sorted((str(name), _plain(one)) for name, one in value.items()))
+    if isinstance(value, list | tuple):
+        return repr([_plain(one) for one in value])
+    return repr(str(value))

@@ -1,0 +1,103 @@
+"""One case: made from a seed, played, and held against the monitor; shrunk if it breaks a promise."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kaname.testing.combine.monitor import Broken, broken
+from kaname.testing.combine.ways import WAYS
+
+from .draft import Draft
+from .features import FEATURES
+
+_SHM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case."""
+
+    seed: int
+    features: tuple[str, ...]
+    broken: tuple[Broken, ...]
+
+
+def names() -> list[str]:
+    """Return the names of all features, ways in among them."""
+    return [*FEATURES, *[f"way:{name}" for name in WAYS if name != "run"]]
+
+
+def chosen(seed: int, forced: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the features of a seed: two or three that are forced on together, and others at random."""
+    rng = random.Random(seed)
+    every = names()
+    picked = set(forced) or set(rng.sample(every, rng.choice((2, 2, 3))))
+    picked |= {name for name in every if rng.random() < 0.07 and not name.startswith("way:")}
+    ways = [name for name in every if name in picked and name.startswith("way:")]
+    for name in ways[1:]:
+        picked.discard(name)
+    if not ways and rng.random() < 0.4:
+        picked.add(rng.choice([name for name in every if name.startswith("way:")]))
+    return tuple(name for name in every if name in picked)
+
+
+async def play(draft: Draft) -> None:
+    """Play a drafted case to its end."""
+    stage = draft.open()
+    for move in draft.before:
+        await move(stage, draft)
+    await WAYS[draft.way](stage)
+    if draft.journal.dead:
+        draft.journal.revive()
+    for move in draft.moves:
+        await move(stage, draft)
+    await stage.read_all()
+    close = getattr(draft.journal.inner, "close", None)
+    if close is not None:
+        await close()
+
+
+def draft(seed: int, features: tuple[str, ...], folder: Path | None = None) -> Draft:
+    """Return the draft that these features make."""
+    made = Draft(seed, features, folder=folder)
+    made.way = next((name[4:] for name in features if name.startswith("way:")), "run")
+    for name, apply in FEATURES.items():
+        if name in features or name.startswith("_"):
+            apply(made, made.rng(name))
+    return made
+
+
+def run_case(seed: int, features: tuple[str, ...] | None = None) -> Outcome:
+    """Make, play and judge the case of a seed."""
+    features = chosen(seed) if features is None else features
+    folder = Path(tempfile.mkdtemp(prefix="doors", dir=_SHM))
+    random.seed(seed)
+    try:
+        made = draft(seed, features, folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                asyncio.run(asyncio.wait_for(play(made), 20))
+            except Exception as error:
+                made.ledger.fail("the case", error)
+        return Outcome(seed, features, tuple(broken(made.rules, made.ledger)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def shrink(outcome: Outcome, rule: str) -> Outcome:
+    """Drop features one by one while the same rule still breaks."""
+    current = outcome
+    for name in outcome.features:
+        fewer = tuple(one for one in current.features if one != name)
+        tried = run_case(outcome.seed, fewer)
+        if any(one.rule == rule for one in tried.broken):
+            current = tried
+    return current
