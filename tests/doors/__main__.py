@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of all features")
     parser.add_argument("--rule", default="", help="print only this rule")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first case of each rule")
+    parser.add_argument("--show", action="store_true", help="print the ledger of each case")
     given = parser.parse_args()
     if given.list:
         print("\n".join(names()))
@@ -35,7 +36,7 @@ def main() -> int:
         began = time.process_time()
         forced = [one for one in given.forced.split(",") if one]
         fixed = None if given.features is None else tuple(one for one in names() if one in given.features.split(","))
-        outcome = run_case(seed, fixed if fixed is not None else chosen(seed, forced))
+        outcome = run_case(seed, fixed if fixed is not None else chosen(seed, forced), show=given.show)
         slowest = max(slowest, (time.process_time() - began, seed))
         for rule in {one.rule for one in outcome.broken}:
             counts[rule] += 1

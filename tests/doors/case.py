@@ -74,8 +74,8 @@ def draft(seed: int, features: tuple[str, ...], folder: Path | None = None) -> D
     return made
 
 
-def run_case(seed: int, features: tuple[str, ...] | None = None) -> Outcome:
-    """Make, play and judge the case of a seed."""
+def run_case(seed: int, features: tuple[str, ...] | None = None, *, show: bool = False) -> Outcome:
+    """Make, play and judge the case of a seed. `show`: print its ledger."""
     features = chosen(seed) if features is None else features
     folder = Path(tempfile.mkdtemp(prefix="doors", dir=_SHM))
     random.seed(seed)
@@ -87,9 +87,27 @@ def run_case(seed: int, features: tuple[str, ...] | None = None) -> Outcome:
                 asyncio.run(asyncio.wait_for(play(made), 20))
             except Exception as error:
                 made.ledger.fail("the case", error)
+        if show:
+            print("\n".join(told(made)))
         return Outcome(seed, features, tuple(broken(made.rules, made.ledger)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def told(made: Draft) -> list[str]:
+    """Return the ledger of a case as lines, in its order."""
+    ledger = made.ledger
+    lines = [(one.at, f"ran      {one.tool}({dict(one.args)}) run={one.run} agent={one.agent} user={one.user}") for one in ledger.deeds]
+    lines += [(one.at, f"model    {one.model} read {one.text[-300:]!r} -> {one.calls or one.said}") for one in ledger.seen]
+    lines += [
+        (one.at, f"answered {one.value!r} by {one.by!r} to {one.key} {one.tool}: accepted={one.accepted} {one.problem}")
+        for one in ledger.answers
+    ]
+    lines += [(one.at, f"failed   {one.during}: {one.error!r}") for one in ledger.failures]
+    lines += [(one.at, f"got      {one.user}: {one.text!r} ({one.kind}) run={one.run}") for one in ledger.got]
+    lines += [(at, f"stopped  {run}") for run, at in ledger.stopped.items()]
+    lines += [(at, f"expired  {run}") for at, run in ledger.expired]
+    return [f"{at:4} {line}" for at, line in sorted(lines)]
 
 
 def shrink(outcome: Outcome, rule: str) -> Outcome:

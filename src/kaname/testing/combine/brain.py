@@ -33,22 +33,22 @@ class Brain:
     marks: list[str] = field(default_factory=list)
     price: Price | None = None
     name: str = "scripted"
+    held: set[int] = field(default_factory=set)  # orders that are followed only when somebody says "Go ahead"
     plan: Callable[[ModelRequest, str], Any] | None = None  # replies to requests for a plan
 
-    def model(self, name: str = "", says: str = "Done.") -> ScriptedModel:
+    def model(self, name: str = "", says: str = "Done.", price: Price | None = None) -> ScriptedModel:
         """Return a model that obeys, and writes what it sees into the ledger."""
-        named = name or self.name
-        usage = USAGE if self.price is None else Usage(USAGE.input, USAGE.output, cost=self.price.of(USAGE))
-        return ScriptedModel(lambda request: self.reply(request, named, says), name=named, usage=usage, price=self.price)
+        named, price = name or self.name, price or self.price
+        return ScriptedModel(lambda request: self.reply(request, named, says, price), name=named, usage=USAGE, price=price)
 
-    def reply(self, request: ModelRequest, name: str, says: str) -> Any:
+    def reply(self, request: ModelRequest, name: str, says: str, price: Price | None = None) -> Any:
         """Return the calls of the next order that was read and not yet followed, or the last words."""
         text = text_of(request.messages)
         reply = self.plan(request, text) if self.plan is not None else None
         if reply is None:
             reply = self._next_order(request, text) or self._last_words(text, says)
         calls = [part for part in (reply if isinstance(reply, list) else [reply]) if isinstance(part, ToolCall)]
-        cost = 0.0 if self.price is None else self.price.of(USAGE) or 0.0
+        cost = 0.0 if price is None else price.of(USAGE) or 0.0
         said = reply if isinstance(reply, str) else ""
         self.ledger.seen.append(
             Seen(self.ledger.now(), name, text, tuple(_meant(one) for one in calls), said, root.get(), cost, _last(request.messages))
@@ -59,7 +59,7 @@ class Brain:
         wanted = [int(number) for number in dict.fromkeys(_ORDER.findall(text))]
         followed = sum(any(isinstance(part, ToolCall) for part in one.parts) for one in request.messages if one.role == "assistant")
         offered = {tool.name for tool in request.tools}
-        known = [number for number in wanted if number in self.orders]
+        known = [number for number in wanted if number in self.orders and (number not in self.held or "Go ahead" in text)]
         if followed >= len(known) or not offered:
             return None
         return [_addressed(tool, args, offered, followed) for tool, args in self.orders[known[followed]]]

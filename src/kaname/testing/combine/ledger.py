@@ -64,6 +64,7 @@ class Answer:
     revoked: int = 0  # when the lasting approval was revoked
     expired: bool = False  # whether the question had expired when the answer came
     root: str = ""
+    made: str = ""  # which implementation of the tool the question was about
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Ledger:
     unreadable: list[tuple[str, BaseException]] = field(default_factory=list)
     replays: list[tuple[str, str]] = field(default_factory=list)  # runs whose replay differs, and how
     rest: dict[str, bytes] = field(default_factory=dict)  # what each store holds at the end
+    audit: list[tuple[str, str]] = field(default_factory=list)  # the actor and the decision of each approval in the audit log
     deaths: int = 0
     _clock: Any = field(default_factory=lambda: itertools.count(1))
 

@@ -116,6 +116,10 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                 yield Broken("fork-reuses-approval", told)
             elif mine:
                 yield Broken("approval-by-other", f"{told}: only {[one.by or '(nobody)' for one in mine]} said yes")
+            elif any(one.revoked and one.revoked < deed.at for one in given if is_lasting(one)):
+                yield Broken("revoked-approval-used", told)
+            elif any(one.made != deed.made for one in given if is_lasting(one)):
+                yield Broken("grant-for-other-tool", told)
             elif any(is_lasting(one) for one in given):
                 yield Broken("grant-answers-other-rule", told)
             elif rule.by and any(at < deed.at for at, _ in ledger.expired):
@@ -137,7 +141,7 @@ def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed, le
     lasting = is_lasting(answer)
     if not lasting or answer.tool != deed.tool or not _is_admissible(rule, answer):
         return False
-    if answer.revoked and answer.revoked < deed.at:
+    if (answer.revoked and answer.revoked < deed.at) or answer.made != deed.made:
         return False
     if lasting == "run" and answer.run.split("/")[0] != deed.run.split("/")[0]:
         return False
@@ -187,7 +191,7 @@ def flow(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         if facts is None or not facts.acts:
             continue
         words = repr(dict(deed.args))
-        if any(value in words for value in rules.foreign):
+        if any(value in words and author != deed.user for value, author in rules.foreign.items()):
             shown = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
             if not any(is_about(rules, one, deed) for one in shown):
                 yield Broken("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
@@ -228,11 +232,17 @@ def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 
 
 def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
-    """A tool runs at most as often as its quota says."""
+    """A tool runs at most as often as its quota says, and is not refused before."""
     for name, most in rules.quotas.items():
-        count = sum(deed.tool == name for deed in ledger.deeds)
-        if count > most:
-            yield Broken("quota-counts", f"{name} ran {count} times, {most} allowed")
+        counts = Counter(deed.run for deed in ledger.deeds if deed.tool == name)
+        if counts and max(counts.values()) > most:
+            yield Broken("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
+        for seen in ledger.seen:
+            if f"limit of calls to {name} is reached" in seen.last[1] or f"{name} is used up" in seen.last[1]:
+                count = sum(deed.tool == name and deed.root == seen.root and deed.at < seen.at for deed in ledger.deeds)
+                if count < most:
+                    yield Broken("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
+                break
 
 
 # What is kept, and who sees it
@@ -257,6 +267,56 @@ def users(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         for text, owner in [*rules.owned.items(), *rules.replies.items()]:
             if text in got.text and owner != got.user:
                 yield Broken("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
+
+
+def declined(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A no refuses a call. It is not given to the model as the words of the user or as the result of a tool."""
+    for answer in ledger.answers:
+        if not (answer.accepted and declines(answer.value)):
+            continue
+        for seen in ledger.seen:
+            role, text = seen.last
+            if seen.at > answer.at and seen.root == answer.root and text.strip().lower() in ("no", "false", "decline", "cancel"):
+                yield Broken("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
+                break
+
+
+def acted_on(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A yes that was accepted is acted on, unless something else that is declared stops the call."""
+    if rules.quotas or rules.limit is not None or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
+        return
+    ended = {got.run for got in ledger.got if got.kind == "completed"}
+    for answer in ledger.answers:
+        if answer.run not in ended or answer.run in ledger.stopped or not answer.accepted or not approves(answer.value):
+            continue
+        if not answer.tool or answer.tool not in rules.tools or answer.args is None:
+            continue
+        same = [one for one in ledger.answers if one.run == answer.run and one.tool == answer.tool and one.args == answer.args]
+        if any(not approves(one.value) for one in same if one.accepted) or any(run == answer.run for _, run in ledger.expired):
+            continue
+        done = [one for one in ledger.deeds if one.run.startswith(answer.run) and one.tool == answer.tool]
+        if not any(is_about(rules, one, deed) for one in same for deed in done):
+            yield Broken("answer-accepted-not-acted", f"{answer.value!r} to {answer.tool}({dict(answer.args)}) and nothing ran")
+
+
+def audited(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """The audit log says of every clear answer what it was, and who gave it."""
+    for actor, decision in ledger.audit:
+        if decision == "unclear":
+            yield Broken("audit-unclear", f"an answer of {actor} that was accepted is recorded as unclear")
+
+
+def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+    """A revised plan does not repeat an effect, and a repeated delivery of one call has one effect."""
+    if not rules.planned:
+        return
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for deed in ledger.deeds:
+        if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible":
+            counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1
+    for (_, called), count in counts.items():
+        if count > 1:
+            yield Broken("plan-repeats-effect", f"{called} ran {count} times")
 
 
 # The run itself
@@ -284,5 +344,9 @@ CHECKS: list[Callable[[Rules, Ledger], Iterator[Broken]]] = [
     quotas,
     kept,
     users,
+    declined,
+    acted_on,
+    audited,
+    repeated,
     readable,
 ]

@@ -58,16 +58,15 @@ class Rules:
     tools: dict[str, ToolFacts] = field(default_factory=dict)
     approvals: list[ApprovalRule] = field(default_factory=list)
     flow: str = ""  # "", "strict" or "everything": the strictest mode among the agents of the case
-    foreign: list[str] = field(default_factory=list)  # values that only outsiders name; an acting call with one needs a yes
+    foreign: dict[str, str] = field(default_factory=dict)  # values that only outsiders name → their user, if they have one
     hidden: list[Hidden] = field(default_factory=list)
-    quotas: dict[str, int] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=dict)  # executions of a tool in one run
     limit: float | None = None  # US dollars for everything in the case
     permit: set[str] | None = None  # the tools that a permit allows; None without a permit
     refused: Callable[[str, Mapping[str, Any]], bool] | None = None  # calls that a rule on arguments refuses
     owned: dict[str, str] = field(default_factory=dict)  # a user's private text → the user
     replies: dict[str, str] = field(default_factory=dict)  # the words of a model → the user that it belongs to
-    once: set[str] = field(default_factory=set)  # tools that a plan names once, whatever it is revised to
-    fresh: dict[str, Callable[[], str]] = field(default_factory=dict)
+    planned: bool = False  # a plan makes the calls: a call that has succeeded is not repeated by a revision
 
     def canonical(self, tool: str, args: Mapping[str, Any], *, masked: bool = True) -> tuple[Any, ...]:
         """Return a call in the form in which equal calls are equal: with defaults, and `100` the same as `100.0`."""

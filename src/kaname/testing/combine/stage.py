@@ -26,14 +26,14 @@ PEOPLE = ("owner", "other", "nobody")
 class Stage:
     """Everything that a way in needs.
 
-    `make()` builds the agent anew on the same journal, as another process would. `words` is what the user says; `slots` holds
+    `make(user)` builds the agent anew on the same journal, as another process would, for the runs of that user. `words` is what the user says; `slots` holds
     further texts by the place where they come in ("system", "assistant", "tool", "file", "other": another person).
     """
 
     rng: random.Random
     ledger: Ledger
     rules: Rules
-    make: Callable[[], Any]
+    make: Callable[[str], Any]
     words: str = ""
     turns: list[str] = field(default_factory=list)
     slots: dict[str, list[str]] = field(default_factory=dict)
@@ -49,8 +49,11 @@ class Stage:
     edit: Callable[[random.Random, ToolCall], Mapping[str, Any]] | None = None
     runs: list[tuple[str, str]] = field(default_factory=list)  # runs that were begun, and their users
 
+    reason: str = ""  # what people write when they refuse
+    made: str = ""  # which implementation of the tools is in use
+
     def __post_init__(self) -> None:
-        self.agent = self.make()
+        self.agent = self.make(self.user)
 
     def slot(self, name: str) -> str:
         """Return the texts for a place, and take them off the list."""
@@ -82,6 +85,8 @@ class Stage:
     async def begin(self, given: Any, *, user: str | None = None, name: str = "", **options: Any) -> Any:
         """Run the agent to its end or its first open question. After a kill, revive the journal and resume."""
         user = self.user if user is None else user
+        if user != self.user:
+            self.agent, self.user = self.make(user), user
         run = self.agent.run(given, user_id=user, session_id=options.pop("session_id", self.session), **options)
         token = root.set(name or run.run_id)
         try:
@@ -96,7 +101,7 @@ class Stage:
             if self.journal is None or not self.journal.dead:
                 return result
             self.journal.revive()
-            self.agent = self.make()
+            self.agent = self.make(user)
             result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
         return result
 
@@ -131,12 +136,12 @@ class Stage:
         """Return the value of an answer in one of the forms of docs/approvals.md."""
         if getattr(asked, "in_doubt", False):
             return "retry" if form in ("yes", "true", "approved", "run", "always", "everywhere", "args") else "skip"
-        if getattr(asked, "about", None) is None and form not in ("no", "strange"):
-            return "yes" if form != "reason" else "no"
+        if getattr(asked, "about", None) is None:
+            return {"no": "no", "reason": self.reason or "too much", "strange": "perhaps?", "declined": "no"}.get(form, "yes")
         where = {"approved": True, "for": "always", "where": {}}
         forms = {"true": True, "approved": {"approved": True}, "run": {"approved": True, "for": "run"}, "everywhere": where}
         forms |= {"always": {"approved": True, "for": "always"}, "no": "no", "declined": {"approved": False, "reason": "yes"}}
-        forms |= {"reason": "too much", "strange": 1}
+        forms |= {"reason": self.reason or "too much", "strange": 1}
         if form == "args":
             return {"args": dict(self.edit(self.rng, asked.about) if self.edit is not None else asked.about.args)}
         return forms.get(form, "yes")
@@ -146,7 +151,7 @@ class Stage:
         about = getattr(asked, "about", None)
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         tool = about.name if about is not None else ""
-        entry = Answer(self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get())
+        entry = Answer(self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=self.made)
         self.ledger.answers.append(entry)
         return await self.go_on(run_id, {key: value}, by, user, entry)
 
