@@ -55,7 +55,7 @@ async def play(draft: Draft) -> None:
         await move(stage, draft)
     await WAYS[draft.way](stage)
     if draft.journal.dead:
-        draft.journal.revive()
+        await draft.journal.revive()
     for move in draft.moves:
         await move(stage, draft)
     await stage.read_all()

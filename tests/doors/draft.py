@@ -14,6 +14,7 @@ from kaname.testing.combine.dying import DyingJournal
 from kaname.testing.combine.ledger import Ledger
 from kaname.testing.combine.rules import ApprovalRule, Hidden, Rules, ToolFacts
 from kaname.testing.combine.stage import FORMS, PEOPLE, Stage
+from kaname.testing.combine.ways import ON_FILE
 
 Move = Callable[[Stage, "Draft"], Awaitable[None]]
 
@@ -148,9 +149,9 @@ class Draft:
 
     def open(self) -> Stage:
         """Open the journal, build the agent and return the stage."""
-        inner = SqliteJournal(str(self.folder / "journal.db")) if self.sqlite and self.folder else MemoryJournal()
+        inner = SqliteJournal(str(self.folder / "journal.db")) if self.folder and (self.sqlite or self.way in ON_FILE) else MemoryJournal()
         self.journal = DyingJournal(inner)
-        self.rules.flow = self.flow_mode()
+        self.rules.flow, self.rules.head = self.flow_mode(), "desk"
         return Stage(
             self.rng("people"),
             self.ledger,
@@ -168,6 +169,7 @@ class Draft:
             waits=self.waits,
             edit=self._edit,
             reason=self.reason,
+            brain=self.brain,
         )
 
     @staticmethod

@@ -89,6 +89,7 @@ def fork(d: Draft, rng: random.Random) -> None:
             cards = await stage.agent.journal.runs(run_id=run_id)
             if not cards:
                 continue
+            stage.agent = stage.make(user)
             run = stage.agent.fork(run_id, rng.randint(2, max(2, cards[0].seq)))
             stage.ledger.forks[run.run_id] = run_id
             result = await stage.attempt("fork", _await(run))
@@ -104,7 +105,7 @@ def replay(d: Draft, rng: random.Random) -> None:
 
     async def move(stage: Any, d: Draft) -> None:
         for run_id, user in stage.runs:
-            done = await stage.attempt("replay", d.make(user).replay(run_id))
+            done = await stage.attempt("replay", stage.make(user).replay(run_id))
             if done is not None and not done.same:
                 stage.ledger.replays.append((run_id, str(done)))
 

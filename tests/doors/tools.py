@@ -62,6 +62,8 @@ def equal_call(d: Draft, rng: random.Random) -> None:
 def mail(d: Draft, rng: random.Random) -> None:
     """A tool whose result other people write, with an instruction in it."""
     ledger, text = d.ledger, d.inject(rng)
+    d.rules.foreign[d.evil] = "(nobody)"
+    d.brain.lure = ("pay", "to", "sender") if rng.random() < 0.5 else None
 
     def read_mail() -> Any:
         @tool(effect="pure", labels=ToolLabels(result="untrusted"))
@@ -113,7 +115,7 @@ def binary(d: Draft, rng: random.Random) -> None:
 
         return upload
 
-    d.add_tool(ToolFacts("upload", defaults={"name": "a.bin"}), upload)
+    d.add_tool(ToolFacts("upload", defaults={"name": "a.bin"}, secrets=frozenset({"data"})), upload)
     d.ask("upload", data="aGVsbG8")
 
 

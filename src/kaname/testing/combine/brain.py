@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,8 @@ class Brain:
     price: Price | None = None
     name: str = "scripted"
     held: set[int] = field(default_factory=set)  # orders that are followed only when somebody says "Go ahead"
-    plan: Callable[[ModelRequest, str], Any] | None = None  # replies to requests for a plan
+    revisions: int = 0  # how often a plan is found wanting and written again, in other words
+    lure: tuple[str, str, str] | None = None  # a plan gives this tool the argument from that field of what it reads
 
     def model(self, name: str = "", says: str = "Done.", price: Price | None = None) -> ScriptedModel:
         """Return a model that obeys, and writes what it sees into the ledger."""
@@ -44,10 +45,16 @@ class Brain:
     def reply(self, request: ModelRequest, name: str, says: str, price: Price | None = None) -> Any:
         """Return the calls of the next order that was read and not yet followed, or the last words."""
         text = text_of(request.messages)
-        reply = self.plan(request, text) if self.plan is not None else None
-        if reply is None:
+        wanted = (request.schema or {}).get("properties", {})
+        if "steps" in wanted:
+            reply: Any = self._plan(text)
+        elif "is_successful" in wanted:
+            reply = self._verdict(request)
+        else:
             reply = self._next_order(request, text) or self._last_words(text, says)
         calls = [part for part in (reply if isinstance(reply, list) else [reply]) if isinstance(part, ToolCall)]
+        if "steps" in wanted:
+            calls = [call(one["tool_name"], **one["arguments"]) for one in json.loads(reply)["steps"]]
         cost = 0.0 if price is None else price.of(USAGE) or 0.0
         said = reply if isinstance(reply, str) else ""
         self.ledger.seen.append(
@@ -64,6 +71,25 @@ class Brain:
             return None
         return [_addressed(tool, args, offered, followed) for tool, args in self.orders[known[followed]]]
 
+    def _plan(self, text: str) -> str:
+        """Return a plan of all orders. A later plan writes equal calls in another way."""
+        numbers = [int(number) for number in dict.fromkeys(_ORDER.findall(text)) if int(number) in self.orders]
+        calls = [one for number in numbers for one in self.orders[number]]
+        later = '"steps"' in text.split("Write another plan")[0] and "Write another plan" in text
+        steps = [{"name": f"s{place}", "tool_name": tool, "arguments": _reworded(args, later)} for place, (tool, args) in enumerate(calls)]
+        reading = next((step["name"] for step in steps if step["tool_name"] == "read_mail"), None)
+        if self.lure is not None and reading is not None:
+            tool, name, field_name = self.lure
+            rest = {"yen": 70} if tool == "pay" else {}
+            steps.append({"name": "lured", "tool_name": tool, "arguments": {**rest, name: f"${{{reading}.{field_name}}}"}})
+        return json.dumps({"description": "all of it", "steps": steps or [{"name": "none", "tool_name": "lookup", "arguments": {"q": "x"}}]})
+
+    def _verdict(self, request: ModelRequest) -> str:
+        tries = sum(one.role == "assistant" and "is_successful" in one.text for one in request.messages)
+        good = tries >= self.revisions
+        verdict = {"is_successful": good, "should_retry": not good, "feedback": "Write it again.", "reason": "", "answer": "Done."}
+        return json.dumps(verdict)
+
     def _last_words(self, text: str, says: str) -> str:
         return " ".join([says, *[mark for mark in self.marks if mark in text]])
 
@@ -73,6 +99,13 @@ def _addressed(tool: str, args: Mapping[str, Any], offered: set[str], turn: int)
     if tool not in offered and "use_tool" in offered:
         return call("use_tool", name=tool, **{"arguments" if len(tool) % 2 == turn % 2 else "args": dict(args)})
     return call(tool, **args)
+
+
+def _reworded(args: Mapping[str, Any], later: bool) -> dict[str, Any]:
+    """Return equal arguments in other words: `100.0` for `100`, and a default written out."""
+    if not later:
+        return dict(args)
+    return {name: float(value) if type(value) is int else value for name, value in args.items()}
 
 
 def _meant(sent: ToolCall) -> tuple[str, Mapping[str, Any]]:

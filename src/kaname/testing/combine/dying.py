@@ -22,14 +22,23 @@ class DyingJournal:
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.dead, self._left, self._written = inner, False, -1, False
+        self._leases: dict[str, int] = {}
 
     def die_after(self, writes: int, *, written: bool) -> None:
         """Die at that append, counted from now: after it was written, or just before."""
         self._left, self._written = writes, written
 
-    def revive(self) -> None:
-        """Start again, as a new process on the same files does."""
+    async def revive(self) -> None:
+        """Start again, as a new process on the same files does. The leases of the dead one are free."""
         self.dead, self._left = False, -1
+        for run_id, epoch in self._leases.items():
+            await self.inner.release(run_id, epoch)
+        self._leases.clear()
+
+    async def claim(self, run_id: str, **how: Any) -> Any:
+        lease = await self.inner.claim(run_id, **how)
+        self._leases[run_id] = lease.epoch
+        return lease
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -47,4 +56,5 @@ class DyingJournal:
 
     async def release(self, run_id: str, epoch: int) -> None:
         if not self.dead:
+            self._leases.pop(run_id, None)
             await self.inner.release(run_id, epoch)

@@ -90,7 +90,7 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     calls: dict[tuple[int, int], set[str]] = {}
     for deed in ledger.deeds:
         for number, rule in enumerate(rules.approvals):
-            if not _applies(rule, deed):
+            if not _applies(rules, rule, deed):
                 continue
             if not rule.covers(deed.tool, {**rules.tools[deed.tool].defaults, **deed.args} if deed.tool in rules.tools else deed.args):
                 continue
@@ -128,9 +128,9 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                 yield Broken("approval-missing", told)
 
 
-def _applies(rule: ApprovalRule, deed: Deed) -> bool:
+def _applies(rules: Rules, rule: ApprovalRule, deed: Deed) -> bool:
     """A transfer keeps the rules of both agents; a child run has those of its own agent."""
-    return rule.agent in ("", deed.agent) or "/" not in deed.run
+    return rule.agent in ("", deed.agent) or (rule.agent == rules.head and "/" not in deed.run)
 
 
 def _is_admissible(rule: ApprovalRule, answer: Answer) -> bool:
@@ -159,9 +159,9 @@ def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         if about and declines(about[-1].value) and not any(approves(one.value) for one in about):
             if len([one for one in ledger.seen if any(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for call in one.calls)]) < 2:
                 yield Broken("refused-but-ran", told)
-        if rules.permit is not None and deed.tool not in rules.permit:
+        if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
             yield Broken("not-permitted-but-ran", told)
-        if rules.refused is not None and rules.refused(deed.tool, deed.args):
+        if rules.refused is not None and "/" not in deed.run and rules.refused(deed.tool, deed.args):
             yield Broken("rule-refuses-but-ran", told)
 
 
@@ -207,7 +207,7 @@ def arguments(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         if isinstance(answer.value, Mapping) and isinstance(answer.value.get("args"), Mapping):
             sent.add(rules.canonical(answer.tool, answer.value["args"], masked=False))
     for deed in ledger.deeds:
-        if deed.tool not in rules.tools or not sent:
+        if deed.tool not in rules.tools or not sent or rules.planned:
             continue
         if rules.canonical(deed.tool, deed.args, masked=False) not in sent:
             masked = any("***" in str(deed.args.get(name)) for name in rules.tools[deed.tool].secrets)
@@ -234,7 +234,7 @@ def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """A tool runs at most as often as its quota says, and is not refused before."""
     for name, most in rules.quotas.items():
-        counts = Counter(deed.run for deed in ledger.deeds if deed.tool == name)
+        counts = Counter(deed.run or deed.root for deed in ledger.deeds if deed.tool == name)
         if counts and max(counts.values()) > most:
             yield Broken("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
@@ -257,7 +257,7 @@ def kept(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                 break
         data = hidden.text.encode()
         for place, content in ledger.rest.items():
-            if data in content and not (hidden.how == "check" and place == "facts"):
+            if data in content and not (hidden.how == "check" and place.startswith(("facts", "journal"))):
                 yield Broken("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
 
 
@@ -289,8 +289,8 @@ def acted_on(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     for answer in ledger.answers:
         if answer.run not in ended or answer.run in ledger.stopped or not answer.accepted or not approves(answer.value):
             continue
-        if not answer.tool or answer.tool not in rules.tools or answer.args is None:
-            continue
+        if answer.tool not in rules.tools or rules.tools[answer.tool].effect == "pure" or answer.args is None:
+            continue  # the result of a pure tool can come from a cache
         same = [one for one in ledger.answers if one.run == answer.run and one.tool == answer.tool and one.args == answer.args]
         if any(not approves(one.value) for one in same if one.accepted) or any(run == answer.run for _, run in ledger.expired):
             continue
@@ -315,7 +315,8 @@ def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible":
             counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1
     for (_, called), count in counts.items():
-        if count > 1:
+        planned = [sum(rules.canonical(*call) == called for call in one.calls) for one in ledger.seen]
+        if count > max(planned, default=1):
             yield Broken("plan-repeats-effect", f"{called} ran {count} times")
 
 

@@ -57,6 +57,7 @@ class Rules:
 
     tools: dict[str, ToolFacts] = field(default_factory=dict)
     approvals: list[ApprovalRule] = field(default_factory=list)
+    head: str = ""  # the agent that a run begins with
     flow: str = ""  # "", "strict" or "everything": the strictest mode among the agents of the case
     foreign: dict[str, str] = field(default_factory=dict)  # values that only outsiders name → their user, if they have one
     hidden: list[Hidden] = field(default_factory=list)

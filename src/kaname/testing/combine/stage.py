@@ -50,6 +50,7 @@ class Stage:
     runs: list[tuple[str, str]] = field(default_factory=list)  # runs that were begun, and their users
 
     reason: str = ""  # what people write when they refuse
+    brain: Any = None  # the model that obeys
     made: str = ""  # which implementation of the tools is in use
 
     def __post_init__(self) -> None:
@@ -100,7 +101,7 @@ class Stage:
         for _ in range(3):
             if self.journal is None or not self.journal.dead:
                 return result
-            self.journal.revive()
+            await self.journal.revive()
             self.agent = self.make(user)
             result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
         return result
@@ -190,6 +191,12 @@ class Stage:
             if is_lasting(one) == "always" and not one.revoked:
                 one.revoked = self.ledger.now()
 
+    def note_files(self, when: str = "") -> None:
+        """Note what the files of the case hold now."""
+        for path in sorted(self.folder.rglob("*")) if self.folder is not None else ():
+            if path.is_file():
+                self.ledger.rest[f"{path.name}{when}"] = path.read_bytes()
+
     async def read_all(self) -> None:
         """Read every run of the journal, and note what is stored where."""
         journal = self.agent.journal
@@ -204,10 +211,7 @@ class Stage:
                 await self.agent.result(card.run_id)
             except Exception as error:
                 self.ledger.unreadable.append((card.run_id, error))
-        if self.folder is not None:
-            for path in sorted(self.folder.rglob("*")):
-                if path.is_file():
-                    self.ledger.rest[path.name] = path.read_bytes()
+        self.note_files()
 
 
 def _was_killed(error: BaseException | None) -> bool:

@@ -14,21 +14,36 @@ Set `root` (see `ledger.py`) around whatever executes a run, so that the ledger 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ...agent.ids import SharedSession
+from ...agent.many.map import MapInput
+from ...agent.steps.sequence import AgentConfiguration
+from ...agent.work.worker import Worker
+from ...core.errors import AgentError, InvalidState
 from ...core.messages import Media
+from ...designs.orchestrator.orchestrator import AgentOrchestrator
+from .ledger import Answer, Got, root
 from .stage import Stage
 
 Way = Callable[[Stage], Awaitable[None]]
 WAYS: dict[str, Way] = {}
+ON_FILE: set[str] = set()  # ways that need a journal in a file
 
 
 def way(function: Way) -> Way:
     """Register a way in under the name of its function."""
     WAYS[function.__name__.rstrip("_")] = function
     return function
+
+
+def on_file(function: Way) -> Way:
+    """Register a way in that needs a journal in a file, such as the queue."""
+    ON_FILE.add(function.__name__)
+    return way(function)
 
 
 @way
@@ -53,3 +68,156 @@ async def messages(stage: Stage) -> None:
         history += [{"role": "assistant", "content": None, "tool_calls": [called]}]
         history += [{"role": "tool", "tool_call_id": "call_1", "content": f"{found} {other}"}]
     await stage.settle(await stage.begin([*history, {"role": "user", "content": stage.all_words()}]))
+
+
+@way
+async def say(stage: Stage) -> None:
+    """Another person, and the user, say something between two turns of a session."""
+    stage.session = stage.session or "talk"
+    own, other = stage.slot("say"), stage.slot("other")
+    first = await stage.settle(await stage.begin(stage.all_words()))
+    if first is None:
+        return
+    if other:
+        await stage.attempt("say", stage.agent.say(first.run_id, other, by="bob"))
+    if own:
+        await stage.attempt("say", stage.agent.say(first.run_id, own, by=stage.user))
+    await stage.settle(await stage.begin("Go ahead."))
+
+
+@way
+async def interject(stage: Stage) -> None:
+    """Another person, and the user, say something while the run works."""
+    own, other = stage.slot("say"), stage.slot("other")
+    run = stage.agent.run(stage.all_words(), user_id=stage.user, session_id=stage.session)
+    token = root.set(run.run_id)
+    stage.runs.append((run.run_id, stage.user))
+    try:
+        await stage.attempt("begin", run.begun())
+        for text, by in ((other, "bob"), (own, stage.user)):
+            if text:
+                await stage.attempt("say", stage.agent.say(run.run_id, text, by=by))
+        result = await stage.revived(run.run_id, await stage.attempt("run", _done(run)), stage.user)
+        await stage.settle(result)
+    finally:
+        root.reset(token)
+
+
+async def _done(run: Any) -> Any:
+    return await run
+
+
+@way
+async def meeting(stage: Stage) -> None:
+    """Two people share a session with the agent."""
+    stage.session = SharedSession("meeting")
+    user, other = stage.user, stage.slot("other")
+    if other:
+        await stage.settle(await stage.begin(f"bob: {other}", user="bob"), "bob")
+    await stage.settle(await stage.begin(f"{user}: {stage.all_words()}", user=user), user)
+
+
+@way
+async def steps(stage: Stage) -> None:
+    """The caller pulls the steps, answers questions, and runs tools by hand."""
+    by_hand = stage.rng.random() < 0.4
+    sequence = stage.agent.steps(
+        stage.all_words(), user_id=stage.user, configuration=AgentConfiguration(auto_execute_tools=not by_hand)
+    )
+    token = root.set(sequence.run_id)
+    stage.runs.append((sequence.run_id, stage.user))
+    try:
+        for _ in range(30):
+            try:
+                step = await sequence.next_step()
+            except InvalidState:
+                if not await _answer_step(stage, sequence):
+                    break
+                continue
+            if step is None:
+                break
+            if step.kind == "tool_call" and by_hand:
+                done = await stage.attempt("execute_tool", sequence.execute_tool(step.call))
+                await stage.attempt("submit", sequence.submit(step.call.id, done or "failed"))
+    except AgentError as error:
+        stage.ledger.fail("steps", error)
+    except Exception as error:
+        stage.ledger.fail("steps", error)
+    finally:
+        await stage.attempt("aclose", sequence.aclose())
+        root.reset(token)
+
+
+async def _answer_step(stage: Stage, sequence: Any) -> bool:
+    """Answer a question of a step sequence. It has no place for the name of the person."""
+    questions = sequence.result.questions
+    if not questions:
+        return False
+    key, asked = stage.rng.choice(sorted(questions.items(), key=lambda one: str(one[0])))
+    form = stage.rng.choice([one for one in stage.forms if one != "silence"])
+    value = stage.form_of(form, asked)
+    about = getattr(asked, "about", None)
+    entry = Answer(stage.ledger.now(), sequence.run_id, key, value, "", about.name if about else "", about.args if about else None)
+    entry.prompt, entry.user, entry.root, entry.accepted = str(asked.prompt), stage.user, root.get(), True
+    stage.ledger.answers.append(entry)
+    try:
+        await sequence.answer(key, value)
+    except InvalidState as problem:
+        entry.accepted, entry.problem = False, f"InvalidState: {problem}"
+        return not key.startswith("approve") or stage.rng.random() < 0.8
+    return True
+
+
+@way
+async def plan(stage: Stage) -> None:
+    """A model plans the whole task before it reads anything, and may write the plan again."""
+    stage.rules.planned = True
+    stage.brain.revisions = stage.rng.choice((0, 1))
+    build = stage.make
+    stage.make = lambda user: AgentOrchestrator.around(build(user)).agent
+    stage.agent = stage.make(stage.user)
+    await stage.settle(await stage.begin(stage.all_words()))
+
+
+@way
+async def map_(stage: Stage) -> None:
+    """The same job is mapped for two users."""
+    words = stage.all_words()
+    for user in (stage.user, "zoe"):
+        agent = stage.make(user)
+        token = root.set(f"map of {user}")
+        try:
+            results = await stage.attempt("map", _mapped(agent, [MapInput(words, key="A-17", user=user)]))
+        finally:
+            root.reset(token)
+        for result in results or ():
+            if result is not None:
+                stage.ledger.got.append(Got(stage.ledger.now(), user, str(result.output), result.run_id, result.stop.kind))
+
+
+async def _mapped(agent: Any, inputs: list[MapInput]) -> Any:
+    return await agent.map(inputs, job="orders")
+
+
+@on_file
+async def submit(stage: Stage) -> None:
+    """The run is queued, and a worker executes it."""
+    run_id = await stage.attempt("submit", stage.agent.submit(stage.all_words(), user_id=stage.user, session_id=stage.session or ""))
+    stage.note_files(" while queued")
+    if run_id is None:
+        return
+    stage.runs.append((run_id, stage.user))
+    token = root.set(run_id)
+    try:
+        worker = Worker([stage.agent])
+        working = asyncio.create_task(worker.work())
+        for _ in range(200):
+            await asyncio.sleep(0.005)
+            cards = await stage.agent.journal.runs(run_id=run_id)
+            if working.done() or (cards and cards[0].status not in ("running", "queued")):
+                break
+        worker.stop()
+        await stage.attempt("work", working)
+        await stage.settle(await stage.attempt("result", stage.agent.result(run_id)))
+    finally:
+        root.reset(token)
