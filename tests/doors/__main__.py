@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--features", default=None, help="exactly these features, to repeat a shrunk case")
     parser.add_argument("--list", action="store_true", help="print the names of all features")
     parser.add_argument("--rule", default="", help="print only this rule")
+    parser.add_argument("--examples", type=int, default=3, help="how many cases of each rule to shrink (default: 3)")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first case of each rule")
     parser.add_argument("--show", action="store_true", help="print the ledger of each case")
     given = parser.parse_args()
@@ -30,7 +31,7 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     first = random.SystemRandom().randrange(10**9) if given.seed is None else given.seed
     counts: Counter[str] = Counter()
-    examples: dict[str, Outcome] = {}
+    examples: dict[str, list[Outcome]] = {}
     start, slowest = time.process_time(), (0.0, 0)
     for seed in range(first, first + given.cases):
         began = time.process_time()
@@ -40,18 +41,19 @@ def main() -> int:
         slowest = max(slowest, (time.process_time() - began, seed))
         for rule in {one.rule for one in outcome.broken}:
             counts[rule] += 1
-            smallest = examples.get(rule)
-            if smallest is None or len(outcome.features) < len(smallest.features):
-                examples[rule] = outcome
+            examples.setdefault(rule, []).append(outcome)
     used = time.process_time() - start
     for rule, count in counts.most_common():
         if given.rule and rule != given.rule:
             continue
-        shown = examples[rule] if given.no_shrink else shrink(examples[rule], rule)
-        print(f"{rule:28} {count:5}  seed {shown.seed}  {', '.join(shown.features)}")
-        for one in shown.broken:
-            if one.rule == rule:
-                print(f"{'':36}{one.detail[:200]}")
+        print(f"{rule:28} {count:5}")
+        kinds: dict[tuple[str, ...], Outcome] = {}
+        for outcome in sorted(examples[rule], key=lambda one: len(one.features))[: given.examples]:
+            shown = outcome if given.no_shrink else shrink(outcome, rule)
+            kinds.setdefault(shown.features, shown)
+        for shown in kinds.values():
+            detail = next(one.detail for one in shown.broken if one.rule == rule)
+            print(f"    seed {shown.seed:9}  {','.join(shown.features)}\n{'':20}{detail[:180]}")
     print(f"{given.cases} cases from seed {first}: {1000 * used / given.cases:.1f} ms of CPU a case, slowest {slowest[0]:.2f} s ({slowest[1]})")
     return 1 if counts else 0
 

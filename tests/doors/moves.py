@@ -92,9 +92,8 @@ def fork(d: Draft, rng: random.Random) -> None:
             stage.agent = stage.make(user)
             run = stage.agent.fork(run_id, rng.randint(2, max(2, cards[0].seq)))
             stage.ledger.forks[run.run_id] = run_id
-            result = await stage.attempt("fork", _await(run))
-            if result is not None:
-                await stage.settle(result, user)
+            with stage.inside(run.run_id, user):
+                await stage.settle(await stage.attempt("fork", _await(run)), user)
 
     d.moves.append(move)
 

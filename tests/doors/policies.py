@@ -113,6 +113,10 @@ def money(d: Draft, rng: random.Random) -> None:
 def _hide(d: Draft, rng: random.Random, hidden: Hidden, *, results: bool, member: bool) -> None:
     """Plant a text that a rule hides: in what comes in, or in a tool result."""
     d.rules.hidden.append(hidden)
+    if member and rng.random() < 0.5:
+        d.session = d.session or "s"
+        d.turns.append(f"Remember {hidden.text} well.")  # the member answers the next turn
+        return
     if (results and rng.random() < 0.4) or member:
         ledger = d.ledger
 
@@ -141,8 +145,15 @@ def _hide(d: Draft, rng: random.Random, hidden: Hidden, *, results: bool, member
 @feature
 def pattern(d: Draft, rng: random.Random) -> None:
     """A guardrail with a blocked pattern."""
-    d.policies.append(lambda: Guardrails(blocked_patterns=[r"TOPSECRET-\d+"]))
-    _hide(d, rng, Hidden("TOPSECRET-4711", "pattern"), results=False, member=False)
+    where = _add(d, rng, lambda: Guardrails(blocked_patterns=[r"TOPSECRET-\d+"])) if d.has("transfer") else "desk"
+    if not d.has("transfer"):
+        d.policies.append(lambda: Guardrails(blocked_patterns=[r"TOPSECRET-\d+"]))
+    if where == "member":
+        d.rules.hidden.append(Hidden("TOPSECRET-4711", "pattern"))
+        d.session = d.session or "s"
+        d.turns.append("Remember TOPSECRET-4711 well.")  # the member answers the next turn
+    else:
+        _hide(d, rng, Hidden("TOPSECRET-4711", "pattern"), results=False, member=False)
 
 
 @feature
@@ -177,7 +188,6 @@ def equals(d: Draft, rng: random.Random) -> None:
 
     async def practise(stage: Any, d: Draft) -> None:
         words = " ".join(d.sentence(name, {"q": str(number)}) for number in range(6) for name in ("weather", "forum"))
-        orders = {number: d.brain.orders[number] for number in d.brain.orders}
         from kaname import Agent, max_steps, no_repeats
 
         tools = [d.tools["weather"](), d.tools["forum"]()]
@@ -185,7 +195,6 @@ def equals(d: Draft, rng: random.Random) -> None:
         await stage.attempt("practice", _run(made, words))
         d.ledger.deeds.clear()
         d.ledger.seen.clear()
-        del orders
 
     d.before.insert(0, practise)
 

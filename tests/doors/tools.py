@@ -202,6 +202,7 @@ def flaky(d: Draft, rng: random.Random) -> None:
 
     d.add_tool(ToolFacts("weather", "pure", acts=False), weather)
     d.add_tool(ToolFacts("forum", "pure", acts=False, outside=True), forum)
+    d.rules.stand_ins["forum"] = "weather"
     d.ask("weather", q="Kyoto")
     if rng.random() < 0.5:
         d.ask("weather", q="Nara")

@@ -13,6 +13,8 @@ from typing import Any
 
 root: ContextVar[str] = ContextVar("root", default="")
 """The conversation that the running task works for. A way in sets it; tools and models read it."""
+who: ContextVar[str] = ContextVar("who", default="")
+"""The user whose run is being executed, for tools that do not ask kaname for it."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,8 @@ class Ledger:
     def deed(self, tool: str, args: Mapping[str, Any], context: Any = None, **more: Any) -> Deed:
         """Record an execution. `context` is the `ToolContext` of the call, if the tool has one."""
         about = {
-            "run": getattr(context, "run_id", ""),
-            "user": getattr(context, "user", "") or "",
+            "run": getattr(context, "run_id", "") or root.get(),
+            "user": getattr(context, "user", "") or who.get(),
             "agent": getattr(context, "agent", ""),
             "key": getattr(context, "idempotency_key", ""),
         }

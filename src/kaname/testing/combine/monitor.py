@@ -112,7 +112,8 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             if rule.then == "approve" and any(at < deed.at and run == deed.run.split("/")[0] for at, run in ledger.expired):
                 continue
             before = _conversation(ledger, deed.run) - {deed.run.split("/")[0]}
-            if any(one.run in before and is_about(rules, one, deed) for one in given):
+            lapsed = {run for at, run in ledger.expired if at < deed.at}
+            if any(one.run in before and is_about(rules, one, deed) for one in given) or (rule.expires and lapsed & before):
                 yield Broken("fork-reuses-approval", told)
             elif mine:
                 yield Broken("approval-by-other", f"{told}: only {[one.by or '(nobody)' for one in mine]} said yes")
@@ -130,7 +131,7 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 
 def _applies(rules: Rules, rule: ApprovalRule, deed: Deed) -> bool:
     """A transfer keeps the rules of both agents; a child run has those of its own agent."""
-    return rule.agent in ("", deed.agent) or (rule.agent == rules.head and "/" not in deed.run)
+    return rule.agent in ("", deed.agent or rules.head) or (rule.agent == rules.head and "/" not in deed.run)
 
 
 def _is_admissible(rule: ApprovalRule, answer: Answer) -> bool:
@@ -209,7 +210,8 @@ def arguments(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     for deed in ledger.deeds:
         if deed.tool not in rules.tools or not sent or rules.planned:
             continue
-        if rules.canonical(deed.tool, deed.args, masked=False) not in sent:
+        stood_for = rules.stand_ins.get(deed.tool, deed.tool)
+        if not {rules.canonical(name, deed.args, masked=False) for name in (deed.tool, stood_for)} & sent:
             masked = any("***" in str(deed.args.get(name)) for name in rules.tools[deed.tool].secrets)
             yield Broken("shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}")
 
@@ -316,7 +318,7 @@ def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1
     for (_, called), count in counts.items():
         planned = [sum(rules.canonical(*call) == called for call in one.calls) for one in ledger.seen]
-        if count > max(planned, default=1):
+        if count > max([1, *planned]):
             yield Broken("plan-repeats-effect", f"{called} ran {count} times")
 
 

@@ -67,6 +67,7 @@ class Rules:
     refused: Callable[[str, Mapping[str, Any]], bool] | None = None  # calls that a rule on arguments refuses
     owned: dict[str, str] = field(default_factory=dict)  # a user's private text → the user
     replies: dict[str, str] = field(default_factory=dict)  # the words of a model → the user that it belongs to
+    stand_ins: dict[str, str] = field(default_factory=dict)  # a tool → the one that it can stand in for
     planned: bool = False  # a plan makes the calls: a call that has succeeded is not repeated by a revision
 
     def canonical(self, tool: str, args: Mapping[str, Any], *, masked: bool = True) -> tuple[Any, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ...core.codec import encode
 from ...core.errors import AgentError, InvalidState, RunBusy
 from ...core.messages import ToolCall
 from .dying import Died, DyingJournal
-from .ledger import Answer, Got, Ledger, root
+from .ledger import Answer, Got, Ledger, root, who
 from .monitor import is_lasting
 from .rules import Rules
 
@@ -83,18 +83,25 @@ class Stage:
             self.ledger.fail(during, error)
             return None
 
+    @contextmanager
+    def inside(self, run_id: str, user: str) -> Iterator[None]:
+        """Say in the ledger for which run, and for which user, everything in this block is executed."""
+        tokens = root.set(run_id), who.set(user)
+        try:
+            yield
+        finally:
+            root.reset(tokens[0])
+            who.reset(tokens[1])
+
     async def begin(self, given: Any, *, user: str | None = None, name: str = "", **options: Any) -> Any:
         """Run the agent to its end or its first open question. After a kill, revive the journal and resume."""
         user = self.user if user is None else user
         if user != self.user:
             self.agent, self.user = self.make(user), user
         run = self.agent.run(given, user_id=user, session_id=options.pop("session_id", self.session), **options)
-        token = root.set(name or run.run_id)
-        try:
-            self.runs.append((run.run_id, user))
+        self.runs.append((run.run_id, user))
+        with self.inside(name or run.run_id, user):
             return await self.revived(run.run_id, await self.attempt("run", _awaited(run)), user)
-        finally:
-            root.reset(token)
 
     async def revived(self, run_id: str, result: Any, user: str) -> Any:
         """Return the result; if the process was killed meanwhile, start another one that resumes the run."""
@@ -103,7 +110,8 @@ class Stage:
                 return result
             await self.journal.revive()
             self.agent = self.make(user)
-            result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
+            with self.inside(run_id, user):
+                result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
         return result
 
     async def settle(self, result: Any, user: str | None = None) -> Any:
@@ -161,7 +169,8 @@ class Stage:
         entry = entry or Answer(0, run_id, "", None, by)
         entry.accepted = True  # effects come before the call returns
         try:
-            result = await self.agent.resume(run_id, answers, by=by)
+            with self.inside(run_id, user):
+                result = await self.agent.resume(run_id, answers, by=by)
         except InvalidState as problem:
             entry.accepted, entry.problem = False, f"InvalidState: {problem}"
             result = await self.attempt("result", self.agent.result(run_id))

@@ -9,7 +9,7 @@ feature. It
 3. lets people answer with `stage.settle(result)`, which also records what the user got back. A way with answers of its own (a
    protocol) appends an `Answer` to `stage.ledger.answers` for each one, with `accepted` set, and a `Got` for each reply.
 
-Set `root` (see `ledger.py`) around whatever executes a run, so that the ledger knows the conversation.
+Write `with stage.inside(run_id, user):` around whatever executes a run, so that the ledger knows whose it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...agent.ids import SharedSession
 from ...agent.many.map import MapInput
 from ...agent.steps.sequence import AgentConfiguration
 from ...agent.work.worker import Worker
-from ...core.errors import AgentError, InvalidState
+from ...core.errors import InvalidState
 from ...core.messages import Media
 from ...designs.orchestrator.orchestrator import AgentOrchestrator
 from .ledger import Answer, Got, root
@@ -90,17 +90,14 @@ async def interject(stage: Stage) -> None:
     """Another person, and the user, say something while the run works."""
     own, other = stage.slot("say"), stage.slot("other")
     run = stage.agent.run(stage.all_words(), user_id=stage.user, session_id=stage.session)
-    token = root.set(run.run_id)
     stage.runs.append((run.run_id, stage.user))
-    try:
+    with stage.inside(run.run_id, stage.user):
         await stage.attempt("begin", run.begun())
         for text, by in ((other, "bob"), (own, stage.user)):
             if text:
                 await stage.attempt("say", stage.agent.say(run.run_id, text, by=by))
         result = await stage.revived(run.run_id, await stage.attempt("run", _done(run)), stage.user)
         await stage.settle(result)
-    finally:
-        root.reset(token)
 
 
 async def _done(run: Any) -> Any:
@@ -124,28 +121,25 @@ async def steps(stage: Stage) -> None:
     sequence = stage.agent.steps(
         stage.all_words(), user_id=stage.user, configuration=AgentConfiguration(auto_execute_tools=not by_hand)
     )
-    token = root.set(sequence.run_id)
     stage.runs.append((sequence.run_id, stage.user))
-    try:
-        for _ in range(30):
-            try:
-                step = await sequence.next_step()
-            except InvalidState:
-                if not await _answer_step(stage, sequence):
-                    break
-                continue
-            if step is None:
-                break
-            if step.kind == "tool_call" and by_hand:
-                done = await stage.attempt("execute_tool", sequence.execute_tool(step.call))
-                await stage.attempt("submit", sequence.submit(step.call.id, done or "failed"))
-    except AgentError as error:
-        stage.ledger.fail("steps", error)
-    except Exception as error:
-        stage.ledger.fail("steps", error)
-    finally:
+    with stage.inside(sequence.run_id, stage.user):
+        await stage.attempt("steps", _pull(stage, sequence, by_hand))
         await stage.attempt("aclose", sequence.aclose())
-        root.reset(token)
+
+
+async def _pull(stage: Stage, sequence: Any, by_hand: bool) -> None:
+    for _ in range(30):
+        try:
+            step = await sequence.next_step()
+        except InvalidState:
+            if not await _answer_step(stage, sequence):
+                return
+            continue
+        if step is None:
+            return
+        if step.kind == "tool_call" and by_hand:
+            done = await stage.attempt("execute_tool", sequence.execute_tool(step.call))
+            await stage.attempt("submit", sequence.submit(step.call.id, done or "failed"))
 
 
 async def _answer_step(stage: Stage, sequence: Any) -> bool:
@@ -185,11 +179,8 @@ async def map_(stage: Stage) -> None:
     words = stage.all_words()
     for user in (stage.user, "zoe"):
         agent = stage.make(user)
-        token = root.set(f"map of {user}")
-        try:
+        with stage.inside(f"map of {user}", user):
             results = await stage.attempt("map", _mapped(agent, [MapInput(words, key="A-17", user=user)]))
-        finally:
-            root.reset(token)
         for result in results or ():
             if result is not None:
                 stage.ledger.got.append(Got(stage.ledger.now(), user, str(result.output), result.run_id, result.stop.kind))
@@ -207,17 +198,19 @@ async def submit(stage: Stage) -> None:
     if run_id is None:
         return
     stage.runs.append((run_id, stage.user))
-    token = root.set(run_id)
-    try:
-        worker = Worker([stage.agent])
-        working = asyncio.create_task(worker.work())
-        for _ in range(200):
-            await asyncio.sleep(0.005)
-            cards = await stage.agent.journal.runs(run_id=run_id)
-            if working.done() or (cards and cards[0].status not in ("running", "queued")):
-                break
-        worker.stop()
-        await stage.attempt("work", working)
+    with stage.inside(run_id, stage.user):
+        await work(stage, run_id)
         await stage.settle(await stage.attempt("result", stage.agent.result(run_id)))
-    finally:
-        root.reset(token)
+
+
+async def work(stage: Stage, run_id: str) -> None:
+    """Let a worker take runs from the queue until this one ends or waits for an answer."""
+    worker = Worker([stage.agent])
+    working = asyncio.create_task(worker.work())
+    for _ in range(200):
+        await asyncio.sleep(0.005)
+        cards = await stage.agent.journal.runs(run_id=run_id)
+        if working.done() or (cards and cards[0].status not in ("running", "queued")):
+            break
+    worker.stop()
+    await stage.attempt("work", working)
