@@ -80,7 +80,9 @@ class Draft:
     def sentence(self, name: str, args: Mapping[str, Any]) -> str:
         """Return an instruction as a person would write it, with the tool and its values."""
         values = ", ".join(str(value) for value in args.values() if not isinstance(value, Mapping))
-        return f"Please {name.replace('_', ' ')} {values}. {self.order((name, args))}"
+        mark = self.order((name, args))
+        said = self.brain.sentences[len(self.brain.orders)] = f"Please {name.replace('_', ' ')} {values}. {mark}"
+        return said
 
     def ask(self, name: str, **args: Any) -> None:
         """Let the user ask for a call."""

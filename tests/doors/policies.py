@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from kaname import Approve, Budget, Cache, Equals, Flow, Guardrails, Permit, Privacy, Retry, Timeout, ToolFallback, ToolRule, cost, per_tool
@@ -112,8 +113,8 @@ def money(d: Draft, rng: random.Random) -> None:
 
 def _hide(d: Draft, rng: random.Random, hidden: Hidden, *, results: bool, member: bool) -> None:
     """Plant a text that a rule hides: in what comes in, or in a tool result."""
-    d.rules.hidden.append(hidden)
-    if member and rng.random() < 0.5:
+    d.rules.hidden.append(replace(hidden, agent="member" if member else ""))
+    if member and d.has("transfer") and rng.random() < 0.5:
         d.session = d.session or "s"
         d.turns.append(f"Remember {hidden.text} well.")  # the member answers the next turn
         return
@@ -149,7 +150,7 @@ def pattern(d: Draft, rng: random.Random) -> None:
     if not d.has("transfer"):
         d.policies.append(lambda: Guardrails(blocked_patterns=[r"TOPSECRET-\d+"]))
     if where == "member":
-        d.rules.hidden.append(Hidden("TOPSECRET-4711", "pattern"))
+        d.rules.hidden.append(Hidden("TOPSECRET-4711", "pattern", "member"))
         d.session = d.session or "s"
         d.turns.append("Remember TOPSECRET-4711 well.")  # the member answers the next turn
     else:

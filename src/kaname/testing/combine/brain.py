@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ class Brain:
     ledger: Ledger
     orders: dict[int, Order] = field(default_factory=dict)
     marks: list[str] = field(default_factory=list)
+    sentences: dict[int, str] = field(default_factory=dict)  # the orders in words, for an agent that passes them on
     price: Price | None = None
     name: str = "scripted"
     held: set[int] = field(default_factory=set)  # orders that are followed only when somebody says "Go ahead"
@@ -51,7 +53,7 @@ class Brain:
         elif "is_successful" in wanted:
             reply = self._verdict(request)
         else:
-            reply = self._next_order(request, text) or self._last_words(text, says)
+            reply = self._next_order(request, text) or self._last_words(request, text, says)
         calls = [part for part in (reply if isinstance(reply, list) else [reply]) if isinstance(part, ToolCall)]
         if "steps" in wanted:
             calls = [call(one["tool_name"], **one["arguments"]) for one in json.loads(reply)["steps"]]
@@ -63,18 +65,26 @@ class Brain:
         return reply
 
     def _next_order(self, request: ModelRequest, text: str) -> list[ToolCall] | None:
-        wanted = [int(number) for number in dict.fromkeys(_ORDER.findall(text))]
-        followed = sum(any(isinstance(part, ToolCall) for part in one.parts) for one in request.messages if one.role == "assistant")
+        """Return the calls of the first order that was not followed yet, as far as the tools for it are offered."""
         offered = {tool.name for tool in request.tools}
-        known = [number for number in wanted if number in self.orders and (number not in self.held or "Go ahead" in text)]
-        if followed >= len(known) or not offered:
-            return None
-        return [_addressed(tool, args, offered, followed) for tool, args in self.orders[known[followed]]]
+        made = Counter(_meant(part)[0] for one in request.messages for part in one.parts if isinstance(part, ToolCall))
+        turn = sum(made.values())
+        for number in self._read(text):
+            order = self.orders[number]
+            if made[order[0][0]]:
+                made.subtract(tool for tool, _ in order)
+            elif order[0][0] in offered or "use_tool" in offered:
+                return [_addressed(tool, args, offered, turn) for tool, args in order]
+        return None
+
+    def _read(self, text: str) -> list[int]:
+        """Return the numbers of the orders that stand in the text, in their order."""
+        numbers = [int(number) for number in dict.fromkeys(_ORDER.findall(text))]
+        return [one for one in numbers if one in self.orders and (one not in self.held or "Go ahead" in text)]
 
     def _plan(self, text: str) -> str:
         """Return a plan of all orders. A later plan writes equal calls in another way."""
-        numbers = [int(number) for number in dict.fromkeys(_ORDER.findall(text)) if int(number) in self.orders]
-        calls = [one for number in numbers for one in self.orders[number]]
+        calls = [one for number in self._read(text) for one in self.orders[number]]
         later = '"steps"' in text.split("Write another plan")[0] and "Write another plan" in text
         steps = [{"name": f"s{place}", "tool_name": tool, "arguments": _reworded(args, later)} for place, (tool, args) in enumerate(calls)]
         reading = next((step["name"] for step in steps if step["tool_name"] == "read_mail"), None)
@@ -90,8 +100,11 @@ class Brain:
         verdict = {"is_successful": good, "should_retry": not good, "feedback": "Write it again.", "reason": "", "answer": "Done."}
         return json.dumps(verdict)
 
-    def _last_words(self, text: str, says: str) -> str:
-        return " ".join([says, *[mark for mark in self.marks if mark in text]])
+    def _last_words(self, request: ModelRequest, text: str, says: str) -> str:
+        """Return the answer: it repeats the marks of users, and passes on the orders for tools that this agent does not have."""
+        offered = {tool.name for tool in (*request.tools, *request.unoffered)}
+        passed = [self.sentences.get(one, "") for one in self._read(text) if self.orders[one][0][0] not in offered]
+        return " ".join([says, *[mark for mark in self.marks if mark in text], *(passed if offered else [])])
 
 
 def _addressed(tool: str, args: Mapping[str, Any], offered: set[str], turn: int) -> ToolCall:

@@ -105,15 +105,15 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                     used[id(chosen), number] += 1
                     calls.setdefault((id(chosen), number), set()).add(deed.key)
                     continue
-                yield Broken("approval-used-twice", told)
-                continue
             if any(_is_granted(rules, rule, one, deed, ledger) for one in given):
                 continue
             if rule.then == "approve" and any(at < deed.at and run == deed.run.split("/")[0] for at, run in ledger.expired):
                 continue
             before = _conversation(ledger, deed.run) - {deed.run.split("/")[0]}
             lapsed = {run for at, run in ledger.expired if at < deed.at}
-            if any(one.run in before and is_about(rules, one, deed) for one in given) or (rule.expires and lapsed & before):
+            if fitting:
+                yield Broken("approval-used-twice", told)
+            elif any(one.run in before and is_about(rules, one, deed) for one in given) or (rule.expires and lapsed & before):
                 yield Broken("fork-reuses-approval", told)
             elif mine:
                 yield Broken("approval-by-other", f"{told}: only {[one.by or '(nobody)' for one in mine]} said yes")
@@ -123,7 +123,7 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                 yield Broken("grant-for-other-tool", told)
             elif any(is_lasting(one) for one in given):
                 yield Broken("grant-answers-other-rule", told)
-            elif rule.by and any(at < deed.at for at, _ in ledger.expired):
+            elif any(at < deed.at and run == deed.run for at, run in ledger.expired):
                 yield Broken("expiry-answers-other-rule", told)
             else:
                 yield Broken("approval-missing", told)
@@ -253,6 +253,10 @@ def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 def kept(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """Text that a rule hides is in no request and in no store."""
     for hidden in rules.hidden:
+        if hidden.agent and not any(one.model == hidden.agent and hidden.text not in one.text for one in ledger.seen):
+            continue
+        if hidden.agent and any(one.model != hidden.agent and hidden.text in one.text for one in ledger.seen):
+            continue  # the member had not taken over when the text came
         for seen in ledger.seen:
             if hidden.text in seen.text:
                 yield Broken("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")

@@ -49,6 +49,7 @@ class Hidden:
 
     text: str
     how: Literal["pattern", "privacy", "check"] = "pattern"
+    agent: str = ""  # the rule is this member's: it holds once the member has taken over
 
 
 @dataclass

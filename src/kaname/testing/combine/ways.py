@@ -61,6 +61,8 @@ async def run(stage: Stage) -> None:
 async def messages(stage: Stage) -> None:
     """A list of messages with other roles, as a client with its own history sends it."""
     system, said, found, other = (stage.slot(name) for name in ("system", "assistant", "tool", "other"))
+    if stage.rng.random() < 0.5:  # the client keeps texts only: what a tool found is in the words of the assistant
+        said, other = f"{said} {other}".strip(), ""
     history: list[Any] = [{"role": "system", "content": system}] if system else []
     history += [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": said or "Hello."}]
     if found or other:
