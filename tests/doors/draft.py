@@ -52,6 +52,7 @@ class Draft:
     member_words: list[str] = field(default_factory=list)
     servers: dict[str, Callable[[], Any]] = field(default_factory=dict)
     extra_mail: str = ""
+    during: Callable[[Any], Awaitable[None]] | None = None  # what happens while `pay` works
     reason: str = ""  # what people write when they refuse
     evil: str = "mallory@evil.example"
     user: str = "ann"

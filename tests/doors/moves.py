@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -42,6 +43,31 @@ def stop(d: Draft, rng: random.Random) -> None:
             for key, asked in result.questions.items():
                 await stage.give(result.run_id, key, asked, "yes", "boss", stage.user)
 
+    d.moves.append(move)
+
+
+@feature
+def cut(d: Draft, rng: random.Random) -> None:
+    """A run is stopped while a tool works, and resumed."""
+    held: list[Any] = []
+
+    async def during(context: Any) -> None:
+        d.during = None
+        held.append(asyncio.create_task(held[0].agent.stop(context.run_id)))
+        await asyncio.sleep(0.3)
+
+    async def before(stage: Any, d: Draft) -> None:
+        held.append(stage)
+        d.during = during
+
+    async def move(stage: Any, d: Draft) -> None:
+        d.during = None
+        for run_id, user in list(stage.runs):
+            result = await stage.attempt("result", stage.agent.result(run_id))
+            if result is not None and result.stop.kind == "cancelled":
+                await stage.settle(await stage.go_on(run_id, None, "", user), user)
+
+    d.before.append(before)
     d.moves.append(move)
 
 

@@ -16,7 +16,7 @@ from .registry import feature
 def transfer(d: Draft, rng: random.Random) -> None:
     """A member of the team takes the conversation over."""
     _team(d, rng)
-    d.words.append(f"Then transfer. {d.order(('transfer_to_agent', {'agent': 'member'}))}")
+    d.words.append(f"Then transfer. {d.order(('transfer_to_agent', {'agent': 'member', 'reason': 'asked'}))}")
     d.words += d.member_words
 
 
@@ -93,3 +93,9 @@ def lasting(d: Draft, rng: random.Random) -> None:
 def agreeable(d: Draft, rng: random.Random) -> None:
     """People say yes, or say nothing."""
     d.forms = ("yes", "yes", "args", "silence")
+
+
+@feature
+def parallel(d: Draft, rng: random.Random) -> None:
+    """The model makes several calls in one reply."""
+    d.brain.at_once = rng.choice((2, 3))

@@ -29,6 +29,8 @@ def _base(d: Draft, rng: random.Random) -> None:
         async def pay(yen: float, to: str, context: ToolContext, note: str = "rent") -> str:
             """Pay an amount to somebody."""
             ledger.deed("pay", {"yen": yen, "to": to, "note": note}, context, made=made)
+            if d.during is not None:
+                await d.during(context)
             return "paid"
 
         return pay
@@ -210,37 +212,55 @@ def flaky(d: Draft, rng: random.Random) -> None:
 
 @feature
 def enclosing(d: Draft, rng: random.Random) -> None:
-    """A pure tool that encloses a value of the user for whom it was made."""
-    ledger, kind = d.ledger, rng.choice(("text", "list", "mapping", "object", "default"))
+    """A pure tool that encloses a value: the user for whom it was made, or for whom it works now."""
+    ledger, kind, kept = d.ledger, rng.choice(("text", "list", "object")), rng.random() < 0.5
+    made: list[Any] = []
 
     class Shop:
-        def __init__(self, name: str) -> None:
-            self.name = name
+        name = ""
 
-    def price() -> Any:
-        user = d.current
-        held: Any = {"text": user, "list": [user], "mapping": {"name": user}, "object": Shop(user), "default": user}[kind]
+    def build() -> Any:
+        owner, names, shop = d.current, [d.current], Shop()
+        shop.name = d.current
 
-        def named() -> str:
-            return str(held if kind in ("text", "default") else held[0] if kind == "list" else held["name"] if kind == "mapping" else held.name)
+        def move_on(user: str) -> None:
+            nonlocal owner
+            owner = user
+            names[0] = user
+            shop.name = user
 
-        if kind == "default":
+        if kind == "text":
 
-            @tool(effect="pure", labels=TRUSTED, name="price")
+            @tool(effect="pure", labels=TRUSTED)
             def price(item: str) -> str:
-                """Return the price of an item for this user."""
+                """Return the price of an item for the user."""
                 ledger.deed("price", {"item": item})
-                return f"price-of-{named()}"
+                return f"price-of-{owner}"
+
+        elif kind == "list":
+
+            @tool(effect="pure", labels=TRUSTED)
+            def price(item: str) -> str:
+                """Return the price of an item for the user."""
+                ledger.deed("price", {"item": item})
+                return f"price-of-{names[0]}"
 
         else:
 
-            @tool(effect="pure", labels=TRUSTED, name="price")
+            @tool(effect="pure", labels=TRUSTED)
             def price(item: str) -> str:
-                """Return the price of an item for this user."""
+                """Return the price of an item for the user."""
                 ledger.deed("price", {"item": item})
-                return f"price-of-{str(held if kind == 'text' else held[0] if kind == 'list' else held['name'] if kind == 'mapping' else held.name)}"
+                return f"price-of-{shop.name}"
 
+        made[:] = [price, move_on]
         return price
+
+    def price() -> Any:
+        if not (kept and made):
+            return build()
+        made[1](d.current)
+        return made[0]
 
     d.add_tool(ToolFacts("price", "pure", acts=False), price)
     for user in ("ann", "zoe"):

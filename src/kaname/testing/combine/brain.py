@@ -33,6 +33,7 @@ class Brain:
     orders: dict[int, Order] = field(default_factory=dict)
     marks: list[str] = field(default_factory=list)
     sentences: dict[int, str] = field(default_factory=dict)  # the orders in words, for an agent that passes them on
+    at_once: int = 1  # how many orders it follows in one reply
     price: Price | None = None
     name: str = "scripted"
     held: set[int] = field(default_factory=set)  # orders that are followed only when somebody says "Go ahead"
@@ -69,13 +70,16 @@ class Brain:
         offered = {tool.name for tool in request.tools}
         made = Counter(_meant(part)[0] for one in request.messages for part in one.parts if isinstance(part, ToolCall))
         turn = sum(made.values())
+        found: list[ToolCall] = []
         for number in self._read(text):
             order = self.orders[number]
             if made[order[0][0]]:
                 made.subtract(tool for tool, _ in order)
             elif order[0][0] in offered or "use_tool" in offered:
-                return [_addressed(tool, args, offered, turn) for tool, args in order]
-        return None
+                found += [_addressed(tool, args, offered, turn) for tool, args in order]
+            if len(found) >= self.at_once:
+                break
+        return found or None
 
     def _read(self, text: str) -> list[int]:
         """Return the numbers of the orders that stand in the text, in their order."""

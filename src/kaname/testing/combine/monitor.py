@@ -178,6 +178,11 @@ def answered(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     for one in ledger.answers:
         if not one.accepted and one.problem.startswith("InvalidState") and one.open_after is False and not one.expired:
             yield Broken("answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed")
+        edited = isinstance(one.value, Mapping) and isinstance(one.value.get("args"), Mapping)
+        restricted = rules.permit is not None or rules.refused is not None or rules.hidden
+        if edited and not one.accepted and one.open_after and not restricted and not one.expired:
+            if all(_is_admissible(rule, one) for rule in rules.approvals) and one.key.startswith("approve:"):
+                yield Broken("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
 
 
 # Text from outside
