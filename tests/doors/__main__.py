@@ -54,7 +54,9 @@ def main() -> int:
         for shown in kinds.values():
             detail = next(one.detail for one in shown.broken if one.rule == rule)
             print(f"    seed {shown.seed:9}  {','.join(shown.features)}\n{'':20}{detail[:180]}")
-    print(f"{given.cases} cases from seed {first}: {1000 * used / given.cases:.1f} ms of CPU a case, slowest {slowest[0]:.2f} s ({slowest[1]})")
+    print(
+        f"{given.cases} cases from seed {first}: {1000 * used / given.cases:.1f} ms of CPU a case, slowest {slowest[0]:.2f} s ({slowest[1]})"
+    )
     return 1 if counts else 0
 
 

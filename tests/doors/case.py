@@ -6,10 +6,13 @@ import asyncio
 import random
 import shutil
 import tempfile
+import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from kaname.testing.combine.monitor import Broken, broken
 from kaname.testing.combine.ways import WAYS
@@ -31,7 +34,7 @@ class Outcome:
 
 def names() -> list[str]:
     """Return the names of all features, ways in among them."""
-    return [*FEATURES, *[f"way:{name}" for name in WAYS if name != "run"]]
+    return [*[name for name in FEATURES if not name.startswith("_")], *[f"way:{name}" for name in WAYS if name != "run"]]
 
 
 def chosen(seed: int, forced: Iterable[str] = ()) -> tuple[str, ...]:
@@ -48,9 +51,27 @@ def chosen(seed: int, forced: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(name for name in every if name in picked)
 
 
+@contextmanager
+def passing_time() -> Iterator[Callable[[float], None]]:
+    """Yield a function that sets the clock forward, so that questions expire without waiting."""
+    real, ahead = time.time, [0.0]
+
+    def pass_time(seconds: float) -> None:
+        ahead[0] += seconds
+
+    with patch("time.time", lambda: real() + ahead[0]):
+        yield pass_time
+
+
 async def play(draft: Draft) -> None:
     """Play a drafted case to its end."""
+    with passing_time() as pass_time:
+        await _play(draft, pass_time)
+
+
+async def _play(draft: Draft, pass_time: Callable[[float], None]) -> None:
     stage = draft.open()
+    stage.pass_time = pass_time
     for move in draft.before:
         await move(stage, draft)
     await WAYS[draft.way](stage)
@@ -97,7 +118,10 @@ def run_case(seed: int, features: tuple[str, ...] | None = None, *, show: bool =
 def told(made: Draft) -> list[str]:
     """Return the ledger of a case as lines, in its order."""
     ledger = made.ledger
-    lines = [(one.at, f"ran      {one.tool}({dict(one.args)}) run={one.run} agent={one.agent} user={one.user}") for one in ledger.deeds]
+    lines = [
+        (one.at, f"ran      {one.tool}({dict(one.args)}) run={one.run} agent={one.agent} user={one.user}")
+        for one in ledger.deeds
+    ]
     lines += [(one.at, f"model    {one.model} read {one.text[-300:]!r} -> {one.calls or one.said}") for one in ledger.seen]
     lines += [
         (one.at, f"answered {one.value!r} by {one.by!r} to {one.key} {one.tool}: accepted={one.accepted} {one.problem}")

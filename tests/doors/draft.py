@@ -152,7 +152,11 @@ class Draft:
 
     def open(self) -> Stage:
         """Open the journal, build the agent and return the stage."""
-        inner = SqliteJournal(str(self.folder / "journal.db")) if self.folder and (self.sqlite or self.way in ON_FILE) else MemoryJournal()
+        inner = (
+            SqliteJournal(str(self.folder / "journal.db"))
+            if self.folder and (self.sqlite or self.way in ON_FILE)
+            else MemoryJournal()
+        )
         self.journal = DyingJournal(inner)
         self.rules.flow, self.rules.head = self.flow_mode(), "desk"
         return Stage(

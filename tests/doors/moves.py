@@ -10,10 +10,6 @@ from .draft import Draft
 from .registry import feature
 
 
-async def _await(run: Any) -> Any:
-    return await run
-
-
 @feature
 def kill(d: Draft, rng: random.Random) -> None:
     """The process is killed at a random fact."""
@@ -35,13 +31,7 @@ def stop(d: Draft, rng: random.Random) -> None:
     """A waiting run is stopped, and resumed with a yes afterwards."""
 
     async def move(stage: Any, d: Draft) -> None:
-        result = await stage.begin(stage.words)
-        if result is None or not result.questions:
-            return
-        if await stage.attempt("stop", stage.agent.stop(result.run_id)):
-            stage.ledger.stopped[result.run_id] = stage.ledger.now()
-            for key, asked in result.questions.items():
-                await stage.give(result.run_id, key, asked, "yes", "boss", stage.user)
+        await stage.stop_while_waiting()
 
     d.moves.append(move)
 
@@ -111,27 +101,17 @@ def fork(d: Draft, rng: random.Random) -> None:
     """Somebody forks a run of the case, at a random fact."""
 
     async def move(stage: Any, d: Draft) -> None:
-        for run_id, user in stage.runs[:1]:
-            cards = await stage.agent.journal.runs(run_id=run_id)
-            if not cards:
-                continue
-            stage.agent = stage.make(user)
-            run = stage.agent.fork(run_id, rng.randint(2, max(2, cards[0].seq)))
-            stage.ledger.forks[run.run_id] = run_id
-            with stage.inside(run.run_id, user):
-                await stage.settle(await stage.attempt("fork", _await(run)), user)
+        for run_id, _ in stage.runs[:1]:
+            await stage.fork(run_id, rng)
 
     d.moves.append(move)
 
 
 @feature
 def replay(d: Draft, rng: random.Random) -> None:
-    """A recorded run is replayed with the same agent."""
+    """The recorded runs are replayed with the same agent."""
 
     async def move(stage: Any, d: Draft) -> None:
-        for run_id, user in stage.runs:
-            done = await stage.attempt("replay", stage.make(user).replay(run_id))
-            if done is not None and not done.same:
-                stage.ledger.replays.append((run_id, str(done)))
+        await stage.replay_all()
 
     d.moves.append(move)

@@ -6,7 +6,22 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from kaname import Approve, Budget, Cache, Equals, Flow, Guardrails, Permit, Privacy, Retry, Timeout, ToolFallback, ToolRule, cost, per_tool
+from kaname import (
+    Approve,
+    Budget,
+    Cache,
+    Equals,
+    Flow,
+    Guardrails,
+    Permit,
+    Privacy,
+    Retry,
+    Timeout,
+    ToolFallback,
+    ToolRule,
+    cost,
+    per_tool,
+)
 
 from .draft import ApprovalRule, Draft, Hidden, ToolContext, ToolFacts, ToolLabels, tool
 from .registry import feature
@@ -37,7 +52,7 @@ def _approve(d: Draft, rng: random.Random, **more: Any) -> None:
         if where in (agent, "both"):
             d.rules.approvals.append(ApprovalRule(frozenset(tools), agent=agent, when=when, **rule))
     if "expires" in more:
-        d.waits = 0.03
+        d.waits = 4000.0
 
 
 @feature
@@ -55,7 +70,7 @@ def approve_other(d: Draft, rng: random.Random) -> None:
 @feature
 def approve_expires(d: Draft, rng: random.Random) -> None:
     """A question expires, and the call is refused or made."""
-    _approve(d, rng, expires=0.02, then=rng.choice(("refuse", "approve")))
+    _approve(d, rng, expires="1h", then=rng.choice(("refuse", "approve")))
 
 
 @feature
@@ -192,7 +207,14 @@ def equals(d: Draft, rng: random.Random) -> None:
         from kaname import Agent, max_steps, no_repeats
 
         tools = [d.tools["weather"](), d.tools["forum"]()]
-        made = Agent(d.brain.model(), tools, name="desk", journal=d.journal, stops=[max_steps(30), no_repeats(None)], policies=[Flow("off")])
+        made = Agent(
+            d.brain.model(),
+            tools,
+            name="desk",
+            journal=d.journal,
+            stops=[max_steps(30), no_repeats(None)],
+            policies=[Flow("off")],
+        )
         await stage.attempt("practice", _run(made, words))
         d.ledger.deeds.clear()
         d.ledger.seen.clear()

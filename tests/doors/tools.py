@@ -164,7 +164,11 @@ def costly(d: Draft, rng: random.Random) -> None:
                 ledger.deed("paint", {"what": what}, context, cost=0.2)
                 return ToolResult("painted", usage=Usage(10, 10, cost=0.2))
             ledger.deed("paint", {"what": what}, context)
-            inner = Agent(d.brain.model("inner", price=Price(1000, 1000)), name="inner", journal=context.journal if kind == "inner" else None)
+            inner = Agent(
+                d.brain.model("inner", price=Price(1000, 1000)),
+                name="inner",
+                journal=context.journal if kind == "inner" else None,
+            )
             if kind == "child":
                 return (await context.run_child(inner, f"Paint {what}.")).unwrap()
             return (await inner.run(f"Paint {what}.")).output

@@ -61,7 +61,16 @@ class Brain:
         cost = 0.0 if price is None else price.of(USAGE) or 0.0
         said = reply if isinstance(reply, str) else ""
         self.ledger.seen.append(
-            Seen(self.ledger.now(), name, text, tuple(_meant(one) for one in calls), said, root.get(), cost, _last(request.messages))
+            Seen(
+                self.ledger.now(),
+                name,
+                text,
+                tuple(_meant(one) for one in calls),
+                said,
+                root.get(),
+                cost,
+                _last(request.messages),
+            )
         )
         return reply
 
@@ -90,18 +99,29 @@ class Brain:
         """Return a plan of all orders. A later plan writes equal calls in another way."""
         calls = [one for number in self._read(text) for one in self.orders[number]]
         later = '"steps"' in text.split("Write another plan")[0] and "Write another plan" in text
-        steps = [{"name": f"s{place}", "tool_name": tool, "arguments": _reworded(args, later)} for place, (tool, args) in enumerate(calls)]
+        steps = [
+            {"name": f"s{place}", "tool_name": tool, "arguments": _reworded(args, later)}
+            for place, (tool, args) in enumerate(calls)
+        ]
         reading = next((step["name"] for step in steps if step["tool_name"] == "read_mail"), None)
         if self.lure is not None and reading is not None:
             tool, name, field_name = self.lure
             rest = {"yen": 70} if tool == "pay" else {}
             steps.append({"name": "lured", "tool_name": tool, "arguments": {**rest, name: f"${{{reading}.{field_name}}}"}})
-        return json.dumps({"description": "all of it", "steps": steps or [{"name": "none", "tool_name": "lookup", "arguments": {"q": "x"}}]})
+        return json.dumps(
+            {"description": "all of it", "steps": steps or [{"name": "none", "tool_name": "lookup", "arguments": {"q": "x"}}]}
+        )
 
     def _verdict(self, request: ModelRequest) -> str:
         tries = sum(one.role == "assistant" and "is_successful" in one.text for one in request.messages)
         good = tries >= self.revisions
-        verdict = {"is_successful": good, "should_retry": not good, "feedback": "Write it again.", "reason": "", "answer": "Done."}
+        verdict = {
+            "is_successful": good,
+            "should_retry": not good,
+            "feedback": "Write it again.",
+            "reason": "",
+            "answer": "Done.",
+        }
         return json.dumps(verdict)
 
     def _last_words(self, request: ModelRequest, text: str, says: str) -> str:

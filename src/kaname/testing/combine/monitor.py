@@ -92,7 +92,9 @@ def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         for number, rule in enumerate(rules.approvals):
             if not _applies(rules, rule, deed):
                 continue
-            if not rule.covers(deed.tool, {**rules.tools[deed.tool].defaults, **deed.args} if deed.tool in rules.tools else deed.args):
+            if not rule.covers(
+                deed.tool, {**rules.tools[deed.tool].defaults, **deed.args} if deed.tool in rules.tools else deed.args
+            ):
                 continue
             told = f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}"
             given = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
@@ -156,9 +158,22 @@ def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """A call that a person declined does not run, and a call that a permit or a rule refuses runs for nobody."""
     for deed in ledger.deeds:
         told = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
-        about = [one for one in ledger.answers if one.accepted and one.run == deed.run and one.at < deed.at and is_about(rules, one, deed)]
+        about = [
+            one
+            for one in ledger.answers
+            if one.accepted and one.run == deed.run and one.at < deed.at and is_about(rules, one, deed)
+        ]
         if about and declines(about[-1].value) and not any(approves(one.value) for one in about):
-            if len([one for one in ledger.seen if any(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for call in one.calls)]) < 2:
+            if (
+                len(
+                    [
+                        one
+                        for one in ledger.seen
+                        if any(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for call in one.calls)
+                    ]
+                )
+                < 2
+            ):
                 yield Broken("refused-but-ran", told)
         if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
             yield Broken("not-permitted-but-ran", told)
@@ -287,7 +302,11 @@ def declined(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             continue
         for seen in ledger.seen:
             role, text = seen.last
-            if seen.at > answer.at and seen.root == answer.root and text.strip().lower() in ("no", "false", "decline", "cancel"):
+            if (
+                seen.at > answer.at
+                and seen.root == answer.root
+                and text.strip().lower() in ("no", "false", "decline", "cancel")
+            ):
                 yield Broken("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
                 break
 
@@ -322,8 +341,9 @@ def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     if not rules.planned:
         return
     counts: Counter[tuple[Any, ...]] = Counter()
+    retried = {answer.run for answer in ledger.answers if answer.value == "retry"}
     for deed in ledger.deeds:
-        if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible":
+        if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible" and deed.run not in retried:
             counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1
     for (_, called), count in counts.items():
         planned = [sum(rules.canonical(*call) == called for call in one.calls) for one in ledger.seen]

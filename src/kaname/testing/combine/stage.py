@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Stage:
     people: tuple[str, ...] = PEOPLE
     answers_at_most: int = 8
     waits: float = 0.0  # seconds after which open questions have expired
+    pass_time: Callable[[float], None] = time.sleep
     edit: Callable[[random.Random, ToolCall], Mapping[str, Any]] | None = None
     runs: list[tuple[str, str]] = field(default_factory=list)  # runs that were begun, and their users
 
@@ -135,7 +137,7 @@ class Stage:
         if form == "silence":
             if not getattr(asked, "until", 0.0):
                 return result
-            await asyncio.sleep(self.waits)
+            self.pass_time(self.waits)
             self.ledger.expired.append((self.ledger.now(), result.run_id))
             return await self.go_on(result.run_id, None, "", user)
         value = self.form_of(form, asked)
@@ -160,7 +162,9 @@ class Stage:
         about = getattr(asked, "about", None)
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         tool = about.name if about is not None else ""
-        entry = Answer(self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=self.made)
+        entry = Answer(
+            self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=self.made
+        )
         self.ledger.answers.append(entry)
         return await self.go_on(run_id, {key: value}, by, user, entry)
 
@@ -200,6 +204,34 @@ class Stage:
             if is_lasting(one) == "always" and not one.revoked:
                 one.revoked = self.ledger.now()
 
+    async def fork(self, run_id: str, rng: random.Random) -> Any:
+        """Fork a run at a random fact, and settle the new one."""
+        user = dict(self.runs).get(run_id, self.user)
+        cards = await self.agent.journal.runs(run_id=run_id)
+        if not cards:
+            return None
+        self.agent = self.make(user)
+        run = self.agent.fork(run_id, rng.randint(2, max(2, cards[0].seq)))
+        self.ledger.forks[run.run_id] = run_id
+        with self.inside(run.run_id, user):
+            return await self.settle(await self.attempt("fork", _awaited(run)), user)
+
+    async def stop_while_waiting(self) -> None:
+        """Begin a run; if it waits for an answer, stop it, and say yes afterwards."""
+        result = await self.begin(self.words)
+        if result is None or not result.questions or not await self.attempt("stop", self.agent.stop(result.run_id)):
+            return
+        self.ledger.stopped[result.run_id] = self.ledger.now()
+        for key, asked in result.questions.items():
+            await self.give(result.run_id, key, asked, "yes", "boss", self.user)
+
+    async def replay_all(self) -> None:
+        """Replay every run of the case with the same agent, and note which replays differ."""
+        for run_id, user in self.runs:
+            done = await self.attempt("replay", self.make(user).replay(run_id))
+            if done is not None and not done.same:
+                self.ledger.replays.append((run_id, str(done)))
+
     def note_files(self, when: str = "") -> None:
         """Note what the files of the case hold now."""
         for path in sorted(self.folder.rglob("*")) if self.folder is not None else ():
@@ -212,7 +244,9 @@ class Stage:
         facts: list[str] = []
         async for change in journal.changes(wait=False):
             facts.append(encode(change.event))
-        self.ledger.rest["facts"] = "\n".join(facts).encode().decode("unicode_escape", "replace").encode() + "\n".join(facts).encode()
+        self.ledger.rest["facts"] = (
+            "\n".join(facts).encode().decode("unicode_escape", "replace").encode() + "\n".join(facts).encode()
+        )
         for card in await journal.runs(limit=1000):
             if card.parent:
                 continue

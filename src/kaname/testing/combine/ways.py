@@ -153,7 +153,9 @@ async def _answer_step(stage: Stage, sequence: Any) -> bool:
     form = stage.rng.choice([one for one in stage.forms if one != "silence"])
     value = stage.form_of(form, asked)
     about = getattr(asked, "about", None)
-    entry = Answer(stage.ledger.now(), sequence.run_id, key, value, "", about.name if about else "", about.args if about else None)
+    entry = Answer(
+        stage.ledger.now(), sequence.run_id, key, value, "", about.name if about else "", about.args if about else None
+    )
     entry.prompt, entry.user, entry.root, entry.accepted = str(asked.prompt), stage.user, root.get(), True
     stage.ledger.answers.append(entry)
     try:
@@ -195,7 +197,9 @@ async def _mapped(agent: Any, inputs: list[MapInput]) -> Any:
 @on_file
 async def submit(stage: Stage) -> None:
     """The run is queued, and a worker executes it."""
-    run_id = await stage.attempt("submit", stage.agent.submit(stage.all_words(), user_id=stage.user, session_id=stage.session or ""))
+    run_id = await stage.attempt(
+        "submit", stage.agent.submit(stage.all_words(), user_id=stage.user, session_id=stage.session or "")
+    )
     stage.note_files(" while queued")
     if run_id is None:
         return
