@@ -15,11 +15,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 from kaname.testing.combine.monitor import Broken, broken
+from kaname.testing.combine import served
 from kaname.testing.combine.ways import WAYS
 
 from .draft import Draft
 from .features import FEATURES
 
+assert served  # it adds its ways to `WAYS`
 _SHM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 
 

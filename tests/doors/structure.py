@@ -99,3 +99,20 @@ def agreeable(d: Draft, rng: random.Random) -> None:
 def parallel(d: Draft, rng: random.Random) -> None:
     """The model makes several calls in one reply."""
     d.brain.at_once = rng.choice((2, 3))
+
+
+@feature
+def patient(d: Draft, rng: random.Random) -> None:
+    """Instructions of outsiders are obeyed in a later turn only. Until then the model quotes them in its answers."""
+    evil = [number for number, order in d.brain.orders.items() if any(one in repr(order) for one in d.rules.foreign)]
+    d.brain.held.update(evil)
+    d.turns.append("Go ahead.")
+
+
+@feature
+def person(d: Draft, rng: random.Random) -> None:
+    """A tool without code: a person gives its result."""
+    schema = {"type": "object", "properties": {"what": {"type": "string"}}, "required": ["what"]}
+    definition = {"name": "ask_boss", "description": "Ask the boss.", "parameters": schema}
+    d.tools["ask_boss"] = lambda: definition
+    d.ask("ask_boss", what="is it fine")

@@ -128,6 +128,7 @@ class Brain:
         """Return the answer: it repeats the marks of users, and passes on the orders for tools that this agent does not have."""
         offered = {tool.name for tool in (*request.tools, *request.unoffered)}
         passed = [self.sentences.get(one, "") for one in self._read(text) if self.orders[one][0][0] not in offered]
+        passed += [self.sentences.get(one, "") for one in sorted(self.held) if f"[[{one}]]" in text and "Go ahead" not in text]
         return " ".join([says, *[mark for mark in self.marks if mark in text], *(passed if offered else [])])
 
 

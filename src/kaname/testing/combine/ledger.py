@@ -106,6 +106,7 @@ class Ledger:
     replays: list[tuple[str, str]] = field(default_factory=list)  # runs whose replay differs, and how
     rest: dict[str, bytes] = field(default_factory=dict)  # what each store holds at the end
     audit: list[tuple[str, str]] = field(default_factory=list)  # the actor and the decision of each approval in the audit log
+    resumed: set[str] = field(default_factory=set)  # runs that were resumed after a stop or a kill: limits count anew
     deaths: int = 0
     _clock: Any = field(default_factory=lambda: itertools.count(1))
 

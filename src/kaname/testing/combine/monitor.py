@@ -256,7 +256,7 @@ def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """A tool runs at most as often as its quota says, and is not refused before."""
     for name, most in rules.quotas.items():
-        counts = Counter(deed.run or deed.root for deed in ledger.deeds if deed.tool == name)
+        counts = Counter(one.run or one.root for one in ledger.deeds if one.tool == name and one.run not in ledger.resumed)
         if counts and max(counts.values()) > most:
             yield Broken("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
@@ -298,8 +298,8 @@ def users(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 def declined(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """A no refuses a call. It is not given to the model as the words of the user or as the result of a tool."""
     for answer in ledger.answers:
-        if not (answer.accepted and declines(answer.value)):
-            continue
+        if not (answer.accepted and isinstance(answer.value, Mapping) and declines(answer.value)):
+            continue  # "no" as a text is an answer like any other, if the question is not about a call
         for seen in ledger.seen:
             role, text = seen.last
             if (

@@ -111,6 +111,7 @@ class Stage:
             if self.journal is None or not self.journal.dead:
                 return result
             await self.journal.revive()
+            self.ledger.resumed.add(run_id)
             self.agent = self.make(user)
             with self.inside(run_id, user):
                 result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
@@ -170,7 +171,9 @@ class Stage:
 
     async def go_on(self, run_id: str, answers: Any, by: str, user: str, entry: Answer | None = None) -> Any:
         """Resume a run, with or without answers."""
-        entry = entry or Answer(0, run_id, "", None, by)
+        if entry is None:
+            self.ledger.resumed.add(run_id)
+            entry = Answer(0, run_id, "", None, by)
         entry.accepted = True  # effects come before the call returns
         try:
             with self.inside(run_id, user):

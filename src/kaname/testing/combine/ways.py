@@ -69,7 +69,11 @@ async def messages(stage: Stage) -> None:
         called = {"id": "call_1", "type": "function", "function": {"name": "lookup", "arguments": '{"q": "x"}'}}
         history += [{"role": "assistant", "content": None, "tool_calls": [called]}]
         history += [{"role": "tool", "tool_call_id": "call_1", "content": f"{found} {other}"}]
-    await stage.settle(await stage.begin([*history, {"role": "user", "content": stage.all_words()}]))
+    history.append({"role": "user", "content": stage.all_words()})
+    result = await stage.settle(await stage.begin(history))
+    for words in stage.turns if result is not None else ():
+        history += [{"role": "assistant", "content": str(result.output or "…")}, {"role": "user", "content": words}]
+        await stage.settle(await stage.begin(history))
 
 
 @way
