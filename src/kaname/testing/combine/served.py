@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from ...core.messages import Message, Text
+from ...journals.audit.log import AuditLog
 from .ledger import Answer, Got
 from .stage import Stage
 from .ways import on_file, way, work
@@ -33,6 +35,7 @@ class Client:
             a2a=False,
             audit=False if self.audit is None else str(self.audit),
         )
+        self.lifespan = made.lifespan
         transport = httpx.ASGITransport(made, client=("127.0.0.1", 1), raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=20)
 
@@ -70,7 +73,7 @@ class Client:
         """Note whether an answer was accepted."""
         result = await self.stage.attempt("result", self.stage.agent.result(entry.run))
         still = result is not None and entry.key in (result.questions or {})
-        if response.status_code >= 400 or still:
+        if response.status_code in range(400, 500) or still:
             entry.accepted, entry.problem, entry.open_after = False, f"HTTP {response.status_code}", still
 
     async def close(self) -> None:
@@ -86,6 +89,27 @@ class Client:
 async def _converse(stage: Stage, protocol: Any) -> None:
     """Send the words, answer questions, and send a further turn, over a protocol."""
     client = Client(stage)
+    if protocol.audited and client.audit is not None:
+        async with client.lifespan():
+            await _talk(stage, client, protocol)
+            stage.ledger.audit += await _audited(stage, AuditLog(client.audit))
+    else:
+        await _talk(stage, client, protocol)
+
+
+async def _audited(stage: Stage, log: AuditLog) -> list[tuple[str, str]]:
+    """Return the actors and decisions in the audit log, which a server writes a moment later."""
+    expected = sum(one.accepted and one.key.startswith("approve:") for one in stage.ledger.answers)
+    entries: list[Any] = []
+    for _ in range(20 if expected else 0):
+        entries = [*log.entries(kind="approval")]
+        if len(entries) >= expected:
+            break
+        await asyncio.sleep(0.02)
+    return [(str(entry.actor), str((entry.detail or {}).get("decision"))) for entry in entries]
+
+
+async def _talk(stage: Stage, client: Client, protocol: Any) -> None:
     try:
         await protocol.begin(client)
         for _ in range(5):
@@ -108,7 +132,7 @@ async def _converse(stage: Stage, protocol: Any) -> None:
 class _Chat:
     """Chat completions: the client keeps the conversation, as texts."""
 
-    others = False
+    others, audited = False, False
 
     def __init__(self, stage: Stage) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -201,7 +225,7 @@ class _AgUi(_Chat):
 class _Api(_Chat):
     """kaname's own API."""
 
-    others = True
+    others, audited = True, True
 
     async def say(self, client: Client, text: str) -> Any:
         self.messages.append({"role": "user", "content": text})
