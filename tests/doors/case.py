@@ -48,7 +48,7 @@ def chosen(seed: int, forced: Iterable[str] = ()) -> tuple[str, ...]:
     ways = [name for name in every if name in picked and name.startswith("way:")]
     for name in ways[1:]:
         picked.discard(name)
-    if not ways and rng.random() < 0.4:
+    if not ways and rng.random() < 0.25:
         picked.add(rng.choice([name for name in every if name.startswith("way:")]))
     return tuple(name for name in every if name in picked)
 

@@ -8,7 +8,7 @@ from typing import Any
 from kaname import ModelBase, ModelReply
 from kaname.core.messages import Message, Text, Usage
 
-from .draft import Draft
+from .draft import Draft, Hidden
 from .registry import feature
 
 
@@ -116,3 +116,11 @@ def person(d: Draft, rng: random.Random) -> None:
     definition = {"name": "ask_boss", "description": "Ask the boss.", "parameters": schema}
     d.tools["ask_boss"] = lambda: definition
     d.ask("ask_boss", what="is it fine")
+
+
+@feature
+def picture(d: Draft, rng: random.Random) -> None:
+    """A client sends a picture by its address, where the protocol has a place for it. kaname serve refuses such addresses."""
+    address = "http://10.0.0.7/inside.png"
+    d.put("picture", address)
+    d.rules.hidden.append(Hidden(address, "address"))

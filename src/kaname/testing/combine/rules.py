@@ -44,11 +44,11 @@ class Hidden:
     """A text that a rule keeps from the model and from every store.
 
     `how`: "pattern" (blocked, never recorded), "privacy" (masked, removed or blocked before it is recorded) or "check" (kept
-    from the model; the run's own facts can hold it).
+    from the model; the run's own facts can hold it) or "address" (a URL that a client sent, which no provider may fetch).
     """
 
     text: str
-    how: Literal["pattern", "privacy", "check"] = "pattern"
+    how: Literal["pattern", "privacy", "check", "address"] = "pattern"
     agent: str = ""  # the rule is this member's: it holds once the member has taken over
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.messages import Message, Text
 from ...journals.audit.log import AuditLog
-from .ledger import Answer, Got
+from .ledger import Answer, Got, root
 from .stage import Stage
 from .ways import on_file, way, work
 
@@ -41,7 +41,7 @@ class Client:
 
     async def post(self, url: str, body: Mapping[str, Any]) -> Any:
         """Send a request, and return the response. A 500 is an internal error that reached a caller."""
-        with self.stage.inside("", self.user):
+        with self.stage.inside(root.get(), self.stage.user):
             response = await self.http.post(url, json=body)
         if response.status_code == 500 and not (self.stage.journal is not None and self.stage.journal.dead):
             self.stage.ledger.fail(url, RuntimeError(response.text[:200]))
@@ -49,8 +49,10 @@ class Client:
             await self.stage.journal.revive()
         return response
 
-    async def newest(self) -> Any:
-        """Return the result of the run that was opened last."""
+    async def newest(self, run_id: str = "") -> Any:
+        """Return the result of that run, or of the run that was opened last."""
+        if run_id:
+            return await self.stage.attempt("result", self.stage.agent.result(run_id))
         cards = [one for one in await self.stage.agent.journal.runs(user=self.user) if not one.parent]
         if not cards:
             return None
@@ -113,9 +115,10 @@ async def _talk(stage: Stage, client: Client, protocol: Any) -> None:
     try:
         await protocol.begin(client)
         for _ in range(5):
-            result = await client.newest()
+            result = await client.newest(protocol.run_id)
             if result is None or not result.questions:
                 break
+            await protocol.steer(client, result)
             key, asked = sorted(result.questions.items())[0]
             yes = stage.rng.random() < 0.7
             client.user = stage.rng.choice((stage.user, "boss")) if protocol.others else stage.user
@@ -132,7 +135,7 @@ async def _talk(stage: Stage, client: Client, protocol: Any) -> None:
 class _Chat:
     """Chat completions: the client keeps the conversation, as texts."""
 
-    others, audited = False, False
+    others, audited, run_id = False, False, ""
 
     def __init__(self, stage: Stage) -> None:
         self.messages: list[dict[str, Any]] = []
@@ -141,7 +144,11 @@ class _Chat:
             self.messages.append({"role": "system", "content": system})
         if said:
             self.messages += [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": said}]
+        self.picture = stage.slot("picture")
         self.words, self.turns = stage.all_words(), stage.turns
+
+    async def steer(self, client: Client, result: Any) -> None:
+        """Say something to a run that waits, if the protocol has a way to do so."""
 
     async def say(self, client: Client, text: str) -> Any:
         self.messages.append({"role": "user", "content": text})
@@ -151,7 +158,11 @@ class _Chat:
         return response
 
     async def begin(self, client: Client) -> None:
-        await self.say(client, self.words)
+        response = await self.say(client, self.words)
+        if type(self) is _Chat and client.stage.rng.random() < 0.2 and response.status_code == 200:  # the same in another tab
+            self.run_id = response.json().get("kaname", {}).get("run_id", "")
+            said = self.messages[:-1]
+            await client.post("/v1/chat/completions", {"model": client.stage.agent.name, "messages": said})
 
     async def answer(self, client: Client, result: Any, key: str, yes: bool) -> Any:
         client.stage.ledger.answers[-1].value = "yes" if yes else "no"
@@ -203,9 +214,18 @@ class _Vercel(_Chat):
 
 
 class _AgUi(_Chat):
-    """AG-UI: questions are interrupts."""
+    """AG-UI: questions are interrupts, and a message can be said to a run."""
 
     others = True
+
+    async def steer(self, client: Client, result: Any) -> None:
+        if self.picture:
+            part = {"type": "image", "source": {"type": "url", "value": self.picture, "mimeType": "image/png"}}
+            said = {"id": "p", "role": "user", "content": [{"type": "text", "text": "Look."}, part]}
+            props = {"sayTo": result.run_id}
+            body = {"threadId": "t", "runId": "p", "messages": [said], "forwardedProps": props}
+            await client.post(f"/ag-ui/{client.stage.agent.name}", body)
+            self.picture = ""
 
     async def say(self, client: Client, text: str) -> Any:
         self.messages.append({"role": "user", "content": text})

@@ -64,7 +64,7 @@ class Stage:
 
     def all_words(self, *, but: tuple[str, ...] = ()) -> str:
         """Return the user's words, with the texts of all places that the way in does not have."""
-        rest = [text for name in [*self.slots] if name not in but and name != "other" for text in self.slots.pop(name)]
+        rest = [text for name in [*self.slots] if name not in but and name not in ("other", "picture") for text in self.slots.pop(name)]
         return " ".join([self.words, *rest])
 
     async def attempt(self, during: str, work: Awaitable[Any]) -> Any:
