@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from kaname.testing.combine.monitor import Broken, broken
 from kaname.testing.combine import served
+from kaname.testing.combine.monitor import Broken, broken
 from kaname.testing.combine.ways import WAYS
 
 from .draft import Draft

@@ -125,7 +125,7 @@ class Brain:
         return json.dumps(verdict)
 
     def _last_words(self, request: ModelRequest, text: str, says: str) -> str:
-        """Return the answer: it repeats the marks of users, and passes on the orders for tools that this agent does not have."""
+        """Return the answer. It repeats the marks of users, and passes on orders for tools that this agent does not have."""
         offered = {tool.name for tool in (*request.tools, *request.unoffered)}
         passed = [self.sentences.get(one, "") for one in self._read(text) if self.orders[one][0][0] not in offered]
         passed += [self.sentences.get(one, "") for one in sorted(self.held) if f"[[{one}]]" in text and "Go ahead" not in text]

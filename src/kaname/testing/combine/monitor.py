@@ -6,13 +6,13 @@ ledger, and nothing else. Each check is one function that yields what is broken;
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import AgentError
-from .ledger import Answer, Deed, Ledger
+from .ledger import Answer, Deed, Ledger, Seen
 from .rules import ApprovalRule, Rules
 
 YES = ("yes", "ok", "はい", "承認します")
@@ -75,7 +75,7 @@ def _same(rules: Rules, deed: Deed, args: Mapping[str, Any], _shown: Mapping[str
 
 def _conversation(ledger: Ledger, run: str) -> set[str]:
     """Return a run and the runs that it came from as a fork, without their children."""
-    found = [run.split("/")[0]]
+    found = [_top(run)]
     while found[-1] in ledger.forks:
         found.append(ledger.forks[found[-1]])
     return set(found)
@@ -86,49 +86,55 @@ def _conversation(ledger: Ledger, run: str) -> set[str]:
 
 def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """A tool that needs an approval runs only after a clear yes, by a person who is allowed to give it, once for each yes."""
-    used: Counter[tuple[int, int]] = Counter()
-    calls: dict[tuple[int, int], set[str]] = {}
+    used: dict[tuple[int, int], str] = {}  # the call that an answer was used for, by the answer and the rule
     for deed in [one for one in ledger.deeds if one.run]:  # of a call whose run is unknown nothing can be said
+        defaults = rules.tools[deed.tool].defaults if deed.tool in rules.tools else {}
         for number, rule in enumerate(rules.approvals):
-            if not _applies(rules, rule, deed):
-                continue
-            if not rule.covers(
-                deed.tool, {**rules.tools[deed.tool].defaults, **deed.args} if deed.tool in rules.tools else deed.args
-            ):
-                continue
-            told = f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}"
-            given = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
-            mine = [one for one in given if one.run.split("/")[0] == deed.run.split("/")[0] and is_about(rules, one, deed)]
-            fitting = [one for one in mine if _is_admissible(rule, one) and not (one.expired and rule.expires)]
-            if fitting:
-                free = [one for one in fitting if calls.get((id(one), number), {deed.key}) == {deed.key}]
-                if free or any(is_lasting(one) for one in fitting):
-                    chosen = (free or fitting)[0]
-                    used[id(chosen), number] += 1
-                    calls.setdefault((id(chosen), number), set()).add(deed.key)
-                    continue
-            if any(_is_granted(rules, rule, one, deed, ledger) for one in given):
-                continue
-            if rule.then == "approve" and any(at < deed.at and run == deed.run.split("/")[0] for at, run in ledger.expired):
-                continue
-            before = _conversation(ledger, deed.run) - {deed.run.split("/")[0]}
-            lapsed = {run for at, run in ledger.expired if at < deed.at}
-            if fitting:
-                yield Broken("approval-used-twice", told)
-            elif any(one.run in before and is_about(rules, one, deed) for one in given) or (rule.expires and lapsed & before):
-                yield Broken("fork-reuses-approval", told)
-            elif mine:
-                yield Broken("approval-by-other", f"{told}: only {[one.by or '(nobody)' for one in mine]} said yes")
-            elif any(one.revoked and one.revoked < deed.at for one in given if is_lasting(one)):
-                yield Broken("revoked-approval-used", told)
-            elif any(one.made != deed.made for one in given if is_lasting(one)):
-                yield Broken("grant-for-other-tool", told)
-            elif any(is_lasting(one) for one in given):
-                yield Broken("grant-answers-other-rule", told)
-            elif any(at < deed.at and run == deed.run for at, run in ledger.expired):
-                yield Broken("expiry-answers-other-rule", told)
-            else:
-                yield Broken("approval-missing", told)
+            if _applies(rules, rule, deed) and rule.covers(deed.tool, {**defaults, **deed.args}):
+                why = _lacking(rules, ledger, rule, deed, number, used)
+                if why:
+                    yield Broken(why, f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}")
+
+
+def _lacking(
+    rules: Rules, ledger: Ledger, rule: ApprovalRule, deed: Deed, number: int, used: dict[tuple[int, int], str]
+) -> str:
+    """Return the name of what is wrong with the approval of a call under one rule, or "" if it was approved."""
+    run = _top(deed.run)
+    given = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
+    mine = [one for one in given if _top(one.run) == run and is_about(rules, one, deed)]
+    fitting = [one for one in mine if _is_admissible(rule, one) and not (one.expired and rule.expires)]
+    for one in fitting:
+        if is_lasting(one) or used.setdefault((id(one), number), deed.key) == deed.key:
+            return ""
+    lapsed = {of for at, of in ledger.expired if at < deed.at}
+    if any(_is_granted(rules, rule, one, deed) for one in given) or (rule.then == "approve" and run in lapsed):
+        return ""
+    return "approval-used-twice" if fitting else _mistaken_for(rules, ledger, rule, deed, (given, mine, lapsed))
+
+
+def _mistaken_for(
+    rules: Rules, ledger: Ledger, rule: ApprovalRule, deed: Deed, known: tuple[list[Answer], list[Answer], set[str]]
+) -> str:
+    """Return what seems to have been taken for an approval, to name the finding."""
+    given, mine, lapsed = known
+    before = _conversation(ledger, deed.run) - {_top(deed.run)}
+    grants = [one for one in given if is_lasting(one)]
+    reasons = {
+        "fork-reuses-approval": any(one.run in before and is_about(rules, one, deed) for one in given)
+        or (rule.expires and lapsed & before),
+        "approval-by-other": mine,
+        "revoked-approval-used": any(one.revoked and one.revoked < deed.at for one in grants),
+        "grant-for-other-tool": any(one.made != deed.made for one in grants),
+        "grant-answers-other-rule": grants,
+        "expiry-answers-other-rule": _top(deed.run) in lapsed,
+    }
+    return next((name for name, holds in reasons.items() if holds), "approval-missing")
+
+
+def _top(run: str) -> str:
+    """Return the run that a child run belongs to."""
+    return run.split("/")[0]
 
 
 def _applies(rules: Rules, rule: ApprovalRule, deed: Deed) -> bool:
@@ -140,13 +146,13 @@ def _is_admissible(rule: ApprovalRule, answer: Answer) -> bool:
     return not rule.by or answer.by not in ("", answer.user)
 
 
-def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed, ledger: Ledger) -> bool:
+def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed) -> bool:
     lasting = is_lasting(answer)
     if not lasting or answer.tool != deed.tool or not _is_admissible(rule, answer):
         return False
     if (answer.revoked and answer.revoked < deed.at) or answer.made != deed.made:
         return False
-    if lasting == "run" and answer.run.split("/")[0] != deed.run.split("/")[0]:
+    if lasting == "run" and _top(answer.run) != _top(deed.run):
         return False
     if lasting == "always" and answer.user != deed.user:
         return False
@@ -163,18 +169,9 @@ def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             for one in ledger.answers
             if one.accepted and one.run == deed.run and one.at < deed.at and is_about(rules, one, deed)
         ]
-        if about and declines(about[-1].value) and not any(approves(one.value) for one in about):
-            if (
-                len(
-                    [
-                        one
-                        for one in ledger.seen
-                        if any(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for call in one.calls)
-                    ]
-                )
-                < 2
-            ):
-                yield Broken("refused-but-ran", told)
+        sent = sum(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for one in ledger.seen for call in one.calls)
+        if about and all(declines(one.value) for one in about) and sent < 2:
+            yield Broken("refused-but-ran", told)
         if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
             yield Broken("not-permitted-but-ran", told)
         if rules.refused is not None and "/" not in deed.run and rules.refused(deed.tool, deed.args):
@@ -195,9 +192,9 @@ def answered(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             yield Broken("answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed")
         edited = isinstance(one.value, Mapping) and isinstance(one.value.get("args"), Mapping)
         restricted = rules.permit is not None or rules.refused is not None or rules.hidden
-        if edited and not one.accepted and one.open_after and not restricted and not one.expired:
-            if all(_is_admissible(rule, one) for rule in rules.approvals) and one.key.startswith("approve:"):
-                yield Broken("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
+        allowed = one.key.startswith("approve:") and all(_is_admissible(rule, one) for rule in rules.approvals)
+        if edited and allowed and not one.accepted and one.open_after and not restricted and not one.expired:
+            yield Broken("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
 
 
 # Text from outside
@@ -243,14 +240,14 @@ def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """Once a limit is spent, by whomever, no further paid call starts."""
     if rules.limit is None:
         return
-    spent = 0.0
-    entries = sorted([*ledger.deeds, *ledger.seen], key=lambda one: one.at)
-    for one in entries:
-        if one.cost and spent > rules.limit * 1.0001:
+    spent: dict[str, float] = defaultdict(float)
+    entries: list[Deed | Seen] = [*ledger.deeds, *ledger.seen]
+    for one in sorted(entries, key=lambda entry: entry.at):
+        if one.cost and spent[one.root] > rules.limit * 1.0001 and one.root not in ledger.resumed:
             what = one.tool if isinstance(one, Deed) else f"model {one.model}"
-            yield Broken("budget-overrun", f"{what} was paid although ${spent:.4f} of ${rules.limit:.4f} was spent")
+            yield Broken("budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent")
             return
-        spent += one.cost
+        spent[one.root] += one.cost
 
 
 def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
@@ -356,9 +353,9 @@ def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
 
 def readable(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     """Every run can be read, every replay is the same, and a caller gets typed errors only."""
-    for run, error in ledger.unreadable:
+    for _, error in ledger.unreadable:
         yield Broken("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
-    for run, difference in ledger.replays:
+    for _, difference in ledger.replays:
         yield Broken("replay-differs", difference[:160])
     for failure in ledger.failures:
         if not isinstance(failure.error, AgentError):

@@ -63,7 +63,7 @@ class Rules:
     foreign: dict[str, str] = field(default_factory=dict)  # values that only outsiders name → their user, if they have one
     hidden: list[Hidden] = field(default_factory=list)
     quotas: dict[str, int] = field(default_factory=dict)  # executions of a tool in one run
-    limit: float | None = None  # US dollars for everything in the case
+    limit: float | None = None  # US dollars for one run, with everything that it starts
     permit: set[str] | None = None  # the tools that a permit allows; None without a permit
     refused: Callable[[str, Mapping[str, Any]], bool] | None = None  # calls that a rule on arguments refuses
     owned: dict[str, str] = field(default_factory=dict)  # a user's private text → the user

@@ -208,7 +208,13 @@ class _Vercel(_Chat):
 
     async def answer(self, client: Client, result: Any, key: str, yes: bool) -> Any:
         approval = {"id": f"{result.run_id}:{key}", "approved": yes}
-        part = {"type": "dynamic-tool", "toolName": "pay", "toolCallId": "c", "state": "approval-responded", "approval": approval}
+        part = {
+            "type": "dynamic-tool",
+            "toolName": "pay",
+            "toolCallId": "c",
+            "state": "approval-responded",
+            "approval": approval,
+        }
         body = {"messages": [{"id": "m", "role": "assistant", "parts": [part]}]}
         return await client.post(f"/vercel/{client.stage.agent.name}", body)
 
@@ -309,4 +315,3 @@ async def webhook(stage: Stage) -> None:
     with stage.inside(run_id, stage.user):
         await work(stage, run_id)
         await stage.settle(await stage.attempt("result", stage.agent.result(run_id)))
-

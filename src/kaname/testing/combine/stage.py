@@ -27,8 +27,9 @@ PEOPLE = ("owner", "other", "nobody")
 class Stage:
     """Everything that a way in needs.
 
-    `make(user)` builds the agent anew on the same journal, as another process would, for the runs of that user. `words` is what the user says; `slots` holds
-    further texts by the place where they come in ("system", "assistant", "tool", "file", "other": another person).
+    `make(user)` builds the agent anew on the same journal, as another process would, for the runs of that user.
+    `words` is what the user says; `slots` holds further texts by the place where they come in ("system", "assistant", "tool",
+    "file", "say", "picture", and "other": another person).
     """
 
     rng: random.Random
@@ -64,7 +65,12 @@ class Stage:
 
     def all_words(self, *, but: tuple[str, ...] = ()) -> str:
         """Return the user's words, with the texts of all places that the way in does not have."""
-        rest = [text for name in [*self.slots] if name not in but and name not in ("other", "picture") for text in self.slots.pop(name)]
+        rest = [
+            text
+            for name in [*self.slots]
+            if name not in but and name not in ("other", "picture")
+            for text in self.slots.pop(name)
+        ]
         return " ".join([self.words, *rest])
 
     async def attempt(self, during: str, work: Awaitable[Any]) -> Any:
@@ -78,10 +84,7 @@ class Stage:
             if not _was_killed(error):
                 self.ledger.fail(during, error)
             return None
-        except asyncio.CancelledError as error:
-            self.ledger.fail(during, error)
-            return None
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the monitor judges it
             self.ledger.fail(during, error)
             return None
 
@@ -193,14 +196,14 @@ class Stage:
                 return await self.revived(run_id, None, user)
             self.ledger.fail("resume", problem)
             return None
-        except (Exception, asyncio.CancelledError) as problem:
+        except (Exception, asyncio.CancelledError) as problem:  # noqa: BLE001 - the monitor judges it
             self.ledger.fail("resume", problem)
             return None
         return result
 
     async def revoke_all(self) -> None:
         """Revoke every lasting approval of the journal."""
-        grants = getattr(self.agent.journal, "grants", None)
+        grants: Any = getattr(self.agent.journal, "grants", None)
         for grant in await grants.all() if grants is not None else ():
             await grants.revoke(grant.id)
         for one in self.ledger.answers:
@@ -255,7 +258,7 @@ class Stage:
                 continue
             try:
                 await self.agent.result(card.run_id)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the monitor judges it
                 self.ledger.unreadable.append((card.run_id, error))
         self.note_files()
 

@@ -153,7 +153,7 @@ class _Trial:
         if agent.team is not None:
             given = agent.team
             options["team"] = Team(
-                tuple(self._copy(one) for one in given.members),  # type: ignore[arg-type]
+                tuple(self._copy(one) for one in given.members),
                 transfer=given.transfer,
                 delegate=given.delegate,
                 background=given.background,
