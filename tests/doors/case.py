@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from kaname.testing.combine import served
-from kaname.testing.combine.monitor import Broken, broken
+from kaname.testing.combine.monitor import BrokenPromise, find_broken
 from kaname.testing.combine.ways import WAYS
 
+from . import served
 from .draft import Draft
 from .features import FEATURES
 
@@ -31,7 +31,7 @@ class Outcome:
 
     seed: int
     features: tuple[str, ...]
-    broken: tuple[Broken, ...]
+    broken: tuple[BrokenPromise, ...]
 
 
 def names() -> list[str]:
@@ -112,7 +112,7 @@ def run_case(seed: int, features: tuple[str, ...] | None = None, *, show: bool =
                 made.ledger.fail("the case", error)
         if show:
             print("\n".join(told(made)))
-        return Outcome(seed, features, tuple(broken(made.rules, made.ledger)))
+        return Outcome(seed, features, tuple(find_broken(made.rules, made.ledger)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

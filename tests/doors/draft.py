@@ -10,9 +10,9 @@ from typing import Any
 
 from kaname import Agent, MemoryJournal, SqliteJournal, Team, ToolContext, ToolLabels, tool
 from kaname.testing.combine.brain import Brain
-from kaname.testing.combine.dying import DyingJournal
-from kaname.testing.combine.ledger import Ledger
-from kaname.testing.combine.rules import ApprovalRule, Hidden, Rules, ToolFacts
+from kaname.testing.combine.dying import MortalJournal
+from kaname.testing.combine.ledger import OutsideLedger
+from kaname.testing.combine.rules import ApprovalRule, DeclaredRules, Hidden, ToolFacts
 from kaname.testing.combine.stage import FORMS, PEOPLE, Stage
 from kaname.testing.combine.ways import ON_FILE
 
@@ -25,8 +25,8 @@ class Draft:
 
     seed: int
     features: tuple[str, ...]
-    ledger: Ledger = field(default_factory=Ledger)
-    rules: Rules = field(default_factory=Rules)
+    ledger: OutsideLedger = field(default_factory=OutsideLedger)
+    rules: DeclaredRules = field(default_factory=DeclaredRules)
     tools: dict[str, Callable[[], Any]] = field(default_factory=dict)
     member_tools: dict[str, Callable[[], Any]] = field(default_factory=dict)
     policies: list[Callable[[], Any]] = field(default_factory=list)
@@ -157,7 +157,7 @@ class Draft:
             if self.folder and (self.sqlite or self.way in ON_FILE)
             else MemoryJournal()
         )
-        self.journal = DyingJournal(inner)
+        self.journal = MortalJournal(inner)
         self.rules.flow, self.rules.head = self.flow_mode(), "desk"
         return Stage(
             self.rng("people"),

@@ -140,7 +140,7 @@ def _hide(d: Draft, rng: random.Random, hidden: Hidden, *, results: bool, member
             @tool(effect="pure", labels=ToolLabels(result="trusted"))
             async def papers(context: ToolContext) -> str:
                 """Read the papers of the user."""
-                ledger.deed("papers", {}, context)
+                ledger.write("papers", {}, context)
                 return f"The number is {hidden.text} for sure."
 
             return papers

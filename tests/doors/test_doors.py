@@ -7,9 +7,9 @@ import pytest
 
 from kaname import Agent, Approve, ScriptedModel, tool
 from kaname.testing import combine
-from kaname.testing.combine.ledger import Answer, Ledger
-from kaname.testing.combine.monitor import broken
-from kaname.testing.combine.rules import ApprovalRule, Hidden, Rules, ToolFacts
+from kaname.testing.combine.ledger import OutsideLedger, PersonAnswer
+from kaname.testing.combine.monitor import find_broken
+from kaname.testing.combine.rules import ApprovalRule, DeclaredRules, Hidden, ToolFacts
 
 from .case import chosen, names, run_case, shrink
 
@@ -46,12 +46,12 @@ def test_every_pair_of_features_comes_up():
 
 
 def _rules(**more):
-    return Rules({"pay": ToolFacts("pay", defaults={"note": "rent"})}, head="desk", **more)
+    return DeclaredRules({"pay": ToolFacts("pay", defaults={"note": "rent"})}, head="desk", **more)
 
 
 def _yes(ledger, by, **more):
     ledger.answers.append(
-        Answer(ledger.now(), "r", "approve:c1", "yes", by, "pay", {"yen": 1}, user="ann", accepted=True, **more)
+        PersonAnswer(ledger.now(), "r", "approve:c1", "yes", by, "pay", {"yen": 1}, user="ann", accepted=True, **more)
     )
 
 
@@ -66,24 +66,24 @@ def _yes(ledger, by, **more):
     ],
 )
 def test_monitor_knows_who_can_approve(by, rule, expected):
-    ledger = Ledger()
+    ledger = OutsideLedger()
     if by is not None:
         _yes(ledger, by)
-    ledger.deed("pay", {"yen": 1.0, "note": "rent"}, run="r", user="ann", agent="desk", key="r:c1")
-    assert [one.rule for one in broken(_rules(approvals=[rule]), ledger)] == expected
+    ledger.write("pay", {"yen": 1.0, "note": "rent"}, run="r", user="ann", agent="desk", key="r:c1")
+    assert [one.rule for one in find_broken(_rules(approvals=[rule]), ledger)] == expected
 
 
 def test_monitor_wants_a_yes_for_each_call():
-    ledger = Ledger()
+    ledger = OutsideLedger()
     _yes(ledger, "boss")
     for key in ("r:c1", "r:c2"):
-        ledger.deed("pay", {"yen": 1}, run="r", user="ann", agent="desk", key=key)
-    assert [one.rule for one in broken(_rules(approvals=[ApprovalRule()]), ledger)] == ["approval-used-twice"]
+        ledger.write("pay", {"yen": 1}, run="r", user="ann", agent="desk", key=key)
+    assert [one.rule for one in find_broken(_rules(approvals=[ApprovalRule()]), ledger)] == ["approval-used-twice"]
 
 
 def test_monitor_finds_hidden_text_at_rest():
-    ledger = Ledger(rest={"queue": b"... secret-1 ..."})
-    assert [one.rule for one in broken(_rules(hidden=[Hidden("secret-1")]), ledger)] == ["blocked-text-at-rest"]
+    ledger = OutsideLedger(rest={"queue": b"... secret-1 ..."})
+    assert [one.rule for one in find_broken(_rules(hidden=[Hidden("secret-1")]), ledger)] == ["blocked-text-at-rest"]
 
 
 def test_combine_tries_an_agent_without_running_its_tools():

@@ -29,7 +29,7 @@ def _base(d: Draft, rng: random.Random) -> None:
         @tool(effect=effect, background=background, labels=TRUSTED)
         async def pay(yen: float, to: str, context: ToolContext, note: str = "rent") -> str:
             """Pay an amount to somebody."""
-            ledger.deed("pay", {"yen": yen, "to": to, "note": note}, context, made=made)
+            ledger.write("pay", {"yen": yen, "to": to, "note": note}, context, made=made)
             if d.during is not None:
                 await d.during(context)
             return "paid"
@@ -40,7 +40,7 @@ def _base(d: Draft, rng: random.Random) -> None:
         @tool(effect="pure", labels=TRUSTED)
         async def lookup(q: str, context: ToolContext) -> str:
             """Look something up in the user's own papers."""
-            ledger.deed("lookup", {"q": q}, context)
+            ledger.write("lookup", {"q": q}, context)
             return f"mark-{context.user} about {q}"
 
         return lookup
@@ -72,7 +72,7 @@ def mail(d: Draft, rng: random.Random) -> None:
         @tool(effect="pure", labels=ToolLabels(result="untrusted"))
         async def read_mail(context: ToolContext) -> Any:
             """Read the mails."""
-            ledger.deed("read_mail", {}, context)
+            ledger.write("read_mail", {}, context)
             return {"sender": d.evil, "body": f"{text} {d.extra_mail}"}
 
         return read_mail
@@ -94,7 +94,7 @@ def secret(d: Draft, rng: random.Random) -> None:
         @tool(background=background, labels=TRUSTED)
         async def login(host: str, password: SecretStr, context: ToolContext) -> str:
             """Log in."""
-            ledger.deed("login", {"host": host, "password": password.get_secret_value()}, context)
+            ledger.write("login", {"host": host, "password": password.get_secret_value()}, context)
             return "in"
 
         return login
@@ -113,7 +113,7 @@ def binary(d: Draft, rng: random.Random) -> None:
         async def upload(data: bytes, context: ToolContext, name: str = "a.bin") -> str:
             """Upload data."""
             assert isinstance(data, bytes), f"data is {type(data).__name__}"
-            ledger.deed("upload", {"data": data, "name": name}, context)
+            ledger.write("upload", {"data": data, "name": name}, context)
             return "kept"
 
         return upload
@@ -137,7 +137,7 @@ def nested(d: Draft, rng: random.Random) -> None:
         async def order(context: ToolContext, item: _Item = _Item(name="nothing"), gift: bool = False) -> str:  # noqa: B008
             """Order an item."""
             assert isinstance(item, _Item), f"item is {type(item).__name__}"
-            ledger.deed("order", {"item": item.model_dump(), "gift": gift}, context)
+            ledger.write("order", {"item": item.model_dump(), "gift": gift}, context)
             return "ordered"
 
         return order
@@ -162,9 +162,9 @@ def costly(d: Draft, rng: random.Random) -> None:
         async def paint(what: str, context: ToolContext) -> Any:
             """Paint a picture."""
             if kind == "usage":
-                ledger.deed("paint", {"what": what}, context, cost=0.2)
+                ledger.write("paint", {"what": what}, context, cost=0.2)
                 return ToolResult("painted", usage=Usage(10, 10, cost=0.2))
-            ledger.deed("paint", {"what": what}, context)
+            ledger.write("paint", {"what": what}, context)
             inner = Agent(
                 d.brain.model("inner", price=Price(1000, 1000)),
                 name="inner",
@@ -191,7 +191,7 @@ def flaky(d: Draft, rng: random.Random) -> None:
         @tool(effect="pure", labels=TRUSTED)
         async def weather(q: str, context: ToolContext) -> str:
             """Tell the weather from the user's own station."""
-            ledger.deed("weather", {"q": q}, context)
+            ledger.write("weather", {"q": q}, context)
             if sum(one.tool == "weather" and one.run == context.run_id for one in ledger.deeds) <= fails:
                 raise RuntimeError("the station does not answer")
             return "sunny"
@@ -202,7 +202,7 @@ def flaky(d: Draft, rng: random.Random) -> None:
         @tool(effect="pure", labels=ToolLabels(result="untrusted"))
         async def forum(q: str, context: ToolContext) -> str:
             """Tell what people write in a forum."""
-            ledger.deed("forum", {"q": q}, context)
+            ledger.write("forum", {"q": q}, context)
             return text
 
         return forum
@@ -239,7 +239,7 @@ def enclosing(d: Draft, rng: random.Random) -> None:
             @tool(effect="pure", labels=TRUSTED)
             def price(item: str) -> str:
                 """Return the price of an item for the user."""
-                ledger.deed("price", {"item": item})
+                ledger.write("price", {"item": item})
                 return f"price-of-{owner}"
 
         elif kind == "list":
@@ -247,7 +247,7 @@ def enclosing(d: Draft, rng: random.Random) -> None:
             @tool(effect="pure", labels=TRUSTED)
             def price(item: str) -> str:
                 """Return the price of an item for the user."""
-                ledger.deed("price", {"item": item})
+                ledger.write("price", {"item": item})
                 return f"price-of-{names[0]}"
 
         else:
@@ -255,7 +255,7 @@ def enclosing(d: Draft, rng: random.Random) -> None:
             @tool(effect="pure", labels=TRUSTED)
             def price(item: str) -> str:
                 """Return the price of an item for the user."""
-                ledger.deed("price", {"item": item})
+                ledger.write("price", {"item": item})
                 return f"price-of-{shop.name}"
 
         made[:] = [price, move_on]
@@ -287,7 +287,7 @@ def _server(reads: bool) -> Any:
     @made.tool(annotations=ToolAnnotations(read_only_hint=reads))
     def fetch(url: str) -> str:
         """Fetch a page."""
-        _watching[0].deed("fetch", {"url": url})
+        _watching[0].write("fetch", {"url": url})
         return "a page"
 
     return made

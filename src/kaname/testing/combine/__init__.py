@@ -3,6 +3,6 @@
 `combine(agent)` tries an agent of yours. kaname's own generator of random agents is in `tests/doors`.
 """
 
-from .trial import MOVES, Finding, Report, combine
+from .trial import MOVES, BrokenCase, CombineReport, combine
 
-__all__ = ["MOVES", "Finding", "Report", "combine"]
+__all__ = ["MOVES", "BrokenCase", "CombineReport", "combine"]

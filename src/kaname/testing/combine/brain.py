@@ -18,7 +18,7 @@ from typing import Any
 from ...core.messages import Media, Message, ModelRequest, Text, ToolCall, ToolResult, Usage
 from ...models.prices import Price
 from ...models.providers.scripted import ScriptedModel, call
-from .ledger import Ledger, Seen, root
+from .ledger import ModelSaw, OutsideLedger, root
 
 _ORDER = re.compile(r"\[\[(\d+)\]\]")
 Order = Sequence[tuple[str, Mapping[str, Any]]]
@@ -29,7 +29,7 @@ USAGE = Usage(100, 50)
 class Brain:
     """What the model knows: the orders by number, and the marks of users that it repeats in its answer."""
 
-    ledger: Ledger
+    ledger: OutsideLedger
     orders: dict[int, Order] = field(default_factory=dict)
     marks: list[str] = field(default_factory=list)
     sentences: dict[int, str] = field(default_factory=dict)  # the orders in words, for an agent that passes them on
@@ -61,11 +61,11 @@ class Brain:
         cost = 0.0 if price is None else price.of(USAGE) or 0.0
         said = reply if isinstance(reply, str) else ""
         self.ledger.seen.append(
-            Seen(
+            ModelSaw(
                 self.ledger.now(),
                 name,
                 text,
-                tuple(_meant(one) for one in calls),
+                tuple(_read_call(one) for one in calls),
                 said,
                 root.get(),
                 cost,
@@ -77,7 +77,7 @@ class Brain:
     def _next_order(self, request: ModelRequest, text: str) -> list[ToolCall] | None:
         """Return the calls of the first order that was not followed yet, as far as the tools for it are offered."""
         offered = {tool.name for tool in request.tools}
-        made = Counter(_meant(part)[0] for one in request.messages for part in one.parts if isinstance(part, ToolCall))
+        made = Counter(_read_call(part)[0] for one in request.messages for part in one.parts if isinstance(part, ToolCall))
         turn = sum(made.values())
         found: list[ToolCall] = []
         for number in self._read(text):
@@ -85,7 +85,7 @@ class Brain:
             if made[order[0][0]]:
                 made.subtract(tool for tool, _ in order)
             elif order[0][0] in offered or "use_tool" in offered:
-                found += [_addressed(tool, args, offered, turn) for tool, args in order]
+                found += [_call_for(tool, args, offered, turn) for tool, args in order]
             if len(found) >= self.at_once:
                 break
         return found or None
@@ -100,7 +100,7 @@ class Brain:
         calls = [one for number in self._read(text) for one in self.orders[number]]
         later = '"steps"' in text.split("Write another plan")[0] and "Write another plan" in text
         steps = [
-            {"name": f"s{place}", "tool_name": tool, "arguments": _reworded(args, later)}
+            {"name": f"s{place}", "tool_name": tool, "arguments": _other_words(args, later)}
             for place, (tool, args) in enumerate(calls)
         ]
         reading = next((step["name"] for step in steps if step["tool_name"] == "read_mail"), None)
@@ -132,21 +132,21 @@ class Brain:
         return " ".join([says, *[mark for mark in self.marks if mark in text], *(passed if offered else [])])
 
 
-def _addressed(tool: str, args: Mapping[str, Any], offered: set[str], turn: int) -> ToolCall:
+def _call_for(tool: str, args: Mapping[str, Any], offered: set[str], turn: int) -> ToolCall:
     """Return the call, through `use_tool` if the tool must be looked up. Models write its arguments in two ways."""
     if tool not in offered and "use_tool" in offered:
         return call("use_tool", name=tool, **{"arguments" if len(tool) % 2 == turn % 2 else "args": dict(args)})
     return call(tool, **args)
 
 
-def _reworded(args: Mapping[str, Any], later: bool) -> dict[str, Any]:
+def _other_words(args: Mapping[str, Any], later: bool) -> dict[str, Any]:
     """Return equal arguments in other words: `100.0` for `100`, and a default written out."""
     if not later:
         return dict(args)
     return {name: float(value) if type(value) is int else value for name, value in args.items()}
 
 
-def _meant(sent: ToolCall) -> tuple[str, Mapping[str, Any]]:
+def _read_call(sent: ToolCall) -> tuple[str, Mapping[str, Any]]:
     args = sent.args if isinstance(sent.args, Mapping) else {}
     if sent.name == "use_tool":
         return str(args.get("name")), args.get("args") or args.get("arguments") or {}

@@ -8,17 +8,17 @@ from typing import Any
 from ...core.messages import ToolCall
 from ...policies.approve import Approve
 from ...policies.flow.policy import Flow
-from .rules import ApprovalRule, Rules, ToolFacts
+from .rules import ApprovalRule, DeclaredRules, ToolFacts
 
 OWN_TOOLS = frozenset({"transfer_to_agent", "delegate_to_agent", "tasks", "find_tools", "use_tool"})
 
 
-def rules_of(agent: Any) -> Rules:
+def rules_of(agent: Any) -> DeclaredRules:
     """Return the rules that an agent and the members of its team declare.
 
     Limits on money, guardrails and permissions are not read: what they refuse is refused, and the monitor asks nothing of it.
     """
-    rules = Rules(head=agent.name)
+    rules = DeclaredRules(head=agent.name)
     modes: set[str] = set()
     members = [] if agent.team is None else list(agent.team.members)
     for one in (agent, *members):
@@ -51,10 +51,10 @@ def _facts(name: str, tool: Any) -> ToolFacts:
 
 
 def _approval(policy: Any, agent: str) -> ApprovalRule:
-    def known(name: str, default: Any) -> Any:
+    def read(name: str, default: Any) -> Any:
         return getattr(policy, name, getattr(policy, f"_{name}", default))
 
-    when = known("when", None)
+    when = read("when", None)
     asks = None if when is None else lambda args: bool(when(ToolCall("", "", args)))
-    tools = frozenset(known("tools", ()))
-    return ApprovalRule(tools, known("by", ""), known("expires", None) is not None, known("then", "refuse"), asks, agent)
+    tools = frozenset(read("tools", ()))
+    return ApprovalRule(tools, read("by", ""), read("expires", None) is not None, read("then", "refuse"), asks, agent)

@@ -13,7 +13,7 @@ class Died(JournalError):
     """The process was killed here."""
 
 
-class DyingJournal:
+class MortalJournal:
     """Wraps a journal. After `die_after(n)` the n-th append raises `Died`, and so does every later use until `revive()`.
 
     Args:

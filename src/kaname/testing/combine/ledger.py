@@ -18,7 +18,7 @@ who: ContextVar[str] = ContextVar("who", default="")
 
 
 @dataclass(frozen=True)
-class Deed:
+class Ran:
     """One real execution of a tool, with the arguments that its code received."""
 
     at: int
@@ -34,7 +34,7 @@ class Deed:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ModelSaw:
     """One request to the model, as text, and the calls of its reply."""
 
     at: int
@@ -48,7 +48,7 @@ class Seen:
 
 
 @dataclass
-class Answer:
+class PersonAnswer:
     """What a person answered, and whether kaname accepted it."""
 
     at: int
@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Failure:
+class Raised:
     """An exception that reached the caller of kaname."""
 
     at: int
@@ -91,13 +91,13 @@ class Got:
 
 
 @dataclass
-class Ledger:
+class OutsideLedger:
     """All entries of one case, in one order."""
 
-    deeds: list[Deed] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    deeds: list[Ran] = field(default_factory=list)
+    seen: list[ModelSaw] = field(default_factory=list)
+    answers: list[PersonAnswer] = field(default_factory=list)
+    failures: list[Raised] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     stopped: dict[str, int] = field(default_factory=dict)  # runs that were stopped, and when
     expired: list[tuple[int, str]] = field(default_factory=list)  # when a run's open questions had expired
@@ -114,7 +114,7 @@ class Ledger:
         """Return the number of the next entry."""
         return int(next(self._clock))
 
-    def deed(self, tool: str, args: Mapping[str, Any], context: Any = None, **more: Any) -> Deed:
+    def write(self, tool: str, args: Mapping[str, Any], context: Any = None, **more: Any) -> Ran:
         """Record an execution. `context` is the `ToolContext` of the call, if the tool has one."""
         about = {
             "run": getattr(context, "run_id", "") or root.get(),
@@ -122,10 +122,10 @@ class Ledger:
             "agent": getattr(context, "agent", ""),
             "key": getattr(context, "idempotency_key", ""),
         }
-        made = Deed(self.now(), tool, dict(args), root=root.get(), **{**about, **more})
+        made = Ran(self.now(), tool, dict(args), root=root.get(), **{**about, **more})
         self.deeds.append(made)
         return made
 
     def fail(self, during: str, error: BaseException) -> None:
         """Record an exception that reached the caller."""
-        self.failures.append(Failure(self.now(), during, error))
+        self.failures.append(Raised(self.now(), during, error))

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import AgentError
-from .ledger import Answer, Deed, Ledger, Seen
-from .rules import ApprovalRule, Rules
+from .ledger import ModelSaw, OutsideLedger, PersonAnswer, Ran
+from .rules import ApprovalRule, DeclaredRules
 
 YES = ("yes", "ok", "はい", "承認します")
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenPromise:
     """A broken promise: the short name of the rule, and what happened."""
 
     rule: str
@@ -29,7 +29,7 @@ class Broken:
         return f"{self.rule}: {self.detail}"
 
 
-def broken(rules: Rules, ledger: Ledger) -> list[Broken]:
+def find_broken(rules: DeclaredRules, ledger: OutsideLedger) -> list[BrokenPromise]:
     """Return the promises that a case has broken, each rule once per detail."""
     found = [one for check in CHECKS for one in check(rules, ledger)]
     return list(dict.fromkeys(found))
@@ -52,13 +52,13 @@ def declines(value: Any) -> bool:
     return value in ("no", "いいえ", False) or (isinstance(value, Mapping) and value.get("approved") is False)
 
 
-def is_lasting(answer: Answer) -> str:
+def is_lasting(answer: PersonAnswer) -> str:
     """Return "run" or "always" if the answer allows later calls, else ""."""
     value = answer.value
     return str(value.get("for", "")) if isinstance(value, Mapping) and value.get("approved") is True else ""
 
 
-def is_about(rules: Rules, answer: Answer, deed: Deed) -> bool:
+def is_about(rules: DeclaredRules, answer: PersonAnswer, deed: Ran) -> bool:
     """Return True if the person who answered was shown this call, or wrote its arguments."""
     if isinstance(answer.value, Mapping) and isinstance(answer.value.get("args"), Mapping):
         return answer.tool == deed.tool and _same(rules, deed, answer.value["args"], answer.args or {})
@@ -69,11 +69,11 @@ def is_about(rules: Rules, answer: Answer, deed: Deed) -> bool:
     return not answer.tool and deed.tool in answer.prompt and all(value in answer.prompt for value in shown)
 
 
-def _same(rules: Rules, deed: Deed, args: Mapping[str, Any], _shown: Mapping[str, Any]) -> bool:
+def _same(rules: DeclaredRules, deed: Ran, args: Mapping[str, Any], _shown: Mapping[str, Any]) -> bool:
     return rules.canonical(deed.tool, deed.args) == rules.canonical(deed.tool, args)
 
 
-def _conversation(ledger: Ledger, run: str) -> set[str]:
+def _conversation(ledger: OutsideLedger, run: str) -> set[str]:
     """Return a run and the runs that it came from as a fork, without their children."""
     found = [_top(run)]
     while found[-1] in ledger.forks:
@@ -84,20 +84,20 @@ def _conversation(ledger: Ledger, run: str) -> set[str]:
 # Approvals
 
 
-def approvals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def approvals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A tool that needs an approval runs only after a clear yes, by a person who is allowed to give it, once for each yes."""
     used: dict[tuple[int, int], str] = {}  # the call that an answer was used for, by the answer and the rule
     for deed in [one for one in ledger.deeds if one.run]:  # of a call whose run is unknown nothing can be said
         defaults = rules.tools[deed.tool].defaults if deed.tool in rules.tools else {}
         for number, rule in enumerate(rules.approvals):
             if _applies(rules, rule, deed) and rule.covers(deed.tool, {**defaults, **deed.args}):
-                why = _lacking(rules, ledger, rule, deed, number, used)
+                why = _find_lack(rules, ledger, rule, deed, number, used)
                 if why:
-                    yield Broken(why, f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}")
+                    yield BrokenPromise(why, f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}")
 
 
-def _lacking(
-    rules: Rules, ledger: Ledger, rule: ApprovalRule, deed: Deed, number: int, used: dict[tuple[int, int], str]
+def _find_lack(
+    rules: DeclaredRules, ledger: OutsideLedger, rule: ApprovalRule, deed: Ran, number: int, used: dict[tuple[int, int], str]
 ) -> str:
     """Return the name of what is wrong with the approval of a call under one rule, or "" if it was approved."""
     run = _top(deed.run)
@@ -114,7 +114,11 @@ def _lacking(
 
 
 def _mistaken_for(
-    rules: Rules, ledger: Ledger, rule: ApprovalRule, deed: Deed, known: tuple[list[Answer], list[Answer], set[str]]
+    rules: DeclaredRules,
+    ledger: OutsideLedger,
+    rule: ApprovalRule,
+    deed: Ran,
+    known: tuple[list[PersonAnswer], list[PersonAnswer], set[str]],
 ) -> str:
     """Return what seems to have been taken for an approval, to name the finding."""
     given, mine, lapsed = known
@@ -137,16 +141,16 @@ def _top(run: str) -> str:
     return run.split("/")[0]
 
 
-def _applies(rules: Rules, rule: ApprovalRule, deed: Deed) -> bool:
+def _applies(rules: DeclaredRules, rule: ApprovalRule, deed: Ran) -> bool:
     """A transfer keeps the rules of both agents; a child run has those of its own agent."""
     return rule.agent in ("", deed.agent or rules.head) or (rule.agent == rules.head and "/" not in deed.run)
 
 
-def _is_admissible(rule: ApprovalRule, answer: Answer) -> bool:
+def _is_admissible(rule: ApprovalRule, answer: PersonAnswer) -> bool:
     return not rule.by or answer.by not in ("", answer.user)
 
 
-def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed) -> bool:
+def _is_granted(rules: DeclaredRules, rule: ApprovalRule, answer: PersonAnswer, deed: Ran) -> bool:
     lasting = is_lasting(answer)
     if not lasting or answer.tool != deed.tool or not _is_admissible(rule, answer):
         return False
@@ -160,7 +164,7 @@ def _is_granted(rules: Rules, rule: ApprovalRule, answer: Answer, deed: Deed) ->
     return where == {} or (where is None and answer.args is not None and _same(rules, deed, answer.args, {}))
 
 
-def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A call that a person declined does not run, and a call that a permit or a rule refuses runs for nobody."""
     for deed in ledger.deeds:
         told = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
@@ -171,36 +175,38 @@ def refusals(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         ]
         sent = sum(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for one in ledger.seen for call in one.calls)
         if about and all(declines(one.value) for one in about) and sent < 2:
-            yield Broken("refused-but-ran", told)
+            yield BrokenPromise("refused-but-ran", told)
         if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
-            yield Broken("not-permitted-but-ran", told)
+            yield BrokenPromise("not-permitted-but-ran", told)
         if rules.refused is not None and "/" not in deed.run and rules.refused(deed.tool, deed.args):
-            yield Broken("rule-refuses-but-ran", told)
+            yield BrokenPromise("rule-refuses-but-ran", told)
 
 
-def stops(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def stops(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A run that was stopped while it waited does not act any more."""
     for deed in ledger.deeds:
         if deed.run in ledger.stopped and deed.at > ledger.stopped[deed.run]:
-            yield Broken("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
+            yield BrokenPromise("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
 
 
-def answered(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def check_answers(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """An answer that was refused leaves its question open, and one that was accepted is acted on."""
     for one in ledger.answers:
         if not one.accepted and one.problem.startswith("InvalidState") and one.open_after is False and not one.expired:
-            yield Broken("answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed")
+            yield BrokenPromise(
+                "answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed"
+            )
         edited = isinstance(one.value, Mapping) and isinstance(one.value.get("args"), Mapping)
         restricted = rules.permit is not None or rules.refused is not None or rules.hidden
         allowed = one.key.startswith("approve:") and all(_is_admissible(rule, one) for rule in rules.approvals)
         if edited and allowed and not one.accepted and one.open_after and not restricted and not one.expired:
-            yield Broken("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
+            yield BrokenPromise("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
 
 
 # Text from outside
 
 
-def flow(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def flow(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """After text from outside was read, an acting call with a value of an outsider runs only if a person has said yes to it."""
     if not rules.flow:
         return
@@ -212,13 +218,13 @@ def flow(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         if any(value in words and author != deed.user for value, author in rules.foreign.items()):
             shown = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
             if not any(is_about(rules, one, deed) for one in shown):
-                yield Broken("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
+                yield BrokenPromise("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
 
 
 # What a tool receives
 
 
-def arguments(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A tool receives what the model sent or what a person wrote, and not what people were shown."""
     sent = {rules.canonical(name, args, masked=False) for one in ledger.seen for name, args in one.calls}
     for answer in ledger.answers:
@@ -230,44 +236,50 @@ def arguments(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
         stood_for = rules.stand_ins.get(deed.tool, deed.tool)
         if not {rules.canonical(name, deed.args, masked=False) for name in (deed.tool, stood_for)} & sent:
             masked = any("***" in str(deed.args.get(name)) for name in rules.tools[deed.tool].secrets)
-            yield Broken("shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}")
+            yield BrokenPromise(
+                "shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}"
+            )
 
 
 # Money and numbers
 
 
-def money(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """Once a limit is spent, by whomever, no further paid call starts."""
     if rules.limit is None:
         return
     spent: dict[str, float] = defaultdict(float)
-    entries: list[Deed | Seen] = [*ledger.deeds, *ledger.seen]
+    entries: list[Ran | ModelSaw] = [*ledger.deeds, *ledger.seen]
     for one in sorted(entries, key=lambda entry: entry.at):
         if one.cost and spent[one.root] > rules.limit * 1.0001 and one.root not in ledger.resumed:
-            what = one.tool if isinstance(one, Deed) else f"model {one.model}"
-            yield Broken("budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent")
+            what = one.tool if isinstance(one, Ran) else f"model {one.model}"
+            yield BrokenPromise(
+                "budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent"
+            )
             return
         spent[one.root] += one.cost
 
 
-def quotas(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A tool runs at most as often as its quota says, and is not refused before."""
     for name, most in rules.quotas.items():
         counts = Counter(one.run or one.root for one in ledger.deeds if one.tool == name and one.run not in ledger.resumed)
         if counts and max(counts.values()) > most:
-            yield Broken("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
+            yield BrokenPromise("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
             if f"limit of calls to {name} is reached" in seen.last[1] or f"{name} is used up" in seen.last[1]:
                 count = sum(deed.tool == name and deed.root == seen.root and deed.at < seen.at for deed in ledger.deeds)
                 if count < most:
-                    yield Broken("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
+                    yield BrokenPromise(
+                        "quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed"
+                    )
                 break
 
 
 # What is kept, and who sees it
 
 
-def kept(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def check_stores(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """Text that a rule hides is in no request and in no store."""
     for hidden in rules.hidden:
         if hidden.agent and not any(one.model == hidden.agent and hidden.text not in one.text for one in ledger.seen):
@@ -276,23 +288,23 @@ def kept(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             continue  # the member had not taken over when the text came
         for seen in ledger.seen:
             if hidden.text in seen.text:
-                yield Broken("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")
+                yield BrokenPromise("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")
                 break
         data = hidden.text.encode()
         for place, content in ledger.rest.items():
             if data in content and not (hidden.how == "check" and place.startswith(("facts", "journal"))):
-                yield Broken("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
+                yield BrokenPromise("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
 
 
-def users(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def users(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A user gets no text of another user."""
     for got in ledger.got:
         for text, owner in [*rules.owned.items(), *rules.replies.items()]:
             if text in got.text and owner != got.user:
-                yield Broken("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
+                yield BrokenPromise("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
 
 
-def declined(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A no refuses a call. It is not given to the model as the words of the user or as the result of a tool."""
     for answer in ledger.answers:
         if not (answer.accepted and isinstance(answer.value, Mapping) and declines(answer.value)):
@@ -304,11 +316,11 @@ def declined(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
                 and seen.root == answer.root
                 and text.strip().lower() in ("no", "false", "decline", "cancel")
             ):
-                yield Broken("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
+                yield BrokenPromise("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
                 break
 
 
-def acted_on(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A yes that was accepted is acted on, unless something else that is declared stops the call."""
     if rules.quotas or rules.limit is not None or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
         return
@@ -323,17 +335,19 @@ def acted_on(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
             continue
         done = [one for one in ledger.deeds if one.run.startswith(answer.run) and one.tool == answer.tool]
         if not any(is_about(rules, one, deed) for one in same for deed in done):
-            yield Broken("answer-accepted-not-acted", f"{answer.value!r} to {answer.tool}({dict(answer.args)}) and nothing ran")
+            yield BrokenPromise(
+                "answer-accepted-not-acted", f"{answer.value!r} to {answer.tool}({dict(answer.args)}) and nothing ran"
+            )
 
 
-def audited(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def check_audit(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """The audit log says of every clear answer what it was, and who gave it."""
     for actor, decision in ledger.audit:
         if decision == "unclear":
-            yield Broken("audit-unclear", f"an answer of {actor} that was accepted is recorded as unclear")
+            yield BrokenPromise("audit-unclear", f"an answer of {actor} that was accepted is recorded as unclear")
 
 
-def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """A revised plan does not repeat an effect, and a repeated delivery of one call has one effect."""
     if not rules.planned:
         return
@@ -345,37 +359,39 @@ def repeated(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
     for (_, called), count in counts.items():
         planned = [sum(rules.canonical(*call) == called for call in one.calls) for one in ledger.seen]
         if count > max([1, *planned]):
-            yield Broken("plan-repeats-effect", f"{called} ran {count} times")
+            yield BrokenPromise("plan-repeats-effect", f"{called} ran {count} times")
 
 
 # The run itself
 
 
-def readable(rules: Rules, ledger: Ledger) -> Iterator[Broken]:
+def readable(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
     """Every run can be read, every replay is the same, and a caller gets typed errors only."""
     for _, error in ledger.unreadable:
-        yield Broken("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
+        yield BrokenPromise("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
     for _, difference in ledger.replays:
-        yield Broken("replay-differs", difference[:160])
+        yield BrokenPromise("replay-differs", difference[:160])
     for failure in ledger.failures:
         if not isinstance(failure.error, AgentError):
-            yield Broken("raw-exception", f"{type(failure.error).__name__} during {failure.during}: {str(failure.error)[:120]}")
+            yield BrokenPromise(
+                "raw-exception", f"{type(failure.error).__name__} during {failure.during}: {str(failure.error)[:120]}"
+            )
 
 
-CHECKS: list[Callable[[Rules, Ledger], Iterator[Broken]]] = [
+CHECKS: list[Callable[[DeclaredRules, OutsideLedger], Iterator[BrokenPromise]]] = [
     approvals,
     refusals,
     stops,
-    answered,
+    check_answers,
     flow,
     arguments,
     money,
     quotas,
-    kept,
+    check_stores,
     users,
-    declined,
+    check_declines,
     acted_on,
-    audited,
-    repeated,
+    check_audit,
+    check_repeats,
     readable,
 ]

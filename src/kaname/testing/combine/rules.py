@@ -53,7 +53,7 @@ class Hidden:
 
 
 @dataclass
-class Rules:
+class DeclaredRules:
     """Everything that an agent's author declares, and the texts that outsiders plant."""
 
     tools: dict[str, ToolFacts] = field(default_factory=dict)
@@ -76,10 +76,10 @@ class Rules:
         facts = self.tools.get(tool, ToolFacts(tool))
         whole = {**facts.defaults, **args}
         hidden = facts.secrets if masked else frozenset()
-        return (tool, *sorted((name, _plain(value)) for name, value in whole.items() if name not in hidden))
+        return (tool, *sorted((name, _as_text(value)) for name, value in whole.items() if name not in hidden))
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return repr(value)
     if isinstance(value, int | float):
@@ -87,7 +87,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, bytes):
         return repr(value.decode("latin-1"))
     if isinstance(value, Mapping):
-        return repr(sorted((str(name), _plain(one)) for name, one in value.items()))
+        return repr(sorted((str(name), _as_text(one)) for name, one in value.items()))
     if isinstance(value, list | tuple):
-        return repr([_plain(one) for one in value])
+        return repr([_as_text(one) for one in value])
     return repr(str(value))

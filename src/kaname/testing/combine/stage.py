@@ -14,10 +14,10 @@ from typing import Any
 from ...core.codec import encode
 from ...core.errors import AgentError, InvalidState, RunBusy
 from ...core.messages import ToolCall
-from .dying import Died, DyingJournal
-from .ledger import Answer, Got, Ledger, root, who
+from .dying import Died, MortalJournal
+from .ledger import Got, OutsideLedger, PersonAnswer, root, who
 from .monitor import is_lasting
-from .rules import Rules
+from .rules import DeclaredRules
 
 FORMS = ("yes", "true", "approved", "run", "always", "everywhere", "args", "no", "declined", "reason", "strange", "silence")
 PEOPLE = ("owner", "other", "nobody")
@@ -33,15 +33,15 @@ class Stage:
     """
 
     rng: random.Random
-    ledger: Ledger
-    rules: Rules
+    ledger: OutsideLedger
+    rules: DeclaredRules
     make: Callable[[str], Any]
     words: str = ""
     turns: list[str] = field(default_factory=list)
     slots: dict[str, list[str]] = field(default_factory=dict)
     user: str = "ann"
     session: str | None = None
-    journal: DyingJournal | None = None
+    journal: MortalJournal | None = None
     folder: Path | None = None
     agent: Any = None
     forms: tuple[str, ...] = FORMS
@@ -106,9 +106,9 @@ class Stage:
         run = self.agent.run(given, user_id=user, session_id=options.pop("session_id", self.session), **options)
         self.runs.append((run.run_id, user))
         with self.inside(name or run.run_id, user):
-            return await self.revived(run.run_id, await self.attempt("run", _awaited(run)), user)
+            return await self.revive(run.run_id, await self.attempt("run", _wait_for(run)), user)
 
-    async def revived(self, run_id: str, result: Any, user: str) -> Any:
+    async def revive(self, run_id: str, result: Any, user: str) -> Any:
         """Return the result; if the process was killed meanwhile, start another one that resumes the run."""
         for _ in range(3):
             if self.journal is None or not self.journal.dead:
@@ -117,11 +117,11 @@ class Stage:
             self.ledger.resumed.add(run_id)
             self.agent = self.make(user)
             with self.inside(run_id, user):
-                result = await self.attempt("resume after a kill", _resumed(self.agent, run_id))
+                result = await self.attempt("resume after a kill", _resume(self.agent, run_id))
         return result
 
     async def settle(self, result: Any, user: str | None = None) -> Any:
-        """Answer the questions of a run in random forms, until it ends or everybody has had their say."""
+        """PersonAnswer the questions of a run in random forms, until it ends or everybody has had their say."""
         user = self.user if user is None else user
         for turn in range(self.answers_at_most):
             if result is None or not getattr(result, "questions", None):
@@ -133,7 +133,7 @@ class Stage:
         return result
 
     async def answer(self, result: Any, user: str, *, calm: bool = False) -> Any:
-        """Answer one question of a waiting run, and return the new result. `calm`: with a plain yes of another person."""
+        """PersonAnswer one question of a waiting run, and return the new result. `calm`: with a plain yes of another person."""
         key, asked = self.rng.choice(sorted(result.questions.items(), key=lambda one: one[0]))
         form = "yes" if calm else self.rng.choice(self.forms)
         who = "other" if calm else self.rng.choice(self.people)
@@ -166,17 +166,17 @@ class Stage:
         about = getattr(asked, "about", None)
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         tool = about.name if about is not None else ""
-        entry = Answer(
+        entry = PersonAnswer(
             self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=self.made
         )
         self.ledger.answers.append(entry)
         return await self.go_on(run_id, {key: value}, by, user, entry)
 
-    async def go_on(self, run_id: str, answers: Any, by: str, user: str, entry: Answer | None = None) -> Any:
+    async def go_on(self, run_id: str, answers: Any, by: str, user: str, entry: PersonAnswer | None = None) -> Any:
         """Resume a run, with or without answers."""
         if entry is None:
             self.ledger.resumed.add(run_id)
-            entry = Answer(0, run_id, "", None, by)
+            entry = PersonAnswer(0, run_id, "", None, by)
         entry.accepted = True  # effects come before the call returns
         try:
             with self.inside(run_id, user):
@@ -190,10 +190,10 @@ class Stage:
             return result
         except Died:
             self.ledger.deaths += 1
-            return await self.revived(run_id, None, user)
+            return await self.revive(run_id, None, user)
         except AgentError as problem:
             if self.journal is not None and self.journal.dead:
-                return await self.revived(run_id, None, user)
+                return await self.revive(run_id, None, user)
             self.ledger.fail("resume", problem)
             return None
         except (Exception, asyncio.CancelledError) as problem:  # noqa: BLE001 - the monitor judges it
@@ -220,7 +220,7 @@ class Stage:
         run = self.agent.fork(run_id, rng.randint(2, max(2, cards[0].seq)))
         self.ledger.forks[run.run_id] = run_id
         with self.inside(run.run_id, user):
-            return await self.settle(await self.attempt("fork", _awaited(run)), user)
+            return await self.settle(await self.attempt("fork", _wait_for(run)), user)
 
     async def stop_while_waiting(self) -> None:
         """Begin a run; if it waits for an answer, stop it, and say yes afterwards."""
@@ -256,10 +256,9 @@ class Stage:
         for card in await journal.runs(limit=1000):
             if card.parent:
                 continue
-            try:
-                await self.agent.result(card.run_id)
-            except Exception as error:  # noqa: BLE001 - the monitor judges it
-                self.ledger.unreadable.append((card.run_id, error))
+            found = (await asyncio.gather(self.agent.result(card.run_id), return_exceptions=True))[0]
+            if isinstance(found, BaseException):
+                self.ledger.unreadable.append((card.run_id, found))
         self.note_files()
 
 
@@ -271,11 +270,11 @@ def _was_killed(error: BaseException | None) -> bool:
     return False
 
 
-async def _awaited(run: Any) -> Any:
+async def _wait_for(run: Any) -> Any:
     return await run
 
 
-async def _resumed(agent: Any, run_id: str) -> Any:
+async def _resume(agent: Any, run_id: str) -> Any:
     with suppress(RunBusy):
         return await agent.resume(run_id)
     return await agent.resume(run_id, takeover=True)

@@ -20,34 +20,34 @@ from ...kernel.bases import StopRuleBase, optional
 from ...policies.cache.policy import Cache
 from .brain import Brain
 from .declared import OWN_TOOLS, rules_of
-from .dying import DyingJournal
-from .ledger import Ledger
-from .monitor import Broken, broken
-from .rules import Rules
+from .dying import MortalJournal
+from .ledger import OutsideLedger
+from .monitor import BrokenPromise, find_broken
+from .rules import DeclaredRules
 from .stage import Stage
 
 MOVES = ("inject", "equal", "again", "kill", "fork", "stop", "revoke", "other_user", "replay", "parallel")
 
 
 @dataclass(frozen=True)
-class Finding:
+class BrokenCase:
     """A broken promise: the seed that repeats it, the moves that it needs, and what happened."""
 
     seed: int
     moves: tuple[str, ...]
-    broken: Broken
+    broken: BrokenPromise
 
     def __str__(self) -> str:
         return f"seed {self.seed} ({', '.join(self.moves) or 'no moves'}): {self.broken}"
 
 
 @dataclass
-class Report:
+class CombineReport:
     """What `combine` has found. It is true if no promise was broken."""
 
     cases: int
     seed: int
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[BrokenCase] = field(default_factory=list)
     seconds: float = 0.0
 
     def __bool__(self) -> bool:
@@ -68,7 +68,7 @@ def combine(
     seed: int | None = None,
     moves: tuple[str, ...] = MOVES,
     run_tools: bool = False,
-) -> Report:
+) -> CombineReport:
     """Try an agent in random combinations, and report which promises of kaname break.
 
     A scripted model that obeys every instruction takes the place of the agent's models. It calls the agent's tools with random
@@ -84,7 +84,7 @@ def combine(
         run_tools: True runs the code of the tools. By default a stand-in takes the arguments and returns a text.
 
     Returns:
-        A `Report`. Print it, or assert it: it is true if nothing broke. Call `combine` outside of an event loop.
+        A `CombineReport`. Print it, or assert it: it is true if nothing broke. Call `combine` outside of an event loop.
 
     Example:
         ```python
@@ -93,7 +93,7 @@ def combine(
         ```
     """
     first = secrets.randbelow(10**9) if seed is None else seed
-    report, start = Report(cases, first), time.process_time()
+    report, start = CombineReport(cases, first), time.process_time()
     known: set[str] = set()
     for number in range(first, first + cases):
         chance = random.Random(number)
@@ -106,34 +106,34 @@ def combine(
     return report
 
 
-def _shrunk(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool, found: Broken) -> Finding:
+def _shrunk(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool, found: BrokenPromise) -> BrokenCase:
     """Drop moves one by one while the same rule still breaks."""
     for move in moves:
         fewer = tuple(one for one in moves if one != move)
         again = [one for one in _try(agent, seed, fewer, run_tools) if one.rule == found.rule]
         if again:
             moves, found = fewer, again[0]
-    return Finding(seed, moves, found)
+    return BrokenCase(seed, moves, found)
 
 
-def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list[Broken]:
+def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list[BrokenPromise]:
     given = agent if isinstance(agent, Agent) else agent()
     with tempfile.TemporaryDirectory() as folder:
-        trial = _Trial(given, seed, moves, run_tools, Path(folder))
+        trial = _AgentTrial(given, seed, moves, run_tools, Path(folder))
         asyncio.run(trial.play())
-    return broken(trial.rules, trial.ledger)
+    return find_broken(trial.rules, trial.ledger)
 
 
-class _Trial:
+class _AgentTrial:
     """One case with the agent of a user."""
 
     def __init__(self, agent: Agent[Any], seed: int, moves: tuple[str, ...], run_tools: bool, folder: Path) -> None:
         self.given, self.moves, self.run_tools, self.folder = agent, moves, run_tools, folder
         self.rng = random.Random(f"{seed}/words")
-        self.ledger = Ledger()
-        self.rules: Rules = rules_of(agent)
+        self.ledger = OutsideLedger()
+        self.rules: DeclaredRules = rules_of(agent)
         self.brain = Brain(self.ledger, at_once=2 if "parallel" in moves else 1)
-        self.journal = DyingJournal(MemoryJournal())
+        self.journal = MortalJournal(MemoryJournal())
         self.injected = ""
         self.words = self._words()
         self.stage = Stage(
@@ -178,7 +178,7 @@ class _Trial:
             args = self._args(name)
             words.append(self._sentence(name, args))
             if "equal" in self.moves:
-                words.append(self._sentence(name, {**self.rules.tools[name].defaults, **_reworded(args)}))
+                words.append(self._sentence(name, {**self.rules.tools[name].defaults, **_other_words(args)}))
         acting = [name for name in names if self.rules.tools[name].acts]
         if "inject" in self.moves and acting and any(tool.outside for tool in self.rules.tools.values()):
             words += [self._sentence(name, self._args(name)) for name in names if self.rules.tools[name].outside][:1]
@@ -238,28 +238,28 @@ class _Trial:
 class Watched:
     """A tool that writes the ledger when it runs. Everything else is as the tool has it."""
 
-    def __init__(self, inner: Any, trial: _Trial) -> None:
+    def __init__(self, inner: Any, trial: _AgentTrial) -> None:
         self.inner, self._trial = inner, trial
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     async def act(self, prepared: Any, context: Any) -> ToolResult:
-        args = {key: _plain(value) for key, value in prepared.items()} if isinstance(prepared, Mapping) else {}
-        self._trial.ledger.deed(self.inner.name, args, context)
+        args = {key: _as_json(value) for key, value in prepared.items()} if isinstance(prepared, Mapping) else {}
+        self._trial.ledger.write(self.inner.name, args, context)
         if self._trial.run_tools:
             result: ToolResult = await self.inner.act(prepared, context)
             return result
         return ToolResult(self._trial.result_of(self.inner.name))
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if hasattr(value, "get_secret_value"):
         return value.get_secret_value()
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
-def _reworded(args: Mapping[str, Any]) -> dict[str, Any]:
+def _other_words(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(value) if type(value) is int else value for name, value in args.items()}
 
 

@@ -7,7 +7,7 @@ feature. It
    `stage.slot("system" | "assistant" | "tool" | "file" | "other")`. "other" holds the words of another person;
 2. starts the run, with `stage.begin(…)` or in a way of its own around `stage.attempt(…)`, with `user=stage.user`;
 3. lets people answer with `stage.settle(result)`, which also records what the user got back. A way with answers of its own (a
-   protocol) appends an `Answer` to `stage.ledger.answers` for each one, with `accepted` set, and a `Got` for each reply.
+   protocol) appends an `PersonAnswer` to `stage.ledger.answers` for each one, with `accepted` set, and a `Got` for each reply.
 
 Write `with stage.inside(run_id, user):` around whatever executes a run, so that the ledger knows whose it is.
 """
@@ -26,7 +26,7 @@ from ...agent.work.worker import Worker
 from ...core.errors import InvalidState
 from ...core.messages import Media
 from ...designs.orchestrator.orchestrator import AgentOrchestrator
-from .ledger import Answer, Got, root
+from .ledger import Got, PersonAnswer, root
 from .stage import Stage
 
 Way = Callable[[Stage], Awaitable[None]]
@@ -102,11 +102,11 @@ async def interject(stage: Stage) -> None:
         for text, by in ((other, "bob"), (own, stage.user)):
             if text:
                 await stage.attempt("say", stage.agent.say(run.run_id, text, by=by))
-        result = await stage.revived(run.run_id, await stage.attempt("run", _done(run)), stage.user)
+        result = await stage.revive(run.run_id, await stage.attempt("run", _wait_for(run)), stage.user)
         await stage.settle(result)
 
 
-async def _done(run: Any) -> Any:
+async def _wait_for(run: Any) -> Any:
     return await run
 
 
@@ -149,7 +149,7 @@ async def _pull(stage: Stage, sequence: Any, by_hand: bool) -> None:
 
 
 async def _answer_step(stage: Stage, sequence: Any) -> bool:
-    """Answer a question of a step sequence. It has no place for the name of the person."""
+    """PersonAnswer a question of a step sequence. It has no place for the name of the person."""
     questions = sequence.result.questions
     if not questions:
         return False
@@ -157,7 +157,7 @@ async def _answer_step(stage: Stage, sequence: Any) -> bool:
     form = stage.rng.choice([one for one in stage.forms if one != "silence"])
     value = stage.form_of(form, asked)
     about = getattr(asked, "about", None)
-    entry = Answer(
+    entry = PersonAnswer(
         stage.ledger.now(), sequence.run_id, key, value, "", about.name if about else "", about.args if about else None
     )
     entry.prompt, entry.user, entry.root, entry.accepted = str(asked.prompt), stage.user, root.get(), True
@@ -188,13 +188,13 @@ async def map_(stage: Stage) -> None:
     for user in (stage.user, "zoe"):
         agent = stage.make(user)
         with stage.inside(f"map of {user}", user):
-            results = await stage.attempt("map", _mapped(agent, [MapInput(words, key="A-17", user=user)]))
+            results = await stage.attempt("map", _map(agent, [MapInput(words, key="A-17", user=user)]))
         for result in results or ():
             if result is not None:
                 stage.ledger.got.append(Got(stage.ledger.now(), user, str(result.output), result.run_id, result.stop.kind))
 
 
-async def _mapped(agent: Any, inputs: list[MapInput]) -> Any:
+async def _map(agent: Any, inputs: list[MapInput]) -> Any:
     return await agent.map(inputs, job="orders")
 
 

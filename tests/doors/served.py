@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ...core.messages import Message, Text
-from ...journals.audit.log import AuditLog
-from .ledger import Answer, Got, root
-from .stage import Stage
-from .ways import on_file, way, work
+from kaname.core.messages import Message, Text
+from kaname.journals.audit.log import AuditLog
+from kaname.testing.combine.ledger import Got, PersonAnswer, root
+from kaname.testing.combine.stage import Stage
+from kaname.testing.combine.ways import on_file, way, work
 
 ROLES = frozenset({"read", "talk", "approve", "approve:all"})
 
@@ -23,7 +23,7 @@ class Client:
     def __init__(self, stage: Stage) -> None:
         import httpx
 
-        from ...serve import Caller, app
+        from kaname.serve import Caller, app
 
         self.stage, self.user = stage, stage.user
         self.audit = None if stage.folder is None else stage.folder / "audit.log"
@@ -60,18 +60,18 @@ class Client:
             self.stage.runs.append((cards[0].run_id, self.user))
         return await self.stage.attempt("result", self.stage.agent.result(cards[0].run_id))
 
-    def note(self, result: Any, key: str, asked: Any, value: Any) -> Answer:
+    def note(self, result: Any, key: str, asked: Any, value: Any) -> PersonAnswer:
         """Record an answer before it is sent."""
         about = getattr(asked, "about", None)
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         name = about.name if about is not None else ""
-        entry = Answer(self.stage.ledger.now(), result.run_id, key, value, self.user, name, args, str(asked.prompt))
+        entry = PersonAnswer(self.stage.ledger.now(), result.run_id, key, value, self.user, name, args, str(asked.prompt))
         entry.user = self.stage.user
         entry.accepted, entry.made = True, self.stage.made
         self.stage.ledger.answers.append(entry)
         return entry
 
-    async def check(self, entry: Answer, response: Any) -> None:
+    async def check(self, entry: PersonAnswer, response: Any) -> None:
         """Note whether an answer was accepted."""
         result = await self.stage.attempt("result", self.stage.agent.result(entry.run))
         still = result is not None and entry.key in (result.questions or {})
@@ -94,12 +94,12 @@ async def _converse(stage: Stage, protocol: Any) -> None:
     if protocol.audited and client.audit is not None:
         async with client.lifespan():
             await _talk(stage, client, protocol)
-            stage.ledger.audit += await _audited(stage, AuditLog(client.audit))
+            stage.ledger.audit += await _read_audit(stage, AuditLog(client.audit))
     else:
         await _talk(stage, client, protocol)
 
 
-async def _audited(stage: Stage, log: AuditLog) -> list[tuple[str, str]]:
+async def _read_audit(stage: Stage, log: AuditLog) -> list[tuple[str, str]]:
     """Return the actors and decisions in the audit log, which a server writes a moment later."""
     expected = sum(one.accepted and one.key.startswith("approve:") for one in stage.ledger.answers)
     entries: list[Any] = []
