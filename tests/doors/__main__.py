@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--rule", default="", help="print only this rule")
     parser.add_argument("--examples", type=int, default=3, help="how many cases of each rule to shrink (default: 3)")
     parser.add_argument("--no-shrink", action="store_true", help="do not shrink the first case of each rule")
+    parser.add_argument("--seconds", type=float, default=1e9, help="try no further case after so many seconds of CPU")
     parser.add_argument("--show", action="store_true", help="print the ledger of each case")
     given = parser.parse_args()
     if given.list:
@@ -35,6 +36,9 @@ def main() -> int:
     start, slowest = time.process_time(), (0.0, 0)
     for seed in range(first, first + given.cases):
         began = time.process_time()
+        if began - start > given.seconds:
+            given.cases = seed - first
+            break
         forced = [one for one in given.forced.split(",") if one]
         fixed = None if given.features is None else tuple(one for one in names() if one in given.features.split(","))
         outcome = run_case(seed, fixed if fixed is not None else chosen(seed, forced), show=given.show)

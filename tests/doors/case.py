@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from kaname.testing.combine.monitor import BrokenPromise, find_broken
+from kaname.testing.combine.monitor import Breach, find_broken
 from kaname.testing.combine.ways import WAYS
 
 from . import served
@@ -31,7 +31,7 @@ class Outcome:
 
     seed: int
     features: tuple[str, ...]
-    broken: tuple[BrokenPromise, ...]
+    broken: tuple[Breach, ...]
 
 
 def names() -> list[str]:

@@ -66,7 +66,7 @@ class Client:
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         name = about.name if about is not None else ""
         entry = PersonAnswer(self.stage.ledger.now(), result.run_id, key, value, self.user, name, args, str(asked.prompt))
-        entry.user = self.stage.user
+        entry.user, entry.root = self.stage.user, result.run_id
         entry.accepted, entry.made = True, self.stage.made
         self.stage.ledger.answers.append(entry)
         return entry

@@ -19,7 +19,7 @@ YES = ("yes", "ok", "はい", "承認します")
 
 
 @dataclass(frozen=True)
-class BrokenPromise:
+class Breach:
     """A broken promise: the short name of the rule, and what happened."""
 
     rule: str
@@ -29,7 +29,7 @@ class BrokenPromise:
         return f"{self.rule}: {self.detail}"
 
 
-def find_broken(rules: DeclaredRules, ledger: OutsideLedger) -> list[BrokenPromise]:
+def find_broken(rules: DeclaredRules, ledger: OutsideLedger) -> list[Breach]:
     """Return the promises that a case has broken, each rule once per detail."""
     found = [one for check in CHECKS for one in check(rules, ledger)]
     return list(dict.fromkeys(found))
@@ -84,7 +84,7 @@ def _conversation(ledger: OutsideLedger, run: str) -> set[str]:
 # Approvals
 
 
-def approvals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def approvals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A tool that needs an approval runs only after a clear yes, by a person who is allowed to give it, once for each yes."""
     used: dict[tuple[int, int], str] = {}  # the call that an answer was used for, by the answer and the rule
     for deed in [one for one in ledger.deeds if one.run]:  # of a call whose run is unknown nothing can be said
@@ -93,7 +93,7 @@ def approvals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPro
             if _applies(rules, rule, deed) and rule.covers(deed.tool, {**defaults, **deed.args}):
                 why = _find_lack(rules, ledger, rule, deed, number, used)
                 if why:
-                    yield BrokenPromise(why, f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}")
+                    yield Breach(why, f"{deed.tool}({dict(deed.args)}) by {deed.agent} in run {deed.run[:8]}")
 
 
 def _find_lack(
@@ -164,7 +164,7 @@ def _is_granted(rules: DeclaredRules, rule: ApprovalRule, answer: PersonAnswer, 
     return where == {} or (where is None and answer.args is not None and _same(rules, deed, answer.args, {}))
 
 
-def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A call that a person declined does not run, and a call that a permit or a rule refuses runs for nobody."""
     for deed in ledger.deeds:
         told = f"{deed.tool}({dict(deed.args)}) in run {deed.run[:8]}"
@@ -175,38 +175,36 @@ def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenProm
         ]
         sent = sum(rules.canonical(*call) == rules.canonical(deed.tool, deed.args) for one in ledger.seen for call in one.calls)
         if about and all(declines(one.value) for one in about) and sent < 2:
-            yield BrokenPromise("refused-but-ran", told)
+            yield Breach("refused-but-ran", told)
         if rules.permit is not None and deed.tool not in rules.permit and deed.tool in rules.tools:
-            yield BrokenPromise("not-permitted-but-ran", told)
+            yield Breach("not-permitted-but-ran", told)
         if rules.refused is not None and "/" not in deed.run and rules.refused(deed.tool, deed.args):
-            yield BrokenPromise("rule-refuses-but-ran", told)
+            yield Breach("rule-refuses-but-ran", told)
 
 
-def stops(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def stops(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A run that was stopped while it waited does not act any more."""
     for deed in ledger.deeds:
         if deed.run in ledger.stopped and deed.at > ledger.stopped[deed.run]:
-            yield BrokenPromise("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
+            yield Breach("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
 
 
-def check_answers(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def check_answers(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """An answer that was refused leaves its question open, and one that was accepted is acted on."""
     for one in ledger.answers:
         if not one.accepted and one.problem.startswith("InvalidState") and one.open_after is False and not one.expired:
-            yield BrokenPromise(
-                "answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed"
-            )
+            yield Breach("answer-lost", f"{one.value!r} to {one.tool or one.key}: {one.problem[:120]}; the question is closed")
         edited = isinstance(one.value, Mapping) and isinstance(one.value.get("args"), Mapping)
         restricted = rules.permit is not None or rules.refused is not None or rules.hidden
         allowed = one.key.startswith("approve:") and all(_is_admissible(rule, one) for rule in rules.approvals)
         if edited and allowed and not one.accepted and one.open_after and not restricted and not one.expired:
-            yield BrokenPromise("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
+            yield Breach("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
 
 
 # Text from outside
 
 
-def flow(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def flow(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """After text from outside was read, an acting call with a value of an outsider runs only if a person has said yes to it."""
     if not rules.flow:
         return
@@ -218,13 +216,13 @@ def flow(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]
         if any(value in words and author != deed.user for value, author in rules.foreign.items()):
             shown = [one for one in ledger.answers if one.accepted and one.at < deed.at and approves(one.value)]
             if not any(is_about(rules, one, deed) for one in shown):
-                yield BrokenPromise("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
+                yield Breach("flow-unasked-action", f"{deed.tool}({dict(deed.args)}) by {deed.agent}: nobody was asked")
 
 
 # What a tool receives
 
 
-def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A tool receives what the model sent or what a person wrote, and not what people were shown."""
     sent = {rules.canonical(name, args, masked=False) for one in ledger.seen for name, args in one.calls}
     for answer in ledger.answers:
@@ -236,15 +234,13 @@ def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPro
         stood_for = rules.stand_ins.get(deed.tool, deed.tool)
         if not {rules.canonical(name, deed.args, masked=False) for name in (deed.tool, stood_for)} & sent:
             masked = any("***" in str(deed.args.get(name)) for name in rules.tools[deed.tool].secrets)
-            yield BrokenPromise(
-                "shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}"
-            )
+            yield Breach("shown-value-ran" if masked else "other-arguments-ran", f"{deed.tool} received {dict(deed.args)}")
 
 
 # Money and numbers
 
 
-def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """Once a limit is spent, by whomever, no further paid call starts."""
     if rules.limit is None:
         return
@@ -253,33 +249,29 @@ def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise
     for one in sorted(entries, key=lambda entry: entry.at):
         if one.cost and spent[one.root] > rules.limit * 1.0001 and one.root not in ledger.resumed:
             what = one.tool if isinstance(one, Ran) else f"model {one.model}"
-            yield BrokenPromise(
-                "budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent"
-            )
+            yield Breach("budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent")
             return
         spent[one.root] += one.cost
 
 
-def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A tool runs at most as often as its quota says, and is not refused before."""
     for name, most in rules.quotas.items():
         counts = Counter(one.run or one.root for one in ledger.deeds if one.tool == name and one.run not in ledger.resumed)
         if counts and max(counts.values()) > most:
-            yield BrokenPromise("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
+            yield Breach("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
             if f"limit of calls to {name} is reached" in seen.last[1] or f"{name} is used up" in seen.last[1]:
                 count = sum(deed.tool == name and deed.root == seen.root and deed.at < seen.at for deed in ledger.deeds)
                 if count < most:
-                    yield BrokenPromise(
-                        "quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed"
-                    )
+                    yield Breach("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
                 break
 
 
 # What is kept, and who sees it
 
 
-def check_stores(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def check_stores(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """Text that a rule hides is in no request and in no store."""
     for hidden in rules.hidden:
         if hidden.agent and not any(one.model == hidden.agent and hidden.text not in one.text for one in ledger.seen):
@@ -288,23 +280,23 @@ def check_stores(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Broken
             continue  # the member had not taken over when the text came
         for seen in ledger.seen:
             if hidden.text in seen.text:
-                yield BrokenPromise("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")
+                yield Breach("blocked-text-seen", f"{hidden.how}: the model {seen.model} was sent {hidden.text}")
                 break
         data = hidden.text.encode()
         for place, content in ledger.rest.items():
             if data in content and not (hidden.how == "check" and place.startswith(("facts", "journal"))):
-                yield BrokenPromise("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
+                yield Breach("blocked-text-at-rest", f"{hidden.how}: {place} holds {hidden.text}")
 
 
-def users(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def users(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A user gets no text of another user."""
     for got in ledger.got:
         for text, owner in [*rules.owned.items(), *rules.replies.items()]:
             if text in got.text and owner != got.user:
-                yield BrokenPromise("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
+                yield Breach("foreign-user-sees", f"{got.user or '(nobody)'} got {text} of {owner}")
 
 
-def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A no refuses a call. It is not given to the model as the words of the user or as the result of a tool."""
     for answer in ledger.answers:
         if not (answer.accepted and isinstance(answer.value, Mapping) and declines(answer.value)):
@@ -316,11 +308,11 @@ def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Brok
                 and seen.root == answer.root
                 and text.strip().lower() in ("no", "false", "decline", "cancel")
             ):
-                yield BrokenPromise("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
+                yield Breach("declined-as-words", f"the model got {text.strip()!r} as the words of the {role}")
                 break
 
 
-def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A yes that was accepted is acted on, unless something else that is declared stops the call."""
     if rules.quotas or rules.limit is not None or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
         return
@@ -335,19 +327,17 @@ def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenProm
             continue
         done = [one for one in ledger.deeds if one.run.startswith(answer.run) and one.tool == answer.tool]
         if not any(is_about(rules, one, deed) for one in same for deed in done):
-            yield BrokenPromise(
-                "answer-accepted-not-acted", f"{answer.value!r} to {answer.tool}({dict(answer.args)}) and nothing ran"
-            )
+            yield Breach("answer-accepted-not-acted", f"{answer.value!r} to {answer.tool}({dict(answer.args)}) and nothing ran")
 
 
-def check_audit(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def check_audit(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """The audit log says of every clear answer what it was, and who gave it."""
     for actor, decision in ledger.audit:
         if decision == "unclear":
-            yield BrokenPromise("audit-unclear", f"an answer of {actor} that was accepted is recorded as unclear")
+            yield Breach("audit-unclear", f"an answer of {actor} that was accepted is recorded as unclear")
 
 
-def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A revised plan does not repeat an effect, and a repeated delivery of one call has one effect."""
     if not rules.planned:
         return
@@ -359,26 +349,24 @@ def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Broke
     for (_, called), count in counts.items():
         planned = [sum(rules.canonical(*call) == called for call in one.calls) for one in ledger.seen]
         if count > max([1, *planned]):
-            yield BrokenPromise("plan-repeats-effect", f"{called} ran {count} times")
+            yield Breach("plan-repeats-effect", f"{called} ran {count} times")
 
 
 # The run itself
 
 
-def readable(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[BrokenPromise]:
+def readable(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """Every run can be read, every replay is the same, and a caller gets typed errors only."""
     for _, error in ledger.unreadable:
-        yield BrokenPromise("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
+        yield Breach("unreadable-run", f"{type(error).__name__}: {str(error)[:100]}")
     for _, difference in ledger.replays:
-        yield BrokenPromise("replay-differs", difference[:160])
+        yield Breach("replay-differs", difference[:160])
     for failure in ledger.failures:
         if not isinstance(failure.error, AgentError):
-            yield BrokenPromise(
-                "raw-exception", f"{type(failure.error).__name__} during {failure.during}: {str(failure.error)[:120]}"
-            )
+            yield Breach("raw-exception", f"{type(failure.error).__name__} during {failure.during}: {str(failure.error)[:120]}")
 
 
-CHECKS: list[Callable[[DeclaredRules, OutsideLedger], Iterator[BrokenPromise]]] = [
+CHECKS: list[Callable[[DeclaredRules, OutsideLedger], Iterator[Breach]]] = [
     approvals,
     refusals,
     stops,

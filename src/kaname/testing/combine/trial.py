@@ -22,7 +22,7 @@ from .brain import Brain
 from .declared import OWN_TOOLS, rules_of
 from .dying import MortalJournal
 from .ledger import OutsideLedger
-from .monitor import BrokenPromise, find_broken
+from .monitor import Breach, find_broken
 from .rules import DeclaredRules
 from .stage import Stage
 
@@ -35,7 +35,7 @@ class BrokenCase:
 
     seed: int
     moves: tuple[str, ...]
-    broken: BrokenPromise
+    broken: Breach
 
     def __str__(self) -> str:
         return f"seed {self.seed} ({', '.join(self.moves) or 'no moves'}): {self.broken}"
@@ -106,7 +106,7 @@ def combine(
     return report
 
 
-def _shrunk(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool, found: BrokenPromise) -> BrokenCase:
+def _shrunk(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool, found: Breach) -> BrokenCase:
     """Drop moves one by one while the same rule still breaks."""
     for move in moves:
         fewer = tuple(one for one in moves if one != move)
@@ -116,7 +116,7 @@ def _shrunk(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool, foun
     return BrokenCase(seed, moves, found)
 
 
-def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list[BrokenPromise]:
+def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list[Breach]:
     given = agent if isinstance(agent, Agent) else agent()
     with tempfile.TemporaryDirectory() as folder:
         trial = _AgentTrial(given, seed, moves, run_tools, Path(folder))

@@ -191,6 +191,7 @@ async def map_(stage: Stage) -> None:
             results = await stage.attempt("map", _map(agent, [MapInput(words, key="A-17", user=user)]))
         for result in results or ():
             if result is not None:
+                stage.ledger.resumed.add(result.run_id)  # the second call of `map` resumes a run that has reached a limit
                 stage.ledger.got.append(Got(stage.ledger.now(), user, str(result.output), result.run_id, result.stop.kind))
 
 
