@@ -103,7 +103,7 @@ async def _read_audit(stage: Stage, log: AuditLog) -> list[tuple[str, str]]:
     """Return the actors and decisions in the audit log, which a server writes a moment later."""
     expected = sum(one.accepted and one.key.startswith("approve:") for one in stage.ledger.answers)
     entries: list[Any] = []
-    for _ in range(20 if expected else 0):
+    for _ in range(75 if expected else 0):
         entries = [*log.entries(kind="approval")]
         if len(entries) >= expected:
             break
