@@ -2,6 +2,7 @@
 
 from ..models.providers.scripted import ScriptedModel, call
 from . import crash
+from .combine import combine
 from .contracts import ModelContract, PolicyContract, SinkContract, StrategyContract, ToolContract
 from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
@@ -22,6 +23,7 @@ __all__ = [
     "WireServer",
     "agent_of",
     "call",
+    "combine",
     "crash",
     "freeze",
     "recorded",
