@@ -27,7 +27,7 @@ from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
-from kaname.serve.dialects.transcript import question_text
+from kaname.core.people.asking import question_text
 from kaname.serve.dialects.vercel import VercelWriter
 from kaname.serve.users import Caller
 from tests.properties import tries

@@ -27,12 +27,13 @@ from .events import (
     ToolStarted,
     withholds,
 )
-from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, user
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, said_by, user, withheld_form
+from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 from .values import identity, read_json
 
-FOLD = 13
+FOLD = 14
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -176,12 +177,25 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
-    state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
+    before, state.user = state.user, body.user
+    state.agent, state.session, state.parent = event.agent, body.session, body.parent
     state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
     state.strategy, state.model = str(body.recipe.get("strategy", "")), str(body.recipe.get("model", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
     _show_question(state)
+    if before != body.user and state.said:
+        _change_user(state, before)
+
+
+def _change_user(state: State, before: str) -> None:
+    """Mark what the user of the runs before this one has said as theirs, and what this run's user said earlier as their own."""
+    known = state.said
+    state.messages = [
+        said_by(one, before, state.user) if one.role == "user" and one in known else one for one in state.messages
+    ]
+    state.said = [said_by(one, before, state.user) for one in known]
+    state.withheld = None if state.withheld is None else said_by(state.withheld, before, state.user)
 
 
 def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
@@ -292,8 +306,8 @@ def _apply_custom(state: State, body: Custom, event: Event) -> None:
     if body.name == WITHHELD:
         for messages in (state.messages, state.said):
             for place, message in enumerate(messages):
-                if message.role == "user" and withholds(body, "texts", message.text):
-                    messages[place] = placeholder()
+                if from_outside(message) and any(withholds(body, "texts", one) for one in (message.text, read_text(message))):
+                    messages[place] = withheld_form(message)
 
 
 def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
@@ -325,6 +339,11 @@ def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
             facts += [event] * (len(state.messages) - len(facts))
     hide_question(state)
     return list(zip(facts, state.messages, strict=True))
+
+
+def from_outside(message: Message) -> bool:
+    """Return True if a message of the conversation came from outside, and not from the agent or its tools."""
+    return message.role in ("user", "system") or message.quotes
 
 
 def hide_question(state: State) -> None:

@@ -109,8 +109,8 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
         raise Suspend(key, prompt or told, about=call)
     match answers[key]:
         case {"error": str(error), **rest} if not rest:
-            return ToolResult(error=error)
+            return ToolResult(error=error, untrusted=True)
         case {"output": output, **rest} if not rest:
-            return ToolResult(output)
+            return ToolResult(output, untrusted=True)
         case output:
-            return ToolResult(output)
+            return ToolResult(output, untrusted=True)

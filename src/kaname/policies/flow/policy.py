@@ -217,7 +217,7 @@ class Flow(Policy):
         for part in message.parts:
             if type(part) is not ToolResult or part.waiting or not _says_something(part):
                 continue
-            if not self.labelled.is_trusted(part.name, view.agent.tools.get(part.name, None)):
+            if part.untrusted or not self.labelled.is_trusted(part.name, view.agent.tools.get(part.name, None)):
                 return part.name or "tool"
         return ""
 
@@ -255,7 +255,9 @@ class Flow(Policy):
         if self._inherited is not None:
             return self._inherited
         said = [] if view.state.parent is not None else [message.own_text for message in view.state.said]
-        asked = [answer for key, answer in view.state.answers.items() if isinstance(answer, str) and key.startswith("task:")]
+        own, by = ("", view.state.user), view.state.answered_by  # what another person answers are not the user's words
+        given = [(key, answer) for key, answer in view.state.answers.items() if isinstance(answer, str)]
+        asked = [answer for key, answer in given if key.startswith("task:") and by.get(key, "") in own]
         return [*self._words, *said, *asked]
 
     def describe(self, call: ToolCall, view: RunView) -> Notice:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...agent.agent import Agent
+from ...agent.opening.entrance import Origin, admit
 from ...agent.result import Result
 from ...agent.run import Run
 from ...core.errors import InvalidState
@@ -19,13 +20,13 @@ from ...core.events import Asked
 from ...core.messages import Media, Message
 from ...core.notices import notice
 from ...core.people.answers import check_answer, is_yes_or_no, says
+from ...core.people.asking import question_text
 from ...core.runs import RunInfo
-from ...senses.entry import admit_message
 from ..forms import require
 from ..service import Service
 from ..users import Caller
 from .conversation import called_and_asked, is_question
-from .transcript import question_of, question_text
+from .transcript import question_of
 
 _MOST = 50  # waiting runs of one user that are looked at, the newest first
 Utterance = tuple[str, str, tuple[Media, ...]]  # role, text, media
@@ -72,8 +73,9 @@ async def find_answer(service: Service, agent: Agent[Any], user: str, messages: 
     shown, text = last[1], messages[-1].text.strip()
     known: list[tuple[RunInfo, Asked]] = []
     waiting = await service.journal.runs(status="waiting", agent=agent.name, user=user, limit=_MOST)
-    if waiting and any(media for _, _, media in before):  # a run has recorded its pictures as its model takes them
-        *before, _ = _spoken_messages([await admit_message(one, agent.recipe.model) for one in messages[:-1]])
+    if waiting:  # a run has recorded its messages as the agent's policies want them, and pictures as its model takes them
+        admitted = [await admit(one, agent.recipe, Origin(user)) for one in messages[:-1]]
+        before = _spoken_messages(admitted)[: len(before)]
     for card in waiting:
         if not card.parent and (question := await _question(service, card, before, shown)) is not None:
             known.append((card, question))

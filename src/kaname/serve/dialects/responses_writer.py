@@ -10,13 +10,14 @@ from typing import Any
 from ...core.chunks import Chunk
 from ...core.events import Asked
 from ...core.people.answers import is_yes_or_no
+from ...core.people.asking import question_text
 from ...core.record import record
 from ...core.values import plain_text
 from ..problems import RATE_LIMITED
 from ..service import is_unstored
 from ..stream import event
 from .conversation import is_question
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}

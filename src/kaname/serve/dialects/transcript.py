@@ -8,7 +8,6 @@ from ...core.chunks import Chunk
 from ...core.events import Asked
 from ...core.messages import ToolCall, Usage
 from ...core.notices import notice
-from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 
 SEPARATOR = ":"  # in an id that names a run and one of its questions
@@ -190,11 +189,3 @@ def question_of(chunk: Chunk) -> Asked:
     call = data.get("call")
     about = ToolCall(data["tool_call_id"], call["name"], call["arguments"]) if call else None
     return Asked(data["key"], data["content"], tuple(data["options"]), data["tool_call_id"], bool(data.get("in_doubt")), about)
-
-
-def question_text(question: Asked) -> str:
-    """Return a question with its options, for a protocol that shows only yes and no."""
-    if not question.options or is_yes_or_no(question.options):
-        return question.prompt
-    options = ", ".join(question.options)
-    return notice("serve.choose", "{content} Options: {options}.", content=question.prompt, options=options)

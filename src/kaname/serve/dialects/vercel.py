@@ -15,6 +15,7 @@ from ...core.errors import ConfigError
 from ...core.events import Asked
 from ...core.notices import join_notices, notice
 from ...core.people.answers import is_yes_or_no
+from ...core.people.asking import question_text
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import HttpRefused
@@ -24,7 +25,7 @@ from ..stream import Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
 from .conversation import ServedRun, answer_for, find_question
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE = b"data: [DONE]\n\n"
