@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any
@@ -305,8 +305,10 @@ def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
         for messages in (state.messages, state.said):
+            outside = {id(message) for message in from_outside(messages)}
             for place, message in enumerate(messages):
-                if from_outside(message) and any(withholds(body, "texts", one) for one in (message.text, read_text(message))):
+                texts = (message.text, read_text(message)) if id(message) in outside else ()
+                if any(withholds(body, "texts", text) for text in texts):
                     messages[place] = withheld_form(message)
 
 
@@ -341,9 +343,15 @@ def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
     return list(zip(facts, state.messages, strict=True))
 
 
-def from_outside(message: Message) -> bool:
-    """Return True if a message of the conversation came from outside, and not from the agent or its tools."""
-    return message.role in ("user", "system") or message.quotes
+def from_outside(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of a conversation that came from outside, and not from the agent or its tools."""
+    results = [part for message in messages for part in message.parts if type(part) is ToolResult]
+    calls = {one.call_id for one in results if one.source}
+    return [
+        message
+        for message in messages
+        if message.role in ("user", "system") or message.quotes or any(call.id in calls for call in message.calls)
+    ]
 
 
 def hide_question(state: State) -> None:

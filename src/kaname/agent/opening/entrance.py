@@ -48,9 +48,10 @@ async def admit(message: Message, recipe: Recipe, origin: Origin) -> Message:
         from ...senses.entry import admit_message
 
         message = await admit_message(message, reader.model)
-    if len(as_read(message).text) > _LONG:
-        return await off_loop(_received, message, policies)
-    return _received(message, policies)
+    looked: Message = (
+        await off_loop(_received, message, policies) if len(as_read(message).text) > _LONG else _received(message, policies)
+    )
+    return looked
 
 
 async def admit_answer(answer: Any, recipe: Recipe, origin: Origin) -> Any:

@@ -36,6 +36,7 @@ from .history import recognise
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
 
+FORK = "fork"  # the source of a result that the caller of a fork has written
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
 
 
@@ -298,9 +299,9 @@ class Opener:
                 raise InvalidState(told + nearest(call_id, waiting))
             result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
             received = await admit(Message("tool", (result,)), self.recipe, origin)
-            untrusted = result.untrusted or not isinstance(value, ToolResult)  # a program states itself whose text it is
-            kept = [one for one in received.parts if isinstance(one, ToolResult)]
-            facts += [ToolFinished(replace(one, source="", untrusted=untrusted)) for one in kept]
+            known = isinstance(value, ToolResult)  # then it says itself whose text it is
+            whose = {"source": "", "untrusted": result.untrusted} if known else {"source": FORK}
+            facts += [ToolFinished(replace(one, **whose)) for one in received.parts if isinstance(one, ToolResult)]
         facts += await self._received(messages, origin, state)
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]

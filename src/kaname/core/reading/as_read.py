@@ -89,8 +89,8 @@ def _as_text(part: Part) -> Part:
             return Text(result_text(part), part.source)
         case Thinking(text):
             return Text(text)
-        case Media() if (text := file_text(part)) is not None:
-            return Text(text, file_source(part))
+        case Media() if (content := file_text(part)) is not None:
+            return Text(content, file_source(part))
     return part
 
 

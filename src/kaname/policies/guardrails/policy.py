@@ -249,8 +249,8 @@ class Guardrails(Policy):
     # In a run
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
-        """End the run if the question is blocked. What was said before it, here or elsewhere, and is blocked is taken out of
-        the conversation. What follows the question in its own turn are kaname's notes, and not judged."""
+        """End the run if the question is blocked. What came from outside before it, and results that a caller supplied after
+        it, are taken out of the conversation if they are blocked. The other messages of a turn are kaname's, and not judged."""
         state = view.state
         verdicts, usage = await self._judge_input(question, view.run_id)
         if (no := first_block(verdicts)) is not None:
@@ -259,7 +259,8 @@ class Guardrails(Policy):
         for verdict in verdicts if not state.replies else ():  # once a turn
             await view.warn("guardrails", verdict.reason)
         asked = read_text(question)
-        earlier = [one for one in state.messages[: state.turn_start] if from_outside(one) and not is_withheld(as_read(one))]
+        others = [one for one in state.messages[state.turn_start + 1 :] if one.role == "tool" and one.quotes]
+        earlier = [one for one in from_outside(state.messages[: state.turn_start]) + others if not is_withheld(as_read(one))]
         refused: list[str] = []
         for text, message in {text: one for one in earlier if (text := read_text(one)) != asked}.items():
             verdicts, cost = await self._judge_input(message)

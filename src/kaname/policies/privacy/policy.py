@@ -252,9 +252,9 @@ class Privacy(Policy):
             case Text(text):
                 changed = self._rewrite(text, to_model, find_known)
                 return part if changed == text else Text(changed)
-            case Media() if (text := file_text(part)) is not None:
-                changed = self._rewrite(text, to_model, find_known)
-                return part if changed == text else with_file_text(part, changed)
+            case Media() if (content := file_text(part)) is not None:
+                changed = self._rewrite(content, to_model, find_known)
+                return part if changed == content else with_file_text(part, changed)
             case ToolCall():
                 args = self._rewrite(part.args, to_model, find_known)
                 return part if args is part.args else replace(part, args=args)
