@@ -190,11 +190,11 @@ def _apply_opened(state: State, body: Opened, event: Event) -> None:
 
 def _change_user(state: State, before: str) -> None:
     """Mark what the user of the runs before this one has said as theirs, and what this run's user said earlier as their own."""
-    known = state.said
-    state.messages = [
-        said_by(one, before, state.user) if one.role == "user" and one in known else one for one in state.messages
-    ]
-    state.said = [said_by(one, before, state.user) for one in known]
+    known = {one.text for one in state.said}
+    for messages in (state.messages, state.said):
+        for place, one in enumerate(messages):
+            if one.role == "user" and one.text in known:
+                messages[place] = said_by(one, before, state.user)
     state.withheld = None if state.withheld is None else said_by(state.withheld, before, state.user)
 
 
