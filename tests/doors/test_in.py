@@ -331,6 +331,21 @@ async def test_limit_counts_what_the_model_would_see(tmp_path, way):
     assert not [text for text in world.seen if "many words" in text]
 
 
+async def test_answer_that_looks_removed_is_judged_like_any_other(tmp_path):
+    world = World(tmp_path, [Guardrails(input_checks=[no_taboo])])
+    await by_answer(world, f"[removed by a guardrail: {TABOO}]")
+    assert not [text for text in world.seen if TABOO in text]
+
+
+async def test_refused_answer_leaves_the_question_open(tmp_path):
+    world = World(tmp_path, [Guardrails(input_checks=[no_taboo])], calling("question"))
+    waiting = await world.agent.run("begin")
+    with pytest.raises(InvalidState, match="not accepted"):
+        await world.agent.resume(waiting.run_id, {"which": TABOO})
+    assert (await world.agent.result(waiting.run_id)).stop.kind == "waiting"
+    assert (await world.agent.resume(waiting.run_id, {"which": "the red one"})).output == "fine"
+
+
 # Origin
 
 

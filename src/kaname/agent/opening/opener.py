@@ -12,7 +12,7 @@ from ...core import tracing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, Halt, InvalidState, JournalError, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, ToolResult, said_by, user
+from ...core.messages import Message, ToolResult, is_withheld, said_by, user
 from ...core.notices import notice
 from ...core.people.labels import FLOW
 from ...core.record import replace
@@ -197,7 +197,9 @@ class Opener:
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         marks = [Custom(QUEUED, shown=False)] if request.queued else []
         answered = [Answered(key, *one) for key, one in known.items()]
-        if words := [text for one in answered for text in words_of(one.answer, state.questions.get(one.key))]:
+        removed = [one.answer for key, one in answers.items() if one.answer != given[key].answer]  # and judged by that
+        words = [text for one in answered for text in words_of(one.answer, state.questions.get(one.key))]
+        if words := [text for text in words if text not in removed or not is_withheld(user(text))]:
             await self._record(scope, [resumed])  # the time before it is not counted
             await self._judge(scope, words)
         await self._record(scope, [*([] if words else [resumed]), *answered, *marks])
