@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
+from ..core.messages import Message
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
@@ -96,6 +97,11 @@ def flows_of(policies: Sequence[Policy]) -> list[Any]:
     """Return the `Flow` policies. Without their module, which is slow to load, there is none."""
     module = sys.modules.get("kaname.policies.flow.policy")
     return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
+
+
+def for_messages(recipe: Recipe, said: Iterable[Message]) -> Recipe:
+    """Return the recipe for a run with these messages: if one of them quotes somebody else, the text must not act."""
+    return with_flow(recipe) if any(message.quotes for message in said) else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

@@ -28,7 +28,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, other_model, with_flow
+from ..recipe import check_strategy, describe, for_messages, other_model
 from .answers import TaskQuestions, check_answers, read_tasks
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
@@ -342,7 +342,7 @@ class Opener:
 
     def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, given: Sequence[Message] = ()) -> Scope:
         state.agent = state.agent or self.recipe.name
-        recipe = with_flow(self.recipe) if any(message.quotes for message in (*state.said, *given)) else self.recipe
+        recipe = for_messages(self.recipe, (*state.said, *given))
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
