@@ -86,7 +86,7 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
 
 def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     """Return the policy that keeps text from outside from acting, if some tool may bring such text."""
-    if not served and not any(getattr(optional(tool, ActionBase, "labels"), "reads_others", False) for tool in tools.values()):
+    if not served and not _bring_text(tools):
         return []
     from ..policies.flow.policy import Flow
 
@@ -99,9 +99,19 @@ def flows_of(policies: Sequence[Policy]) -> list[Any]:
     return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
 
 
+def _bring_text(tools: Mapping[str, Any]) -> bool:
+    """Return True if some tool may return what other people have written."""
+    return any(
+        getattr(optional(tool, ActionBase, "labels"), "reads_others", False) or optional(tool, ActionBase, "served_by")[0]
+        for tool in tools.values()
+    )
+
+
 def for_messages(recipe: Recipe, said: Iterable[Message]) -> Recipe:
-    """Return the recipe for a run with these messages: if one of them quotes somebody else, the text must not act."""
-    return with_flow(recipe) if any(message.quotes for message in said) else recipe
+    """Return the recipe for a run with these messages: text from outside, quoted in one of them or brought by a tool that was
+    registered since, must not act."""
+    outside = _bring_text(recipe.tools) or any(message.quotes for message in said)
+    return with_flow(recipe) if outside else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

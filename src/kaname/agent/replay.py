@@ -401,7 +401,7 @@ def _ended_by_itself(events: Sequence[Event]) -> bool:
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unknown: Collection[str]) -> Iterator[str]:
-    """Yield what differs between two descriptions of an agent. `unknown`: tools that depend on servers, which do not run now."""
+    """Yield what differs between two descriptions of an agent. `unknown`: tools that depend on unstarted servers."""
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")

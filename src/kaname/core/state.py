@@ -176,8 +176,8 @@ def _apply_opened(state: State, body: Opened, event: Event) -> None:
 
 
 def _forget_approvals(state: State) -> None:
-    """Forget the answers that allow an effect: each run asks for itself. A call that is done needs none, and the ids of a plan's
-    calls come again in the next turn."""
+    """Forget the answers that allow an effect: each run asks for itself. A call that is done needs none, and the ids of calls
+    of a plan come again in the next turn."""
     for key in [key for key, asked in state.settled.items() if asked.allows_effect]:
         for held in (state.settled, state.answers, state.answered_by):
             held.pop(key, None)

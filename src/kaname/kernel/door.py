@@ -122,7 +122,8 @@ def _keys(call_id: str) -> Any:
 def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Iterable[str]:
     """Return the rules for which a yes holds: those of its question, if the call is the one that was approved.
 
-    Who has written the arguments wants this call: nothing has to wait for the user any more. A question of an earlier version names no rules. Its answer holds for those that ask the same person.
+    Who has written the arguments wants this call: nothing has to wait for the user any more. A question of an earlier version
+    names no rules. Its answer holds for those that ask the same person.
     """
     asked = scope.state.settled.get(key, Asked(key, "", about=call))
     if asked.about is None or asked.about.name != call.name:

@@ -16,9 +16,7 @@ from .ports import Repair, ToolContext
 from .scope import Scope
 
 _REPAIR_SECONDS = 300.0
-SKIPPED = notice(
-    "effect.skipped", "this call was interrupted, and the user skipped it; it is not known whether it took effect"
-)
+SKIPPED = notice("effect.skipped", "this call was interrupted, and the user skipped it; it is not known whether it took effect")
 
 
 async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
