@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
+from ..core.messages import Message
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
@@ -85,7 +86,7 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
 
 def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     """Return the policy that keeps text from outside from acting, if some tool may bring such text."""
-    if not served and not any(getattr(optional(tool, ActionBase, "labels"), "reads_others", False) for tool in tools.values()):
+    if not served and not _bring_text(tools):
         return []
     from ..policies.flow.policy import Flow
 
@@ -96,6 +97,22 @@ def flows_of(policies: Sequence[Policy]) -> list[Any]:
     """Return the `Flow` policies. Without their module, which is slow to load, there is none."""
     module = sys.modules.get("kaname.policies.flow.policy")
     return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
+
+
+def _bring_text(tools: Mapping[str, Any]) -> bool:
+    """Return True if some tool may return what other people have written."""
+    return any(
+        getattr(optional(tool, ActionBase, "labels"), "reads_others", False) or optional(tool, ActionBase, "served_by")[0]
+        for tool in tools.values()
+    )
+
+
+def for_messages(recipe: Recipe, said: Iterable[Message], others: bool = False) -> Recipe:
+    """Return the recipe for a run with these messages: text from outside, quoted in one of them or brought by a tool that was
+    registered since, must not act. `others`: another user has spoken before."""
+    quoted = others or any(message.role == "user" and message.quotes for message in said)
+    outside = quoted or _bring_text(recipe.tools)
+    return with_flow(recipe) if outside else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

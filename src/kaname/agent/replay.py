@@ -45,7 +45,7 @@ from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
-from .recipe import describe
+from .recipe import describe, for_messages
 
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
@@ -176,13 +176,20 @@ async def replay(
     state.seq = 0
     stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
-    again = await _run_again(offline, state, events, rerun_pure_tools, deps)
-    changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}
+    given = [event.body.message for event in events if isinstance(event.body, Received)]
+    again = await _run_again(for_messages(offline, (*state.said, *given)), state, events, rerun_pure_tools, deps)
+    unknown = {*unstarted, *[name for name, one in recipe.tools.items() if unstarted and _lists_tools(one)]}
+    changes, others = tuple(_changes(then, now, unknown)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
-    if difference is None and unstarted and [*_changes(then, others, unstarted)]:
+    if difference is None and unstarted and [*_changes(then, others, unknown)]:
         fact = next((e.seq for e in events if isinstance(e.body, ModelReplied)), 0)
         difference = Difference(fact, "", "", prompt=True)
     return Replay(run_id, difference, changes)
+
+
+def _lists_tools(tool: Action) -> bool:
+    """Return True if the description of a tool says which tools there are: without the servers, it is not known."""
+    return bool(optional(tool, ActionBase, "loads_tools"))
 
 
 def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], Sequence[Any]]]:
@@ -196,6 +203,7 @@ def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str]
 
 
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
+    events = list(_without_gaps(events))
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
     asked = [e.body for e in events if isinstance(e.body, Asked) and not e.body.in_doubt]
     model = ReplayModel(_as_given(events, state.replied))
@@ -209,16 +217,14 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)
 
     journal, run = MemoryJournal(), events[0].run_id
-    times = iter([event.time for event in events])
     decided: list[Event] = []
+    clock = _Clock(events, decided)
 
     def count(event: Event) -> None:
         if _is_decision(event.body):
             decided.append(event)
 
-    scope = Scope(
-        run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time)
-    )
+    scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
     scope.deps = deps
     noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
     numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
@@ -230,16 +236,40 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     before = state.replied
     for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
+        clock.outside = stage.time
         if stage.stopped is not None and scope.state.stop is None:
             await scope.record(stage.stopped)
             scope.epoch = (await journal.claim(run, takeover=True)).epoch
         await scope.record(*stage.inbox)
-        scope.failure = None
+        clock.outside, scope.failure = None, None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
             scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
+
+
+class _Clock:
+    """Tells the time of the record: `outside`, when something came from outside, otherwise that of the next decision."""
+
+    def __init__(self, events: Sequence[Event], decided: Sequence[Event]) -> None:
+        self.outside: float | None = None
+        self._decided = decided
+        self._times = [*[event.time for event in events if _is_decision(event.body)], events[-1].time]
+
+    def __call__(self) -> float:
+        return self._times[min(len(self._decided), len(self._times) - 1)] if self.outside is None else self.outside
+
+
+def _without_gaps(events: Sequence[Event]) -> Iterator[Event]:
+    """Yield the facts as if no time had passed where the run stood still and its replay does not: after a crash, and while
+    nobody had said how a call ended. A run does not count such times."""
+    gaps, last = 0.0, events[0].time
+    for event, after in zip_longest(events, events[1:], fillvalue=events[-1]):
+        if isinstance(event.body, Resumed | Answered) and not _comes(event.body) and not _comes(after.body):
+            gaps += event.time - last
+        last = event.time
+        yield replace(event, time=event.time - gaps)
 
 
 def _as_given(events: Sequence[Event], replied: int) -> Iterator[Event]:
@@ -276,6 +306,7 @@ class _Stage:
 
     stopped: Stopped | None
     inbox: list[Any]
+    time: float = 0.0  # when it came
     upto: int | None = None
     heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
 
@@ -284,7 +315,7 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
     """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
     second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
     opening = [e.body for e in takewhile(lambda e: isinstance(e.body, _OPENING), events)]
-    stages = [_Stage(None, opening)]
+    stages = [_Stage(None, opening, events[max(0, len(opening) - 1)].time)]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None
     stood_still, replied = True, 0
@@ -295,14 +326,20 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
         stages[-1].heard.setdefault(replied, []).extend([body] if isinstance(body, Interjected) else [])
         if isinstance(body, Stopped) and _is_outside(body):
             stopped, stages[-1].upto = body, decided
-        came = (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
+        came = _comes(body)
         if came and not stood_still:
             stages.append(_Stage(stopped, []))
             stopped = None
         if came:
             stages[-1].inbox.append(body)
+            stages[-1].time = event.time
         stood_still = came or (stood_still and isinstance(body, Resumed | Answered))
     return stages
+
+
+def _comes(body: Any) -> bool:
+    """Return True for what begins a stage: an answer, or a new start after a stop."""
+    return (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
 
 
 def _doubt(key: str) -> bool:
@@ -312,7 +349,7 @@ def _doubt(key: str) -> bool:
 
 def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blind: bool = False) -> Difference | None:
     """`blind`: what was sent to the model cannot be compared, only what was decided."""
-    before, now = list(_decisions(recorded)), list(_decisions(again))
+    before, now = list(_decisions(recorded, blind=blind)), list(_decisions(again, blind=blind))
     for old, new in zip_longest(before, now):
         if old is None and new is not None and not _ended_by_itself(recorded):
             return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
@@ -325,20 +362,21 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blin
     return None
 
 
-def _decisions(events: Sequence[Event]) -> Iterator[tuple[int, str, str, str]]:
+def _decisions(events: Sequence[Event], *, blind: bool) -> Iterator[tuple[int, str, str, str]]:
     """Return what was decided, in order, each with the fingerprint of what was sent to the model, and as it is shown.
 
     What ran in parallel is put in the order of the calls."""
     kept = [event for event in events if _is_decision(event.body)]
     for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
-        told = [(event.seq, *_told_apart(event.body)) for event in group]
+        told = [(event.seq, *_told_apart(event.body, blind=blind)) for event in group]
         yield from sorted(told, key=lambda one: one[1]) if len(told) > 1 else told
 
 
-def _told_apart(body: Any) -> tuple[str, str, str]:
+def _told_apart(body: Any, *, blind: bool) -> tuple[str, str, str]:
     """Return a fact as it is compared, the fingerprint of the request that led to it, and the fact as it is shown."""
     if isinstance(body, ModelReplied):
-        told = " ".join(encode_body(replace(body, request="")))
+        step = replace(body.step, instructions=None) if blind else body.step  # those of a plan list the tools of servers
+        told = " ".join(encode_body(replace(body, request="", step=step)))
         return told, body.request, told
     shown = " ".join(encode_body(body))
     if isinstance(body, Noted):  # what the model is told is a part of the next request, whose fingerprint is compared
@@ -362,8 +400,8 @@ def _ended_by_itself(events: Sequence[Event]) -> bool:
     return isinstance(last, Stopped) and last.decided
 
 
-def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collection[str]) -> Iterator[str]:
-    """Yield what differs between two descriptions of an agent. `unstarted`: tools of servers, of which nothing is known now."""
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unknown: Collection[str]) -> Iterator[str]:
+    """Yield what differs between two descriptions of an agent. `unknown`: tools that depend on unstarted servers."""
     if then.get("instructions", "") != now.get("instructions", ""):
         old, new = str(then.get("instructions", "")), str(now.get("instructions", ""))
         heads = notice("replay.then", "--- instructions then"), notice("replay.now", "+++ instructions now")
@@ -373,7 +411,7 @@ def _changes(then: Mapping[str, Any], now: Mapping[str, Any], unstarted: Collect
     if _models(then, strip=True) != _models(now, strip=True):
         yield notice("replay.model", "the model was {then} and is now {now}", then=_models(then), now=_models(now))
     before, after = then.get("tools", {}), now.get("tools", {})
-    for name in sorted({*before, *after} - {*unstarted}):
+    for name in sorted({*before, *after} - {*unknown}):
         if before.get(name) != after.get(name):
             server = _server_tools(then).get(name, (("", ""), ()))[0][0]
             if name not in before:

@@ -180,17 +180,11 @@ def _apply_opened(state: State, body: Opened, event: Event) -> None:
 
 
 def _forget_approvals(state: State) -> None:
-    """Forget the answers that allow an effect which has not happened yet: each run asks for itself."""
+    """Forget the answers that allow an effect: each run asks for itself. A call that is done needs none, and the ids of calls
+    of a plan come again in the next turn."""
     for key in [key for key, asked in state.settled.items() if asked.allows_effect]:
-        if not _is_done(state.settled[key], state):
-            for held in (state.settled, state.answers, state.answered_by):
-                held.pop(key, None)
-
-
-def _is_done(asked: Asked, state: State) -> bool:
-    """Return True if the call of a question has its result; for a question about several calls, if all have."""
-    waits = {call.id for call in state.pending}
-    return asked.call_id not in waits if asked.about is not None else not waits
+        for held in (state.settled, state.answers, state.answered_by):
+            held.pop(key, None)
 
 
 def _change_user(state: State, before: str) -> None:

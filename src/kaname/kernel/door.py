@@ -122,7 +122,8 @@ def _keys(call_id: str) -> Any:
 def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Iterable[str]:
     """Return the rules for which a yes holds: those of its question, if the call is the one that was approved.
 
-    A question of an earlier version names no rules. Its answer holds for those that ask the same person.
+    Who has written the arguments wants this call: nothing has to wait for the user any more. A question of an earlier version
+    names no rules. Its answer holds for those that ask the same person.
     """
     asked = scope.state.settled.get(key, Asked(key, "", about=call))
     if asked.about is None or asked.about.name != call.name:
@@ -130,7 +131,8 @@ def _rules_answered(key: str, decision: Decision, call: ToolCall, demands: Seque
     approved = scope.incoming[call.id].approved.get(key, asked.about.args if decision.args is None else "")
     if not same_call(replace(call, args=approved), call):
         return ()
-    return asked.rules or [one.rule for one in demands if isinstance(one, Ask) and one.by == asked.by]
+    wanted = [one.rule for one in demands if isinstance(one, Wait) and decision.args is not None]
+    return [*wanted, *(asked.rules or [one.rule for one in demands if isinstance(one, Ask) and one.by == asked.by])]
 
 
 def _question(key: str, call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Suspend:

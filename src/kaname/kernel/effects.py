@@ -16,6 +16,7 @@ from .ports import Repair, ToolContext
 from .scope import Scope
 
 _REPAIR_SECONDS = 300.0
+SKIPPED = notice("effect.skipped", "this call was interrupted, and the user skipped it; it is not known whether it took effect")
 
 
 async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
@@ -49,6 +50,11 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
     return _ask(started, scope, "")
 
 
+def is_skipped(result: ToolResult) -> bool:
+    """Return True if a person did not want the interrupted call to be made again."""
+    return getattr(result.error, "code", "") == SKIPPED.code
+
+
 async def _repair(repair: Repair, prepared: Any, context: ToolContext) -> Any:
     return await attempt(lambda: within(_REPAIR_SECONDS, repair(prepared, context)), passing=(Signal, JournalError))
 
@@ -69,12 +75,7 @@ def _ask(started: ToolStarted, scope: Scope, why: str) -> ToolResult | None:
         case answer if answer == RETRY:
             return None
         case _:
-            return ToolResult(
-                error=notice(
-                    "effect.skipped",
-                    "this call was interrupted, and the user skipped it; it is not known whether it took effect",
-                )
-            )
+            return ToolResult(error=SKIPPED)
 
 
 def _question(started: ToolStarted, why: str, overtaken: bool) -> str:

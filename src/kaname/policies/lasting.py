@@ -107,6 +107,8 @@ async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> 
         here = lasting is not None and lasting.scope == FOR_RUN and lasting.run == view.run_id and rule in asked.rules
         if here and lasting is not None and _counts(lasting.by, by, view) and _holds_now(lasting, call, view):
             return True
+    if any(asked.call_id == call.id and rule in asked.rules for asked, _, _ in read):
+        return False  # somebody was asked about this very call: that answer decides, and none that was given since
     return await view.look_up(f"{_FACT}{call.id}", lambda: _find(rule, call, view, by)) is not None
 
 

@@ -21,6 +21,7 @@ from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from ..core.values import plain_text
 from ..kernel.bases import ActionBase, StrategyBase, optional
 from ..kernel.boundary import Border
+from ..kernel.effects import is_skipped
 from ..kernel.ports import Action
 from .graph.asking import EvaluationResult, Form, ask_for_verdict
 from .graph.bounds import bounds_of
@@ -191,15 +192,16 @@ class Orchestrate(StrategyBase):
 
     def _calls(self, attempt: Attempt, attempts: list[Attempt], state: State) -> tuple[ToolCall, ...]:
         """Return the calls to make. If an earlier plan made the same call and repeating it would repeat an effect,
-        its result is reused; other calls are repeated."""
+        its result is reused; other calls are repeated. A call that a person skipped may have had its effect."""
         assert attempt.progress is not None
         effects = self._effects()
         known = {
-            self._key(call): one.results[call.id]
+            self._key(call): result
             for one in attempts[:-1]
             if one.progress
             for call in one.progress.all_calls()
-            if call.id in one.results and not one.results[call.id].is_error and effects.get(call.name) not in _REPEATED
+            if (result := one.results.get(call.id)) is not None and effects.get(call.name) not in _REPEATED
+            if not result.is_error or is_skipped(result)
         }
         for call_id, result in state.results.items():
             if call_id.startswith(attempt.prefix):

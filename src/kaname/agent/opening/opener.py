@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, other_model, with_flow
+from ..recipe import check_strategy, describe, for_messages, other_model
 from .answers import TaskQuestions, check_answers, read_tasks
 from .entrance import Origin, admit, admit_answer, words_of
 from .history import recognise
@@ -361,8 +361,7 @@ class Opener:
     ) -> Scope:
         """Return the scope of a run. `given`: what is about to be said; `others`: another user has spoken before."""
         state.agent = state.agent or self.recipe.name
-        quoted = others or any(message.role == "user" and message.quotes for message in (*state.said, *given))
-        recipe = with_flow(self.recipe) if quoted else self.recipe
+        recipe = for_messages(self.recipe, (*state.said, *given), others)
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope

@@ -322,6 +322,8 @@ def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
             continue
         if answer.tool not in rules.tools or rules.tools[answer.tool].effect == "pure" or answer.args is None:
             continue  # the result of a pure tool can come from a cache
+        if any(one.run == answer.run and one.key.startswith("outbox:") and not approves(one.value) for one in ledger.answers):
+            continue  # `Flow` can ask about the same call at the end, and this question does not name its calls
         same = [one for one in ledger.answers if one.run == answer.run and one.tool == answer.tool and one.args == answer.args]
         if any(not approves(one.value) for one in same if one.accepted) or any(run == answer.run for _, run in ledger.expired):
             continue
