@@ -143,7 +143,16 @@ def _top(run: str) -> str:
 
 def _applies(rules: DeclaredRules, rule: ApprovalRule, deed: Ran) -> bool:
     """A transfer keeps the rules of both agents; a child run has those of its own agent."""
-    return rule.agent in ("", deed.agent or rules.head) or (rule.agent == rules.head and "/" not in deed.run)
+    run, agent = _called_by(rules, deed)
+    return rule.agent in ("", agent) or (rule.agent == rules.head and "/" not in run)
+
+
+def _called_by(rules: DeclaredRules, deed: Ran) -> tuple[str, str]:
+    """Return the run and the agent that made a call. One in the background works in a run of its own, named after the tool."""
+    if deed.agent != deed.tool or "/" not in deed.run:
+        return deed.run, deed.agent or rules.head
+    run = deed.run.rsplit("/", 2)[0]
+    return run, run.rsplit("/", 1)[1] if "/" in run else rules.head
 
 
 def _is_admissible(rule: ApprovalRule, answer: PersonAnswer) -> bool:
@@ -268,7 +277,7 @@ def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     The quotas are those of the head: a member has its own rules in a child run. After a kill, a call that had been recorded as
     started counts, although its code may not have run.
     """
-    own = [one for one in ledger.deeds if "/" not in one.run or one.agent == rules.head]
+    own = [one for one in ledger.deeds if "/" not in _called_by(rules, one)[0]]
     deeds = [one for one in own if ledger.run_of(one) not in ledger.resumed]
     for name, most in rules.quotas.items():
         counts = Counter(ledger.run_of(one) for one in deeds if one.tool == name)
@@ -276,7 +285,8 @@ def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
             yield Breach("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
             if f"limit of calls to {name} is reached" in seen.last[1] and ledger.run_of(seen) not in ledger.resumed:
-                count = sum(one.tool == name and ledger.run_of(one) == ledger.run_of(seen) and one.at < seen.at for one in deeds)
+                turn = _conversation(ledger, ledger.run_of(seen))  # a fork goes on with the turn that it was made from
+                count = sum(one.tool == name and ledger.run_of(one) in turn and one.at < seen.at for one in own)
                 if count < most:
                     yield Breach("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
                 break
@@ -361,7 +371,7 @@ def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breac
     if not rules.planned:
         return
     counts: Counter[tuple[Any, ...]] = Counter()
-    retried = {answer.run for answer in ledger.answers if answer.value == "retry"}
+    retried = {answer.run for answer in ledger.answers if answer.value in ("retry", "skip")}  # a person knows of it
     for deed in ledger.deeds:
         if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible" and deed.run not in retried:
             counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1
