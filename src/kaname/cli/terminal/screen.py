@@ -108,13 +108,18 @@ class Screen:
 
 
 class _ShownLog(Handler):
-    """Show log messages as lines of their own, in the language of the user, instead of in the middle of the spinner."""
+    """Show log messages as lines of their own, in the language of the user, instead of in the middle of the spinner.
+
+    A failed call of a model is left out: the run itself says that it is retried, or why it failed.
+    """
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(WARNING)
         self._screen = screen
 
     def emit(self, record: LogRecord) -> None:
+        if record.name == "kaname.models":
+            return
         alone = record.args[0] if record.msg == "%s" and isinstance(record.args, tuple) and len(record.args) == 1 else None
         self._screen.note(translate(alone) if alone is not None else record.getMessage(), "yellow")
 
