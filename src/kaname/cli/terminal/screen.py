@@ -34,6 +34,7 @@ class Screen:
         self._open = False  # a line that has not ended
         self._written = monotonic()
         self.doing = ""  # what the spinner says
+        self.still = False  # whether there is no spinner, because the user may be typing
 
     def say(self, text: str, end: str = "\n") -> None:
         self.raw(_printable(text, self.out) + end)
@@ -85,9 +86,11 @@ class Screen:
         spinner = None if still or self.is_plain(self.err) else asyncio.create_task(spin())
         log, shown = getLogger("kaname"), _ShownLog(self)
         log.addHandler(shown)
+        self.still = still
         try:
             yield
         finally:
+            self.still = False
             log.removeHandler(shown)
             if spinner is not None:
                 spinner.cancel()
