@@ -364,3 +364,30 @@ def test_call_that_failed_is_reported_once(terminal):
     told = [line for line in done.stderr.splitlines() if "reached" in line]
     assert [line.split(":")[0] for line in told[:1]] == ["warning"], "one line for the try that failed"
     assert done.stderr.count("Connect call failed") <= 1, done.stderr
+
+
+_EVERY_LIST = ["eval list", "learn", "budgets", "queue", "workers", "runs", "sessions", "stats", "approvals"]
+
+
+@pytest.mark.parametrize("command", [*_EVERY_LIST, "eval compare one two", "runs show last", "queue retry r"])
+def test_command_that_finds_nothing_says_in_which_journal_it_looked(terminal, command):
+    done = terminal(*command.split(), "--journal", "empty.db")
+    shown = [line for line in done.stderr.splitlines() if "empty.db" in line]
+    assert len(shown) == 1, done.stderr
+    assert "looked in empty.db; for another journal: -a FILE.py:NAME" in shown[0] or "empty.db does not exist" in shown[0]
+
+
+def test_schedules_without_an_agent_say_how_to_name_one(terminal):
+    done = terminal("schedules")
+    assert (done.returncode, "-a FILE.py:NAME" in done.stderr, "model: local" in done.stderr) == (2, True, False)
+
+
+def test_evaluations_are_found_in_the_journal_of_the_agent_that_evals_yaml_names(terminal):
+    desk = 'from kaname import Agent, ScriptedModel\ndesk = Agent(ScriptedModel(lambda request: "tea"), journal="desk.db")\n'
+    (terminal.folder / "desk.py").write_text(desk)
+    (terminal.folder / "evals.yaml").write_text("agent: desk.py:desk\ncases:\n  - {input: hi, contains: tea}\n")
+    for label in ("before", "after"):
+        assert terminal("eval", "--label", label, "--fresh").returncode == 0
+    done = terminal("eval", "compare", "before", "after")
+    assert done.returncode == 0, done.stderr
+    assert "before" in terminal("eval", "list").stdout

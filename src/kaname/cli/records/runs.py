@@ -25,7 +25,7 @@ from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
-from ..agent import agent_from, journal_place, place_options, restore_options
+from ..agent import agent_from, journal_place, note_place, place_options, restore_options
 from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import say, translate
 from ..messages.stops import status_word
@@ -87,6 +87,9 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE
         return await _continue(given, journal, run, screen)
+    except RunNotFound:
+        note_place(given, screen)
+        raise
     finally:
         await journal.close()
 
@@ -103,6 +106,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         return DONE
     if not runs:
         screen.note(say("no runs yet", "まだ記録がありません"))
+        note_place(given, screen)
         return DONE
     wide = columns() >= 70
     begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
