@@ -566,7 +566,9 @@ async def test_permissions_of_a_file_deny_a_tool_by_a_wrong_name(tmp_path):
     (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}}}\njournal: memory\n{denying}\n")
     with pytest.raises(ConfigError, match="did you mean 'calculator'"):
         await Agent(load_config(tmp_path / "kaname.yaml")).run("go")
-    (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}, other: {{model: scripted/s.json}}}}\njournal: memory\n{denying}\n")
+    (tmp_path / "kaname.yaml").write_text(
+        f"agents: {{{desk}, other: {{model: scripted/s.json}}}}\njournal: memory\n{denying}\n"
+    )
     assert (await Agent(load_config(tmp_path / "kaname.yaml")).run("go")).completed, "it can be a tool of the other agent"
 
 

@@ -38,6 +38,8 @@ from .audit import record_deletion
 from .prune import main as prune
 from .transcript import print_run, stories
 
+_TASK = 20  # columns that the list of runs keeps for the task
+
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
@@ -111,13 +113,18 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     wide = columns() >= 70
     begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
     ids = {one.run_id: one.run_id[:12] if begin[one.run_id[:12]] == 1 or one.parent else one.run_id for one in runs}
-    column = max([12, *[len(one) for one in ids.values()]])
+    room_for_ids = columns() - (46 if wide else 27) - _TASK - 1
+    column = max([12, *[len(one) for one in ids.values() if len(one) <= room_for_ids]])
     head = f"{pad(say('run', '実行'), column)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
     head += f"{pad(say('tokens', 'トークン'), 8)} {pad(say('cost', '費用'), 8)}  " if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        name = pad(f"└ {one.agent}" if one.parent else ids[one.run_id], column)
+        shown = f"└ {one.agent}" if one.parent else ids[one.run_id]
+        if not one.parent and width(shown) > column:  # on a line of its own: it can be copied, and the task still has room
+            screen.say(shown)
+            shown = ""
+        name = pad(shown, column)
         left = f"{name}  {_time(one.created)}  {pad(status_word(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - width(left) - 1
