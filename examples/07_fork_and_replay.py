@@ -13,7 +13,7 @@ def weather(city: str) -> str:
 
 def answer(request):
     last = request.messages[-1]
-    return call("weather", city="Kyoto") if last.role == "user" else f"Take {umbrella(last.parts[0].output)}."
+    return call("weather", city="Kyoto") if last.role == "user" else f"Take {umbrella(last.results[0].output)}."
 
 
 def umbrella(sky: str) -> str:

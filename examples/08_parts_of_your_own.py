@@ -15,7 +15,7 @@ class Parrot:
         heard = request.messages[-1]
         if heard.role == "user":
             return ModelReply(Message("assistant", (ToolCall("", "shout", {"text": heard.text}),)), "tool_use")
-        said = str(heard.parts[0].output)
+        said = str(heard.results[0].output)
         await emit(said)
         return ModelReply(Message("assistant", (Text(said),)), "end_turn")
 

@@ -119,6 +119,21 @@ def test_explanation_is_there_in_japanese(monkeypatch):
     assert translate(caught.value) == "Agent() に引数 'output_type' はありません。kaname では Agent(output=…) です"
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"), [("output", "result.output"), ("final_output", "result.output"), ("unwrap", "unwrap")]
+)
+def test_run_without_await_says_so_when_its_output_is_read(monkeypatch, name, ours):
+    result = agent().run("go")  # the newcomer's mistake
+    with pytest.raises(AttributeError, match=rf"await the run .*, or use run_sync .*{ours}") as caught:
+        getattr(result, name)
+    monkeypatch.setenv("KANAME_LANG", "ja")
+    assert "run_sync を使ってください" in translate(caught.value)
+    with pytest.raises(AttributeError, match="^'Run' object has no attribute 'nonsense'$"):
+        result.nonsense  # noqa: B018
+    assert result.run_id
+    assert result.usage.total == 0, "what a run has itself stays"
+
+
 def test_what_is_named_instead_exists():
     told = {*[ours for table in (*PARAMETERS.values(), *ATTRIBUTES.values(), PEERS) for ours in table.values()]}
     surface = {

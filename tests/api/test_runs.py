@@ -405,3 +405,11 @@ async def test_guardrails_look_at_what_was_said_before_too():
     assert "secret-1" not in repr(asked[0])
     assert "secret-2" not in repr(asked[0])
     assert asked[0][1].calls
+
+
+async def test_scripted_model_reads_what_a_tool_returned_from_the_results_of_the_message():
+    def model(request):
+        last = request.messages[-1]
+        return f"{last.results[0].name}: {last.results[0].output}" if last.role == "tool" else call("add", a=3, b=4)
+
+    assert (await Agent(ScriptedModel(model), [add], journal="memory").run("What is 3 + 4?")).output == "add: 7"

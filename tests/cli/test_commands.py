@@ -330,3 +330,64 @@ def test_help_keeps_to_its_columns_in_japanese(monkeypatch):
         assert [line for line in lines if width(line) >= 80 and re.search(r"[ぁ-んァ-ヶ一-龠]", line)] == [], name
         begins = [re.match(r"  (-.*\S)  +(?=\S)", line) for line in lines]
         assert len({width(one[0]) for one in begins if one}) <= 1, (name, lines)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant", "japanese"),
+    [
+        (["rum", "hi"], "'rum' does not exist; did you mean 'run'?", "'rum' はありません。'run' のことですか?"),
+        (["runs", "lst"], "'lst' does not exist; did you mean 'list'?", "'list' のことですか?"),
+        (["memory", "ad", "tea"], "did you mean 'add'?", "'add' のことですか?"),
+        (["run", "--modle", "local", "hi"], "--modle; did you mean --model?", "--modle。--model のことですか?"),
+        (["run", "-m", "gpt-5", "hi"], "did you mean 'openai/gpt-5'?", "'openai/gpt-5' のことですか?"),
+        (["run", "-m", "claude-opus", "hi"], "did you mean 'anthropic/claude-opus-", "'anthropic/claude-opus-"),
+        (
+            ["run", "-f", "chart.png", "hi"],
+            "the file {here}/chart.png does not exist",
+            "ファイル {here}/chart.png がありません",
+        ),
+        (["run", "-f", ".", "hi"], ". is not a file that can be read", "読み込めるファイルではありません"),
+    ],
+)
+def test_word_that_was_mistyped_is_named_as_it_is_written(terminal, tmp_path, typed, meant, japanese):
+    given = [*typed, "-m", terminal.script("done")] if "-f" in typed else typed
+    for language, expected in (("en", meant), ("ja", japanese)):
+        done = terminal(*given, KANAME_LANG=language)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert expected.format(here=tmp_path) in done.stderr
+        assert "Errno" not in done.stderr
+
+
+def test_call_that_failed_is_reported_once(terminal):
+    address = {"OPENAI_BASE_URL": "http://127.0.0.1:9", "OPENAI_API_KEY": "sk-none"}
+    done = terminal("run", "-m", "openai/gpt-5.4-mini", "--deadline", "1s", "hi", **address)
+    told = [line for line in done.stderr.splitlines() if "reached" in line]
+    assert [line.split(":")[0] for line in told[:1]] == ["warning"], "one line for the try that failed"
+    assert done.stderr.count("Connect call failed") <= 1, done.stderr
+
+
+_EVERY_LIST = ["eval list", "learn", "budgets", "queue", "workers", "runs", "sessions", "stats", "approvals"]
+
+
+@pytest.mark.parametrize("command", [*_EVERY_LIST, "eval compare one two", "runs show last", "queue retry r"])
+def test_command_that_finds_nothing_says_in_which_journal_it_looked(terminal, command):
+    done = terminal(*command.split(), "--journal", "empty.db")
+    shown = [line for line in done.stderr.splitlines() if "empty.db" in line]
+    assert len(shown) == 1, done.stderr
+    assert "looked in empty.db; for another journal: -a FILE.py:NAME" in shown[0] or "empty.db does not exist" in shown[0]
+
+
+def test_schedules_without_an_agent_say_how_to_name_one(terminal):
+    done = terminal("schedules")
+    assert (done.returncode, "-a FILE.py:NAME" in done.stderr, "model: local" in done.stderr) == (2, True, False)
+
+
+def test_evaluations_are_found_in_the_journal_of_the_agent_that_evals_yaml_names(terminal):
+    desk = 'from kaname import Agent, ScriptedModel\ndesk = Agent(ScriptedModel(lambda request: "tea"), journal="desk.db")\n'
+    (terminal.folder / "desk.py").write_text(desk)
+    (terminal.folder / "evals.yaml").write_text("agent: desk.py:desk\ncases:\n  - {input: hi, contains: tea}\n")
+    for label in ("before", "after"):
+        assert terminal("eval", "--label", label, "--fresh").returncode == 0
+    done = terminal("eval", "compare", "before", "after")
+    assert done.returncode == 0, done.stderr
+    assert "before" in terminal("eval", "list").stdout

@@ -20,7 +20,7 @@ def test_file_is_attached_to_a_task_and_stored_next_to_the_journal(terminal):
 
 def test_file_that_is_missing_or_lies_is_told_before_anything_runs(terminal):
     (terminal.folder / "song.mp3").write_bytes(PNG)
-    for name, told in (("song.mp3", "song.mp3 is not what it claims to be"), ("none.png", "No such file")):
+    for name, told in (("song.mp3", "song.mp3 is not what it claims to be"), ("none.png", "none.png does not exist")):
         done = terminal("run", "What is it?", "--file", name, "-m", terminal.script("A cat."))
         assert done.returncode != 0
         assert told in done.stderr
@@ -32,7 +32,7 @@ def test_file_goes_with_the_next_message_of_a_chat(terminal):
     said = "/file\n/file nothing.png\n/file photo.png\nlook\nagain\nquit\n"
     done = terminal("chat", "-m", terminal.script("A cat.", "Still a cat."), stdin=said)
     assert "no file is attached" in done.stderr
-    assert "No such file" in done.stderr
+    assert "nothing.png does not exist" in done.stderr
     assert "attached: photo.png (image/png)" in done.stderr
     assert "Still a cat." in done.stdout
 

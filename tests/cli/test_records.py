@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kaname import SqliteJournal
+from kaname import Agent, ScriptedModel, SqliteJournal
 from kaname.cli import doctor
 from kaname.testing.journal_lists import write
 from tests.cli.test_commands import terminal as terminal
@@ -48,6 +48,23 @@ def test_runs_are_listed_a_page_at_a_time_and_the_next_command_is_printed(record
         "run-04",
         "run-03",
     ]
+
+
+@pytest.mark.parametrize("width", ["60", "80", "140"])
+def test_list_shows_the_task_also_of_runs_with_long_ids(terminal, width):
+    ids = [f"nightly-report@desk@2026111{day}T000000Z" for day in (8, 9)]  # as schedules name them
+
+    async def make():
+        journal = SqliteJournal(terminal.environment["KANAME_JOURNAL"])
+        for one in ids:
+            await Agent(ScriptedModel(["done"]), journal=journal).run("Count the teacups", run_id=one)
+        await journal.close()
+
+    asyncio.run(make())
+    shown = terminal("runs", COLUMNS=width).stdout
+    assert [one in shown for one in ids] == [True, True], "they can be copied"
+    assert shown.count("Count the teacups") == 2
+    assert max(map(len, shown.splitlines())) < int(width)
 
 
 def test_sessions_are_listed_a_page_at_a_time_and_the_next_command_is_printed(recorded):

@@ -120,7 +120,11 @@ def test_guardrails():
     assert guardrails.check_input("hello") == GuardrailResult(action=GuardrailAction.ALLOW)
     for verdict in (guardrails.check_input("please rm  -rf /"), guardrails.check_output("rm -rf")):
         assert (verdict.action, bool(verdict.reason), verdict.details["pattern"]) == (GuardrailAction.BLOCK, True, r"rm\s+-rf")
-    assert guardrails.check_input("x" * 40).action is GuardrailAction.ALLOW
+    assert guardrails.check_input("x" * 32).action is GuardrailAction.ALLOW
+    for nearly in ("x" * 36, "x" * 40):  # from 90 % of the limit on
+        verdict = guardrails.check_input(nearly)
+        assert (verdict.action, "near the limit of 10" in verdict.reason) == (GuardrailAction.WARN, True)
+    assert guardrails.check_output("x" * 20).action is GuardrailAction.WARN
     assert guardrails.check_input("x" * 41).details == {"tokens": 11, "limit": 10}
     assert guardrails.check_output("x" * 21).details == {"tokens": 6, "limit": 5}
     limits = inspect.signature(Guardrails).parameters

@@ -4,6 +4,7 @@ The model is a real OpenAI-compatible server (WireServer), the tool server a rea
 """
 
 import asyncio
+from unittest.mock import MagicMock, patch
 
 import pytest
 from fastmcp import Client, FastMCP
@@ -172,15 +173,75 @@ async def test_error_handling_and_abort_event():
             async for chunk in Agent(gone, journal="memory").run("?"):
                 seen.append(chunk)
         assert [chunk["type"] for chunk in seen] == ["error"]
-        assert seen[0]["content"].startswith("tool server connection error: ")
+        assert seen[0]["content"].startswith("ツールサーバー接続エラー: ")
     abort_event = asyncio.Event()
     abort_event.set()
     async with Agent(_never(), journal="memory") as agent:
         seen = [chunk async for chunk in agent.run("?", abort_event)]
-    assert (seen[-1]["type"], seen[-1]["content"]) == ("status", "the run was stopped by the caller")
+    assert (seen[-1]["type"], seen[-1]["content"]) == ("status", "処理が中断されました")
 
 
 def _never():
     from kaname import ScriptedModel
 
     return ScriptedModel([call("nothing"), "never"], pace=1)
+
+
+# The document's own tests: they patch `litellm.acompletion`, and no provider is called
+
+
+def piece(content=None, tool_calls=None):
+    return MagicMock(choices=[MagicMock(delta=MagicMock(content=content, tool_calls=tool_calls))])
+
+
+CONFIG = {"llm": LLMConfig(provider="openai", openai=OpenAIConfig(api_key="test-key", model="gpt-4"))}
+
+
+@pytest.mark.requirement("B1", "B3")
+async def test_simple_completion_flow_with_litellm_patched():
+    async def mock_acompletion(*args, **kwargs):
+        for content in ("Hello", " world", "!"):
+            yield piece(content)
+
+    with patch("litellm.acompletion", side_effect=mock_acompletion) as asked:
+        async with Agent(YgentsConfig(**CONFIG), journal="memory") as agent:
+            results = [chunk async for chunk in agent.run("Hello")]
+    assert "".join(c["content"] for c in results if c.get("type") == "content") == "Hello world!"
+    given = asked.call_args.kwargs
+    assert (given["model"], given["api_key"], given["temperature"], given["max_tokens"], given["stream"]) == (
+        "openai/gpt-4",
+        "test-key",
+        0.7,
+        1000,
+        True,
+    )
+
+
+@pytest.mark.requirement("B1", "B5")
+async def test_tool_execution_flow_with_litellm_patched():
+    async def mock_acompletion(*args, **kwargs):
+        yield piece("I'll check the weather")
+        call = {"id": "tool_call_1", "function": {"name": "get_weather", "arguments": {"city": "Tokyo"}}}
+        yield piece(tool_calls=[call])
+
+    with patch("litellm.acompletion", side_effect=mock_acompletion):
+        async with Agent(YgentsConfig(**CONFIG, mcp_servers={"test_server": inmemory_mcp_server()}), journal="memory") as agent:
+            results = [chunk async for chunk in agent.run("What's the weather in Tokyo?")]
+    tool_inputs = [c for c in results if c.get("type") == "tool_input"]
+    tool_results = [c for c in results if c.get("type") == "tool_result"]
+    assert len(tool_results) > 0
+    weather_calls = [t for t in tool_inputs if t.get("tool_name") == "get_weather"]
+    assert weather_calls[0]["arguments"]["city"] == "Tokyo"
+
+
+@pytest.mark.requirement("B8")
+async def test_tool_that_fails_is_reported_in_the_documents_words():
+    broken = {"operation": "divide", "a": 1, "b": 0}
+    async with (
+        WireServer([reply(calls=[("calculate", broken)]), reply("It cannot be divided.")]) as server,
+        Agent(config_for(server, {"test_server": inmemory_mcp_server()}), journal="memory") as agent,
+    ):
+        results = [chunk async for chunk in agent.run("1 / 0?")]
+    (failed,) = [chunk for chunk in results if chunk["type"] == "tool_error"]
+    assert failed["content"].startswith("ツール実行エラー (calculate): ")
+    assert "Division by zero" in failed["content"]

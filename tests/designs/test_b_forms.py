@@ -127,10 +127,10 @@ class Boom(ScriptedModel):
 @pytest.mark.parametrize(
     ("model", "error", "told"),
     [
-        (ScriptedModel([ModelError("the provider is down")]), ModelError, "model API error: "),
-        (ScriptedModel([AgentConnectionError("no MCP server")]), AgentConnectionError, "tool server connection error: "),
-        (None, AgentError, "agent error: "),
-        (Boom(), UnexpectedError, "unexpected error: "),
+        (ScriptedModel([ModelError("the provider is down")]), ModelError, "LLM API エラー: "),
+        (ScriptedModel([AgentConnectionError("no MCP server")]), AgentConnectionError, "ツールサーバー接続エラー: "),
+        (None, AgentError, "エージェントエラー: "),
+        (Boom(), UnexpectedError, "予期しないエラー: "),
     ],
 )
 async def test_each_kind_of_failure_has_an_error_chunk_of_its_own(model, error, told):
@@ -164,7 +164,7 @@ async def test_a_tiny_agent_is_aborted_inside_a_stream_and_says_so():
                 last = chunk
                 if chunk["type"] == "content":
                     event.set()
-        assert (last["type"], last["content"]) == ("status", "the run was stopped by the caller")
+        assert (last["type"], last["content"]) == ("status", "処理が中断されました")
 
 
 @pytest.mark.requirement("B10")

@@ -304,6 +304,46 @@ async def test_short_term_memory_is_bounded_by_parameters_and_by_extra_cfg(optio
     assert seen[0][1].role == "user", "cut at whole exchanges"
 
 
+def remembering(**options):
+    """An agent that says everything that it was told."""
+    said = ScriptedModel(lambda request: " / ".join([one.text for one in request.messages if one.role == "user"]))
+    return BaseAgent(said, journal="memory", **options)
+
+
+@pytest.mark.requirement("D3")
+@pytest.mark.parametrize("options", [{"memory_window_size": 20}, {"extra_cfg": {"max_memory_items": 4}}])
+async def test_object_with_a_memory_remembers_its_runs_without_a_session(options):
+    agent = remembering(**options)
+    await agent.run("I am Ken.")
+    assert (await agent.run("Who am I?")).content == "I am Ken. / Who am I?"
+    streamed = [chunk async for chunk in agent.stream("And now?")]
+    told = "".join([chunk["data"]["content"] for chunk in streamed if chunk["type"] == "delta"])
+    assert told == "I am Ken. / Who am I? / And now?"
+    assert (await remembering(**options).run("Who am I?")).content == "Who am I?", "another object has another memory"
+
+
+@pytest.mark.requirement("D3")
+async def test_memory_of_an_object_is_not_shared_between_users_and_sessions():
+    agent = remembering(memory_window_size=20)
+    await agent.run("I am Ken.")
+    for options in ({"user_id": "ann"}, {"user_id": ""}, {"session_id": "s"}):  # a server names the user, even the empty one
+        assert (await agent.run("Who am I?", **options)).content == "Who am I?"
+    whole = [
+        {"role": "user", "content": "I am Mika."},
+        {"role": "assistant", "content": "Hi"},
+        {"role": "user", "content": "Me?"},
+    ]
+    assert (await agent.run(whole)).content == "I am Mika. / Me?", "it brings its own conversation"
+
+
+@pytest.mark.requirement("D3")
+@pytest.mark.parametrize("options", [{}, {"memory_window_size": 0}])
+async def test_object_without_a_memory_begins_anew(options):
+    agent = remembering(**options)
+    await agent.run("I am Ken.")
+    assert (await agent.run("Who am I?")).content == "Who am I?"
+
+
 @pytest.mark.requirement("D3")
 @pytest.mark.parametrize(
     ("options", "told"),

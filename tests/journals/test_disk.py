@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from kaname.core.errors import JournalFull
 from kaname.core.events import Event, Noted, Opened
 from kaname.core.messages import user
 from tests import warm
-from tests.parts import add, adding
+from tests.parts import SOURCE, add, adding
 
 HERE = Path(__file__).parent
 NAMES = {"full": "JournalFull", "write": "DiskFailed", "sync": "DiskFailed"}
@@ -149,13 +150,31 @@ async def test_a_run_that_broke_off_on_a_full_disk_is_free_for_other_processes_w
     await other.close()
 
 
+async def test_journal_that_is_opened_on_a_full_disk_reports_it_as_full_not_as_broken(small_disk):
+    journal = SqliteJournal(small_disk / "journal.db")
+    await Agent(ScriptedModel(["hi"]), journal=journal).run("go")
+    await journal.close()
+    fill(small_disk)
+    again = SqliteJournal(small_disk / "journal.db")  # SQLite calls it an I/O error: its shared memory cannot grow
+    with pytest.raises(JournalFull, match="no space is left .* Free some space"):
+        await Agent(ScriptedModel(["hi"]), journal=again).run("go")
+    await again.close()
+
+
+def test_doctor_shows_the_free_space_of_the_journals_disk(small_disk):
+    (small_disk / "kaname.yaml").write_text("agents: {desk: {model: local}}\njournal: desk.db\n")
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "KANAME_LANG": "en"}
+    command = [sys.executable, "-m", "kaname.cli.main", "doctor"]
+    done = warm.run(command, cwd=small_disk, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert re.search(rf"✗ disk +[01]\.\d MB free in {small_disk} \(journal\); free some space: at least 100 MB", done.stdout)
+
+
 def fill(folder):
-    with (folder / "filler").open("wb") as out:
+    with (folder / "filler").open("wb", buffering=0) as out:
         for size in (65536, 4096, 1):
             try:
                 while True:
                     out.write(b"x" * size)
-                    out.flush()
             except OSError:
                 continue
 

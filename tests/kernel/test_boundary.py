@@ -2,8 +2,11 @@
 
 import asyncio
 import gc
+import json
+import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,7 @@ from kaname.core.steps import CallTools, Finish
 from kaname.strategies.react import React
 from kaname.strategies.termination import ContinueWithTools, DuplicateDetectionPolicy
 from kaname.testing import freeze, save_run
+from kaname.tools.loading import all_tools
 from tests.parts import Died, MortalJournal, add, adding, assert_valid_history, chunks, kinds, until
 
 
@@ -590,3 +594,21 @@ async def test_in_a_fork_results_are_made_json():
     assert fork.steps[0].observation == "2026-01-02"
     assert assistant("x").text == "x"
     assert isinstance(fork.state.results["c1_0"], ToolResult)
+
+
+def test_error_in_a_function_of_the_program_names_the_programs_own_line():
+    class Parsing(Policy):
+        async def model(self, request, next, scope):
+            return json.loads("{bad")  # raises deep in the standard library
+
+    line = next(
+        at for at, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("the standard library")
+    )
+    with pytest.raises(UnexpectedError, match=rf"JSONDecodeError: .* \(at {re.escape(__file__)}:{line}\)"):
+        Agent(ScriptedModel(["hi"]), policies=[Parsing()], journal="memory").run_sync("go")
+
+
+def test_error_while_a_file_of_tools_is_loaded_names_the_files_own_line(tmp_path):
+    (tmp_path / "shop_tools.py").write_text('import json\n\nRATES = json.loads("{bad")\n\ndef rate(): "Rate."\n')
+    with pytest.raises(ConfigError, match=r"JSONDecodeError: .*shop_tools\.py:3\)"):
+        all_tools(["shop_tools.py"], tmp_path)

@@ -193,6 +193,20 @@ async def test_can_execute_tells_in_advance_and_spends_nothing():
     assert await budget.can_execute(journal, user="ben")
 
 
+async def test_rounding_error_of_sums_is_not_reported_as_money_that_is_left():
+    journal, budget = MemoryJournal(), Budget(user="$0.3")
+    model = ScriptedModel([ModelReply(assistant("ok"), usage=Usage(20, 5, cost=0.1))] * 3, price=PRICE)
+    for _ in range(3):  # 0.3 - 0.1 - 0.1 - 0.1 is 5.6e-17 on a computer
+        assert (await Agent(model, policies=[budget], journal=journal).run("hi", user_id="ann")).completed
+    verdict = await budget.can_execute(journal, user="ann", cost=0.1)
+    assert verdict.reason == "the budget of $0.3 (user ann) is used up"
+
+
+def test_small_amounts_are_written_out():
+    limit = Limit(1.0, "usd")
+    assert [limit.show(one) for one in (0.0, 0.00001, 0.25, 3)] == ["$0.0000", "$0.00001", "$0.2500", "$3.00"]
+
+
 async def test_child_spends_its_parents_budget():
     journal = MemoryJournal()
     clerk = Agent(ScriptedModel(["did it"]), name="clerk", journal="memory")

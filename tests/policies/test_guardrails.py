@@ -432,3 +432,16 @@ async def test_what_tools_return_can_be_judged():
     assert any("the result was withheld: it gives orders" in fact for fact in facts)
     assert any("it is only fine" in fact and "Warned" in fact for fact in facts)
     assert "odd is fine" in "".join(facts)
+
+
+async def test_text_near_a_token_limit_is_let_through_with_a_warning():
+    rails = Guardrails(max_input_tokens=10, max_output_tokens=20, warn_patterns=["x{30}"])
+    run = Agent(ScriptedModel(["y" * 76]), policies=[rails], journal="memory").run("x" * 36)
+    warnings = [chunk["content"] async for chunk in run if chunk.get("status") == "warning"]
+    assert warnings == [
+        "the input has about 9 tokens, which is near the limit of 10",
+        "the text matches the pattern 'x{30}'",  # the other checks are made all the same
+        "the output has about 19 tokens, which is near the limit of 20",
+    ]
+    assert (await run).completed
+    assert (await Agent(ScriptedModel(["y"]), policies=[rails], journal="memory").run("x" * 41)).stop.kind == "blocked"

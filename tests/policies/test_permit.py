@@ -546,8 +546,9 @@ async def test_permissions_of_a_file_hold_for_its_workflows(tmp_path, agent, all
     (tmp_path / "some_tools.py").write_text('def double(n: int) -> int:\n    "Double."\n    return 2 * n\n')
     steps = "steps:\n    - {name: twice, tool: double, args: {n: 4}}\n"
     (tmp_path / "flow.yaml").write_text(f"workflow:\n  name: flow\n  {steps}")
+    (tmp_path / "s.json").write_text('["done"]')
     (tmp_path / "kaname.yaml").write_text(
-        "agents: {desk: {model: local, tools: ['some_tools:double']}}\njournal: memory\nworkflows: [flow.yaml]\n"
+        "agents: {desk: {model: scripted/s.json, tools: ['some_tools:double']}}\njournal: memory\nworkflows: [flow.yaml]\n"
         f"permissions: {{rules: [{{tool: double, agent: {agent}}}]}}\n"
     )
     config = load_config(tmp_path / "kaname.yaml")
@@ -565,7 +566,9 @@ async def test_permissions_of_a_file_deny_a_tool_by_a_wrong_name(tmp_path):
     (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}}}\njournal: memory\n{denying}\n")
     with pytest.raises(ConfigError, match="did you mean 'calculator'"):
         await Agent(load_config(tmp_path / "kaname.yaml")).run("go")
-    (tmp_path / "kaname.yaml").write_text(f"agents: {{{desk}, other: {{model: local}}}}\njournal: memory\n{denying}\n")
+    (tmp_path / "kaname.yaml").write_text(
+        f"agents: {{{desk}, other: {{model: scripted/s.json}}}}\njournal: memory\n{denying}\n"
+    )
     assert (await Agent(load_config(tmp_path / "kaname.yaml")).run("go")).completed, "it can be a tool of the other agent"
 
 
@@ -587,7 +590,7 @@ async def test_permissions_of_a_file_deny_a_tool_by_a_wrong_name(tmp_path):
 )
 def test_permissions_of_a_file_with_mistakes_are_told_with_their_line(tmp_path, text, told):
     (tmp_path / "other.yaml").write_text("rules:\n  - tols: b\n")
-    (tmp_path / "kaname.yaml").write_text("agents: {desk: {model: local}}\n" + text)
+    (tmp_path / "kaname.yaml").write_text("agents: {desk: {model: scripted/s.json}}\n" + text)
     with pytest.raises(ConfigError, match=told):
         load_config(tmp_path / "kaname.yaml")
 

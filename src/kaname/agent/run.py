@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from logging import getLogger
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
@@ -353,6 +353,13 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
             with suppress(RuntimeError):  # the loop is closed: the task is gone as well
                 task.get_loop().call_soon_threadsafe(task.add_done_callback, _read_exception)
                 task.get_loop().call_soon_threadsafe(self._work.abort, _left_behind())
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from .peers.names import raise_missing
+
+            raise_missing(self, name)
 
     @property
     def usage(self) -> Usage:

@@ -280,6 +280,17 @@ def journal_place(given: argparse.Namespace) -> str:
     return journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
 
 
+def note_place(given: argparse.Namespace, screen: Screen) -> None:
+    """Say which journal was read, after a command that found nothing there, and how to name another."""
+    place = shown_place(journal_place(given))
+    screen.note(
+        say(
+            f"looked in {place}; for another journal: -a FILE.py:NAME, -c FILE or --journal FILE",
+            f"調べたジャーナル: {place}。別のジャーナルは -a FILE.py:名前、-c FILE、--journal FILE で指定できます",
+        )
+    )
+
+
 def elicitation_for(screen: Screen) -> Any:
     """Return a function that asks the questions of tool servers at the terminal; None without a terminal."""
 

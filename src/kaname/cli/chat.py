@@ -19,6 +19,7 @@ from ..agent.opening.request import new_run_id
 from ..agent.run import Run
 from ..core.errors import AgentError, nearest
 from ..core.events import Interjected, Opened, Received, ToolStarted
+from ..core.install import this_command
 from ..core.messages import Media
 from ..core.runs import RunInfo
 from ..core.state import what_was_said
@@ -31,12 +32,13 @@ from .messages import say, translate
 from .messages.stops import status_word
 from .terminal.attachments import attach_files, from_clipboard
 from .terminal.chunks import Show
-from .terminal.questions import resume_with_answers
+from .terminal.questions import ask_yes_no, can_ask, resume_with_answers
 from .terminal.screen import Screen, truncate
 from .terminal.signals import Ending, run_to_the_end
 from .terminal.typing import hear_lines, is_typed
 
 _HARMLESS = ("pure", "idempotent")
+_OPEN = ("interrupted", "waiting")  # a turn that can be continued
 _LEAVE = ("quit", "exit", "/quit", "/exit")
 
 
@@ -83,6 +85,7 @@ class _Chat:
         name = getattr(self._agent.recipe.model, "name", "?")
         self._screen.note(say(f"{name}; /help for commands, quit to leave", f"{name}。/help で一覧、quit で終了"))
         try:
+            await self._continue_last_turn()
             while not self._ending.signal and (line := await self._next_line()) is not None:
                 text = as_command(line.strip())
                 if text.lower() in _LEAVE:
@@ -150,13 +153,39 @@ class _Chat:
         except (AgentError, OSError) as problem:
             self._screen.note(translate(problem), "red")
 
+    async def _continue_last_turn(self) -> None:
+        """Offer to continue the last turn, if its program was killed or a question of it is open."""
+        last = (await self._runs())[-1:]
+        if not last or last[0].status not in _OPEN:
+            return
+        left = say(
+            f"the last turn is not finished; to continue it: {this_command()} runs resume {last[0].run_id}",
+            f"直前の発言への回答は途中です。続けるには: {this_command()} runs resume {last[0].run_id}",
+        ) + place_options(self._given)
+        offer = say("The last turn was interrupted. Continue it? [Y/n] ", "直前の回答が中断されました。続けますか? [Y/n] ")
+        if last[0].status == "waiting":
+            offer = say(
+                "A question of the last turn is open. Answer it now? [Y/n] ", "未回答の確認があります。回答しますか? [Y/n] "
+            )
+        if not can_ask() or not ask_yes_no(offer, self._screen):
+            self._screen.note(left)
+            return
+        await self._follow(lambda stop: self._agent.resume(last[0].run_id, abort_event=stop))
+
     async def _answer(self, text: str) -> None:
+        def begin(stop: asyncio.Event) -> Run[Any]:
+            words, files, self._files = input_for(self._given, text), self._files, []
+            asked: str | list[str | Media] = [words, *files] if files else words
+            return self._agent.run(asked, session_id=self._session, abort_event=stop)
+
+        await self._follow(begin)
+
+    async def _follow(self, begin: Callable[[asyncio.Event], Run[Any]]) -> None:
+        """Show a turn until its end, and ask its questions."""
         stop, show, begun = asyncio.Event(), Show(self._screen), monotonic()
         loop = asyncio.get_running_loop()
         try:
-            words, files, self._files = input_for(self._given, text), self._files, []
-            asked: str | list[str | Media] = [words, *files] if files else words
-            run = self._agent.run(asked, session_id=self._session, abort_event=stop)
+            run = begin(stop)
             while True:
                 loop.add_signal_handler(signal.SIGINT, stop.set)
                 async with self._screen.spinner(still=is_typed()):

@@ -17,14 +17,14 @@ from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
-from ..journals.default import choose, default_path
-from ..journals.places import shown_place
+from ..journals.default import choose
+from ..journals.places import is_file, shown_place
 from ..journals.sqlite import SqliteJournal
 from ..kernel.bases import Verifies
 from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
-from .agent import agent_from, config_for, journal_for
+from .agent import agent_from, config_for, journal_place
 from .main import DONE, FAILED
 from .messages import say, translate
 from .models import rows
@@ -32,6 +32,7 @@ from .terminal.screen import Screen, pad
 
 Finding = tuple[str, bool | None, str]  # name, good or bad (None: neither), text
 _PATIENCE = 5.0
+_JOURNAL_NEEDS, _MODEL_NEEDS = 100_000_000, 500_000_000  # bytes
 _BYTES_A_SECOND = 10e6  # read from a journal, on a slow machine
 
 
@@ -92,7 +93,7 @@ def _announce(path: Path) -> None:
 
 def _journal(given: argparse.Namespace) -> list[Finding]:
     async def look() -> str:
-        place = journal_for(given) or os.environ.get("KANAME_JOURNAL") or default_path()
+        place = journal_place(given)
         journal = choose(place)
         try:
             runs = sum([one.runs for one in await journal.count()])
@@ -198,9 +199,28 @@ def _flow(agent: Agent) -> list[Finding]:
 
 
 def _space(given: argparse.Namespace) -> list[Finding]:
-    place = weights.folder()
-    while not place.exists() and place != Path(place.anchor):
+    """Check the free space of the journal's disk, and of the disk of the local model, if that is another."""
+    found, models = [], _existing(weights.folder())
+    place = "" if given.broken else journal_place(given)
+    journal = _existing(Path(place).expanduser().absolute()) if place and is_file(place) else None
+    if journal is not None:
+        found.append(_free(journal, _JOURNAL_NEEDS, say("journal", "ジャーナル")))
+    if journal is None or journal.stat().st_dev != models.stat().st_dev:
+        found.append(_free(models, 0 if weights.find_weights() else _MODEL_NEEDS, say("local model", "ローカルモデル")))
+    return found
+
+
+def _existing(place: Path) -> Path:
+    """Return the nearest folder that exists."""
+    while not place.is_dir() and place != Path(place.anchor):
         place = place.parent
+    return place
+
+
+def _free(place: Path, needed: int, what: str) -> Finding:
     free = shutil.disk_usage(place).free
-    enough = free > 500_000_000 or weights.find_weights() is not None
-    return [(say("disk", "ディスク"), enough, f"{free / 1e9:.1f} GB {say('free in', '空き:')} {place}")]
+    size = f"{free / 1e9:.1f} GB" if free >= 1e9 else f"{free / 1e6:.1f} MB"
+    told = f"{size} {say('free in', '空き:')} {place} ({what})"
+    if free < needed:
+        told += say(f"; free some space: at least {needed // 10**6} MB", f"。{needed // 10**6} MB 以上の空きが必要です")
+    return say("disk", "ディスク"), free >= needed, told

@@ -16,7 +16,7 @@ from .messages.command import Command
 from .messages.learn_options import LEARNING
 from .messages.options import COMMANDS, EPILOG
 from .messages.protection_options import PROTECTION
-from .messages.usage import Help, translate_usage
+from .messages.usage import Help, Parser, translate_usage
 from .messages.work_options import WORK
 
 DONE, FAILED, USAGE, WAITING, INTERRUPTED = 0, 1, 2, 3, 130
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif rest and isinstance(getattr(given, "what", None), list) and not any(word.startswith("-") for word in rest):
         given.what += rest  # `memory add --user ken "likes tea"`
     elif rest:
-        given = parser().parse_args(arguments)  # argparse reports the mistake
+        given.parser.refuse(rest)
     if given.command is None:
         parser().print_help()
         return USAGE
@@ -73,13 +73,13 @@ def _fail(problem: Exception, code: int) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     translate_usage()
     about = say(
         "Run and serve agents whose work survives a crash.", "クラッシュしても再開できるエージェントを実行・公開します。"
     )
-    top = argparse.ArgumentParser(prog="kaname", formatter_class=Help, description=about, epilog=say(*EPILOG))
-    top.set_defaults(command=None)
+    top = Parser(prog="kaname", formatter_class=Help, description=about, epilog=say(*EPILOG))
+    top.set_defaults(command=None, parser=top)
     version = say("Show the version and exit.", "バージョンを表示して終了します。")
     top.add_argument("--version", action="version", version=f"kaname {__version__}", help=version)
     commands = top.add_subparsers(metavar=say("command", "コマンド"))
@@ -93,11 +93,12 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], command: Command) -> argparse.ArgumentParser:
+def _add_command(commands: argparse._SubParsersAction[Parser], command: Command) -> Parser:
     about = say(command.english, command.japanese)
     made = commands.add_parser(
         command.name, help=about, description=about, epilog=say(*command.epilog) or None, formatter_class=Help
     )
+    made.set_defaults(parser=made)
     groups: dict[str, Any] = {}
     for names, more, english, japanese in command.options:
         arguments, place = dict(more), made

@@ -248,6 +248,11 @@ class Message:
             object.__setattr__(self, "_calls", calls)
             return calls
 
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """Return the results of tools. A message of the role `tool` holds them; its `text` is empty."""
+        return tuple([part for part in self.parts if type(part) is ToolResult])
+
 
 def encode_all(messages: Sequence[Message], shape: str, encode: Callable[[Message], bytes]) -> list[bytes]:
     """Return the messages in a provider's shape. Only the last ones are new: the others were encoded for the last request."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Mapping
+from importlib.util import find_spec
 from typing import Any, ClassVar, Generic
 
 from ..agent.agent import Agent as KanameAgent
@@ -30,6 +31,13 @@ __all__ = [
     "YgentsConfig",
     "load_config",
 ]
+_FAILURES = {  # the document's own words, here and below
+    AgentConnectionError: "ツールサーバー接続エラー",
+    ModelError: "LLM API エラー",
+    UnexpectedError: "予期しないエラー",
+}
+_AGENT_FAILED, _TOOL_FAILED, _ABORTED = "エージェントエラー", "ツール実行エラー", "処理が中断されました"
+_TAKEN = {"model", "api_key", "base_url", "headers", "settings"}  # what the adapter for LiteLLM takes of a provider's block
 _STATUS = ("warning", "waiting", "stopped", "queued")  # of which a reader of the document's chunks wants to know
 
 
@@ -89,28 +97,25 @@ class TinyRun(AsyncIterator[dict[str, Any]], Generic[OutputT]):
             case "tool_call":
                 return {"type": "tool_input", **{key: chunk[key] for key in ("tool_name", "arguments", "content", "id")}}
             case "tool_response":
-                kind = "tool_error" if chunk["is_error"] else "tool_result"
-                return {"type": kind, **{key: chunk[key] for key in ("tool_name", "result", "content", "tool_call_id")}}
+                made = {key: chunk[key] for key in ("tool_name", "result", "content", "tool_call_id")}
+                if not chunk["is_error"]:
+                    return {"type": "tool_result", **made}
+                return {"type": "tool_error", **made, "content": f"{_TOOL_FAILED} ({made['tool_name']}): {made['content']}"}
             case "error":
                 self._failed = True
                 return error_chunk(getattr(errors, chunk["data"]["type"], AgentError), chunk["message"])
             case "status" if chunk["status"] not in _STATUS or chunk.get("kind") == "completed":
                 return None
+            case "status" if chunk.get("kind") == "cancelled":
+                return {"type": chunk.type, **chunk.data, "content": _ABORTED}
             case _:
                 return {"type": chunk.type, **chunk.data, "content": chunk["content"]}
 
 
 def error_chunk(kind: type[BaseException], problem: str) -> dict[str, Any]:
-    """The error chunk for a failure: each kind has its own words."""
-    if issubclass(kind, AgentConnectionError):
-        told = notice("tiny.connection", "tool server connection error: {problem}", problem=problem)
-    elif issubclass(kind, ModelError):
-        told = notice("tiny.model", "model API error: {problem}", problem=problem)
-    elif issubclass(kind, UnexpectedError):
-        told = notice("tiny.unexpected", "unexpected error: {problem}", problem=problem)
-    else:
-        told = notice("tiny.agent", "agent error: {problem}", problem=problem)
-    return {"type": "error", "content": told, "error": kind.__name__}
+    """Return the error chunk for a failure, in the document's words for its kind."""
+    words = next((words for one, words in _FAILURES.items() if issubclass(kind, one)), _AGENT_FAILED)
+    return {"type": "error", "content": f"{words}: {problem}", "error": kind.__name__}
 
 
 class TinyAgent(Refusing, KanameAgent[OutputT]):
@@ -118,7 +123,8 @@ class TinyAgent(Refusing, KanameAgent[OutputT]):
 
     Types: `content`, `tool_input`, `tool_result`, `tool_error`, `status`, `error`, each with `content`. A tool server that
     cannot be reached raises `AgentConnectionError` on entry, unless its configuration says `required: false`. All runs of the
-    agent are one conversation (`messages`), also outside `async with`.
+    agent are one conversation (`messages`), also outside `async with`. The model of a configuration's `llm` is called through
+    LiteLLM, if it is installed. The messages of kaname's own chunks are the document's, in Japanese.
 
     Args:
         model: A configuration (`YgentsConfig`, what `load_config` returns, or an object or a mapping with `llm` and
@@ -144,13 +150,17 @@ class TinyAgent(Refusing, KanameAgent[OutputT]):
         if model is not None and config is not None:
             raise ConfigError(notice("tiny.config", "pass a config or a model, not both"))
         model = _as_config(model if config is None else config)
+        read = model
         if is_config(model):
+            model = _through_litellm(model)
             options.setdefault("mcp_servers", model.agent().mcp_servers)
         if servers := options.get("mcp_servers"):
             options["mcp_servers"] = {
                 name: {"required": True, **as_entry(name, one)} for name, one in servers_by_name(servers).items()
             }
         super().__init__(model, tools, **options)
+        if is_config(read):
+            self.config = read
         self._conversation = Conversation(lasting=True)
 
     def run(self, user_input: Input, abort_event: Any = None, **options: Any) -> TinyRun[OutputT]:  # type: ignore[override]
@@ -172,6 +182,20 @@ def _as_config(given: Any) -> Any:
         return given
     llm = {name: _fields(value) or value for name, value in _fields(read["llm"]).items()}
     return YgentsConfig(llm, read.get("mcp_servers"))
+
+
+def _through_litellm(config: Config) -> Config:
+    """Return the configuration with the model of its `llm` called through LiteLLM, as the document does.
+
+    Without LiteLLM, and for a block with keys that LiteLLM does not take, kaname's own adapter is used.
+    """
+    made = config.agents.get("agent")
+    provider, _, name = str(made.model if made is not None else "").partition("/")
+    block = {} if made is None else made.providers.get(provider, {})
+    if made is None or not config.value.get("llm") or not name or set(block) - _TAKEN or find_spec("litellm") is None:
+        return config
+    changed = replace(made, model=f"litellm/{provider}/{name}", providers={"litellm": block})
+    return Config({**config.agents, "agent": changed}, config.files, config.value)
 
 
 def _fields(given: Any) -> Mapping[str, Any]:

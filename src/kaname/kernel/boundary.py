@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
+from pathlib import Path
+from sysconfig import get_paths
 from traceback import extract_tb
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +15,9 @@ from ..core.errors import AgentError, Signal
 from ..core.values import shorten
 
 _LONGEST = 10_000
+_OURS = str(Path(__file__).parent.parent)
+_PYTHON = tuple({str(Path(get_paths()[name])) for name in ("stdlib", "platstdlib")})
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 Kinds = tuple[type[BaseException], ...]
 
 
@@ -37,9 +42,19 @@ class Failure:
 
     @property
     def place(self) -> str:
-        """Return the innermost line of code that raised it."""
-        last = extract_tb(self.error.__traceback__)[-1]
+        """Return the innermost line of the user's own code; without one, of a package, and then of Python or kaname."""
+        frames = extract_tb(self.error.__traceback__)
+        last = max(enumerate(frames), key=lambda one: (_nearness(one[1].filename), one[0]))[1]
         return f"{last.filename}:{last.lineno}"
+
+
+def _nearness(file: str) -> int:
+    """Return how near code is to the user: 2 for a file of the user, 1 for a package or typed code, 0 for Python and kaname."""
+    if file.startswith((_OURS, "<frozen ")):
+        return 0
+    if file.startswith("<") or not _INSTALLED.isdisjoint(Path(file).parts):
+        return 1
+    return 0 if file.startswith(_PYTHON) else 2
 
 
 class Border:

@@ -73,6 +73,11 @@ def price_of(name: str) -> Price | None:
     return None if row is None else _price(row)
 
 
+def known_models() -> list[str]:
+    """Return the names of all models with a price, in the order of the table."""
+    return list(_table(os.environ.get("KANAME_PRICES", "")))
+
+
 @cache
 def _table(own: str) -> dict[str, Any]:
     shipped = json.loads(Path(__file__).with_name("prices.json").read_text())["prices"]

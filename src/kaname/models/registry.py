@@ -56,7 +56,7 @@ def resolve(name: str | Model) -> Model:
         return maker(provider)()  # type: ignore[no-any-return]
     if not slash or not rest or ":" in provider:
         told = notice("model.name_form", "a model name must have the form provider/model, not {name!r}", name=name)
-        raise ConfigError(told + with_slash(name))
+        raise ConfigError(told + (with_slash(name) or _with_provider(name)))
     model: Model = maker(provider)(rest)
     return model
 
@@ -77,6 +77,21 @@ def with_slash(name: str) -> str:
 
     provider, _, rest = name.partition(":")
     return did_you_mean(f"{provider}/{rest}") if rest and provider in {*PROVIDERS, *SERVERS, *LITELLM} else ""
+
+
+def _with_provider(name: str) -> str:
+    """Return the hint for a name without its provider: `gpt-5.4-mini`. The table of prices knows most models."""
+    from difflib import get_close_matches
+
+    from .prices import known_models
+
+    known = {one.partition("/")[2]: one for one in known_models()}
+    longer = [one for one in known if name and one.startswith(f"{name}-")]
+    family = [one for one in known if name.partition("-")[0] == one.partition("-")[0]]
+    for found in ([name] if name in known else [], longer[-1:], get_close_matches(name, known, n=1, cutoff=0.8)):
+        if found:
+            return did_you_mean(known[found[0]])
+    return did_you_mean(f"{known[family[0]].partition('/')[0]}/{name}") if family else ""
 
 
 def maker(provider: str) -> Any:

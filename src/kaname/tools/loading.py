@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 from ..core.errors import ConfigError, nearest
@@ -157,13 +156,6 @@ def _add_to_path(folder: Path) -> None:
         sys.path.insert(0, str(folder.resolve()))
 
 
-def _place(error: BaseException) -> str:
-    """Return the innermost line of the traceback that is not in kaname."""
-    ours = str(Path(__file__).parent.parent)
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((ours, "<"))]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-
-
 def _run_loader(source: str, load: Callable[[], Any]) -> Any:
     """Import the user's code. Whatever it raises becomes a `ConfigError`."""
     with Border(caught=(Exception, SystemExit)) as border:
@@ -175,7 +167,7 @@ def _run_loader(source: str, load: Callable[[], Any]) -> Any:
         missing = notice("tool.no_module", "the module {source!r} was not found", source=source)
         close = get_close_matches(source, _BUILTIN, n=1) or [name for name in _BUILTIN if name.startswith(source)]
         raise ConfigError(missing + (nearest(close[0], _BUILTIN) if close else "")) from error
-    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else _place(error) or failure.place
+    where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else failure.place
     raise ConfigError(
         notice(
             "tool.cannot_load", "{source} cannot be loaded: {failure} (at {where})", source=source, failure=failure, where=where

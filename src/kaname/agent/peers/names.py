@@ -122,7 +122,18 @@ def _ours(called: str, name: str, owner: Any) -> str:
 
 
 def raise_missing(held: object, name: str) -> NoReturn:
-    """Raise the `AttributeError` for an attribute that is not there; it names ours, if the name is a peer's."""
+    """Raise the `AttributeError` for an attribute that is not there; the message names ours."""
+    if (found := _of_result(held, name)) is not None:
+        told = notice(
+            "run.not_awaited",
+            "a Run has no attribute {name!r}; its result has: await the run (result = {waits}), or use run_sync "
+            "(result = {sync}). Then: {found}",
+            name=name,
+            waits=_AWAIT,
+            sync='agent.run_sync("…")',
+            found=found,
+        )
+        raise AttributeError(told)
     kind = next((one.__name__ for one in type(held).__mro__ if one.__name__ in ATTRIBUTES), "")
     if (ours := ATTRIBUTES.get(kind, {}).get(name)) is None:
         raise AttributeError(f"{type(held).__name__!r} object has no attribute {name!r}", name=name, obj=held)
@@ -134,3 +145,13 @@ def raise_missing(held: object, name: str) -> NoReturn:
         ours=ours,
     )
     raise AttributeError(told)
+
+
+def _of_result(held: object, name: str) -> str | None:
+    """Return how the attribute is read from the result, if `held` is a run and a result has it, also under a peer's name."""
+    from ..result import Result
+    from ..run import Run
+
+    if not isinstance(held, Run) or name.startswith("_"):
+        return None
+    return f"result.{name}" if hasattr(Result, name) else ATTRIBUTES["Result"].get(name)

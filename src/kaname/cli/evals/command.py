@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...core.errors import ConfigError
+from ...core.errors import AgentError, ConfigError
 from ...core.install import this_command
 from ...evals.evaluation import Evaluation
 from ...evals.files import load_evaluation
@@ -21,7 +21,7 @@ from ...evals.results.report import CaseAttempt, EvalReport
 from ...evals.subject import as_agent
 from ...journals.default import choose
 from ...tools.loading import object_from
-from ..agent import agent_from, journal_place, place_options, programs_workflow, take_workflow, workflow_from
+from ..agent import agent_from, journal_place, note_place, place_options, programs_workflow, take_workflow, workflow_from
 from ..main import DONE, FAILED, USAGE
 from ..messages import say, translate
 from ..records.runs import find
@@ -88,10 +88,7 @@ def subject_for(
     given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path
 ) -> tuple[Any, Agent[Any] | None]:
     """Return the agent, or the function that makes agents; and the agent to close."""
-    if not given.agent and evaluation.agent:
-        program, colon, name = evaluation.agent.partition(":")
-        is_file = bool(colon) and program.endswith(".py")
-        given.agent = f"{folder / program}:{name}" if is_file else evaluation.agent
+    _take_agent(given, evaluation, folder)
     if given.agent and ":" in given.agent:
         found = object_from(given.agent, Path.cwd())
         if as_agent(found) is None and callable(found):
@@ -103,6 +100,25 @@ def subject_for(
         return flow, flow.agent
     agent = agent_from(given, screen)
     return agent, agent
+
+
+def _take_agent(given: argparse.Namespace, evaluation: Evaluation, folder: Path) -> None:
+    """Take the agent that the file of the evaluation names, unless the options name one."""
+    if not given.agent and evaluation.agent:
+        program, colon, name = evaluation.agent.partition(":")
+        is_file = bool(colon) and program.endswith(".py")
+        given.agent = f"{folder / program}:{name}" if is_file else evaluation.agent
+
+
+def _take_agent_of_file(given: argparse.Namespace) -> None:
+    """Take the agent of `evals.yaml` in this folder, so that its evaluations are looked for in its journal."""
+    if given.agent or given.journal or not any(Path(name).is_file() for name in _FILES):
+        return
+    with suppress(ConfigError):  # a mistake in the file is reported when it is run
+        evaluation, place = load_file(None)
+        _take_agent(given, evaluation, place.parent)
+        if given.agent and ":" in given.agent and as_agent(object_from(given.agent, Path.cwd())) is None:
+            given.agent = None  # a function that makes agents
 
 
 class AttemptBar:
@@ -150,6 +166,7 @@ def _tell(given: argparse.Namespace, screen: Screen, report: EvalReport) -> int:
 
 
 async def _with_journal(given: argparse.Namespace, screen: Screen, action: str) -> int:
+    _take_agent_of_file(given)
     journal, names = choose(journal_place(given)), given.what[1:]
     wanted = {"list": (0, 0), "show": (1, 1), "compare": (2, 20), "add": (1, 2)}[action]
     if not wanted[0] <= len(names) <= wanted[1]:
@@ -176,6 +193,7 @@ async def _with_journal(given: argparse.Namespace, screen: Screen, action: str) 
                 screen.say(line)
             if not made:
                 screen.note(say("no evaluations yet", "まだ評価がありません"))
+                note_place(given, screen)
             return DONE
         reports = [await find_report(journal, name) for name in names]
         if action == "show":
@@ -187,5 +205,8 @@ async def _with_journal(given: argparse.Namespace, screen: Screen, action: str) 
             for line, colour in comparison_lines(one):
                 screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
         return DONE
+    except AgentError:  # mostly: not found
+        note_place(given, screen)
+        raise
     finally:
         await journal.close()

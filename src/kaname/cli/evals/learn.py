@@ -16,7 +16,7 @@ from ...memory.lessons.book import Lesson, LessonBook
 from ...memory.lessons.history import PastRun, read_history
 from ...memory.lessons.patterns import find_patterns, group_failures
 from ...memory.lessons.propose import learn_lessons
-from ..agent import agent_name, journal_place
+from ..agent import agent_name, journal_place, note_place
 from ..main import DONE
 from ..messages import many, say, translate
 from ..terminal.screen import Screen
@@ -60,6 +60,8 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     for name in [given.action] if given.action else parts:
         for line in parts[name]:
             screen.say(line)
+    if not runs and not lessons:
+        note_place(given, screen)
     return DONE
 
 

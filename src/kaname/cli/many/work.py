@@ -10,7 +10,7 @@ from typing import Any
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
 from ...core.errors import ConfigError
 from ...journals.default import choose
-from ..agent import journal_for
+from ..agent import config_for, journal_for, note_place
 from ..main import DONE
 from ..messages import say, translate
 from ..terminal.screen import Screen
@@ -47,6 +47,9 @@ async def _queue(given: argparse.Namespace, screen: Screen) -> int:
             screen.note(say(f"{given.name} is queued again", f"{given.name} を待ち行列に戻しました"))
             return DONE
         found = await list_queue(journal)
+    except ConfigError:
+        note_place(given, screen)
+        raise
     finally:
         await journal.close()
     lines = [" · ".join([f"{say(state.replace('_', ' '), _STATES[state])} {n}" for state, n in found["counts"].items()])]
@@ -59,6 +62,14 @@ async def _queue(given: argparse.Namespace, screen: Screen) -> int:
 
 
 async def _schedules(given: argparse.Namespace, screen: Screen) -> int:
+    if not (given.agent or given.model) and config_for(given) is None:
+        raise ConfigError(
+            say(
+                "schedules belong to agents, and there is no kaname.yaml here: name a program with -a FILE.py:NAME, or a "
+                "configuration with -c FILE",
+                "kaname.yaml がありません。スケジュールを持つエージェントを -a FILE.py:名前 か -c FILE で指定してください",
+            )
+        )
     agents = agents_from(given, screen)
     try:
         if given.action != "list":
@@ -89,6 +100,7 @@ def _print(given: argparse.Namespace, screen: Screen, found: Any, lines: list[st
         screen.say(json.dumps(found, ensure_ascii=False))
     elif not lines:
         screen.note(empty)
+        note_place(given, screen)
     for line in [] if given.json else lines:
         screen.say(line)
     return DONE

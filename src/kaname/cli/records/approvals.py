@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from ...core.people.visible import visible, visible_json
 from ...journals.default import choose
 from ...kernel.approvals.port import Grant, Grants, HasGrants
-from ..agent import journal_for
+from ..agent import journal_for, note_place
 from ..main import DONE, FAILED, USAGE
 from ..messages import say
 from ..terminal.screen import Screen
@@ -39,6 +39,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         screen.say(_line(one))
     if not found:
         screen.note(say("no approvals hold for later calls", "以後の呼び出しに有効な承認はありません"))
+        note_place(given, screen)
     return DONE
 
 

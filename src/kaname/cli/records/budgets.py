@@ -9,7 +9,7 @@ from ...journals.default import choose
 from ...kernel.ports import Policy
 from ...policies.budget.budget import Budget, ledger_of
 from ...policies.budget.overview import AccountInfo, overview
-from ..agent import config_for, journal_for, programs_agent
+from ..agent import config_for, journal_for, note_place, programs_agent
 from ..main import DONE
 from ..messages import say
 from ..terminal.screen import Screen
@@ -43,6 +43,7 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
         screen.say(_line(one))
     if not found:
         screen.note(say("nothing was spent of a budget yet", "予算はまだ使われていません"))
+        note_place(given, screen)
     return DONE
 
 

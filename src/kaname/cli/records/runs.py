@@ -25,7 +25,7 @@ from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
-from ..agent import agent_from, journal_place, place_options, restore_options
+from ..agent import agent_from, journal_place, note_place, place_options, restore_options
 from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import say, translate
 from ..messages.stops import status_word
@@ -37,6 +37,8 @@ from ..terminal.signals import run_to_the_end
 from .audit import record_deletion
 from .prune import main as prune
 from .transcript import print_run, stories
+
+_TASK = 20  # columns that the list of runs keeps for the task
 
 
 def main(given: argparse.Namespace) -> int:
@@ -87,6 +89,9 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE
         return await _continue(given, journal, run, screen)
+    except RunNotFound:
+        note_place(given, screen)
+        raise
     finally:
         await journal.close()
 
@@ -103,17 +108,23 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         return DONE
     if not runs:
         screen.note(say("no runs yet", "まだ記録がありません"))
+        note_place(given, screen)
         return DONE
     wide = columns() >= 70
     begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
     ids = {one.run_id: one.run_id[:12] if begin[one.run_id[:12]] == 1 or one.parent else one.run_id for one in runs}
-    column = max([12, *[len(one) for one in ids.values()]])
+    room_for_ids = columns() - (46 if wide else 27) - _TASK - 1
+    column = max([12, *[len(one) for one in ids.values() if len(one) <= room_for_ids]])
     head = f"{pad(say('run', '実行'), column)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
     head += f"{pad(say('tokens', 'トークン'), 8)} {pad(say('cost', '費用'), 8)}  " if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
-        name = pad(f"└ {one.agent}" if one.parent else ids[one.run_id], column)
+        shown = f"└ {one.agent}" if one.parent else ids[one.run_id]
+        if not one.parent and width(shown) > column:  # on a line of its own: it can be copied, and the task still has room
+            screen.say(shown)
+            shown = ""
+        name = pad(shown, column)
         left = f"{name}  {_time(one.created)}  {pad(status_word(one.status), 11)} "
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - width(left) - 1

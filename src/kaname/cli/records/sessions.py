@@ -16,7 +16,7 @@ from ...journals.default import choose
 from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
-from ..agent import agent_name, journal_place, place_options
+from ..agent import agent_name, journal_place, note_place, place_options
 from ..main import DONE, FAILED
 from ..messages import many, say
 from ..messages.stops import status_word
@@ -99,6 +99,7 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
                 'まだセッションがありません。次のコマンドで始められます: kaname run -s 名前 "…"',
             )
         )
+        note_place(given, screen)
         return DONE
     wide = columns() >= _WIDE
     wider = f"{pad(say('status', '状態'), 11)} {pad(say('agent, user', 'エージェント、ユーザー'), 20)} " if wide else ""

@@ -8,7 +8,7 @@ from collections import Counter
 
 from ...agent.figures import Figures, figures, sum_tallies
 from ...journals.default import choose
-from ..agent import agent_name, journal_for
+from ..agent import agent_name, journal_for, note_place
 from ..main import DONE
 from ..messages import say
 from ..messages.stops import status_word
@@ -31,6 +31,8 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
     else:
         for name, value in _lines(made):
             screen.say(f"{name}: {value}")
+        if not made.recorded:
+            note_place(given, screen)
     return DONE
 
 

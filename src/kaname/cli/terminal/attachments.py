@@ -6,8 +6,11 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from ...core.errors import ConfigError
 from ...core.messages import Media
+from ..messages import say
 
 _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -17,10 +20,24 @@ _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
 
 
 async def attach_files(places: Sequence[str]) -> list[Media]:
-    """Return the media of files and addresses. Raises `ConfigError` or `OSError` for one that cannot be used."""
+    """Return the media of files and addresses. Raises `ConfigError` for one that cannot be used."""
     from ...senses.sources import open_source
 
-    return [await open_source(place) for place in places]
+    found = []
+    for place in places:
+        try:
+            found.append(await open_source(place))
+        except OSError as problem:
+            raise _unreadable(place, problem) from None
+    return found
+
+
+def _unreadable(place: str, problem: OSError) -> ConfigError:
+    path = Path(place).expanduser().absolute()
+    if isinstance(problem, FileNotFoundError):
+        return ConfigError(say(f"the file {path} does not exist", f"ファイル {path} がありません"))
+    why = problem.strerror
+    return ConfigError(say(f"the file {path} cannot be read: {why}", f"ファイル {path} を読み込めません: {why}"))
 
 
 async def from_clipboard() -> list[Media]:

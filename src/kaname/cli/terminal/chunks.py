@@ -20,6 +20,8 @@ from .children import Children
 from .markdown import Markdown
 from .screen import Screen, columns, truncate, width
 
+_A_SECOND = 1.0
+
 
 class Show:
     """Show the chunks of a run: call `take` with every chunk, then `finish`.
@@ -41,6 +43,7 @@ class Show:
         self._far = ""  # how many tasks of a graph are done
         self._children = Children(lambda text, colour: self._line(text, colour), result_text)
         self._last_todo: list[str] = []
+        self._told_progress = -_A_SECOND  # when progress was last printed
         self.tokens, self.cost = 0, 0.0
         self.cost_known = True
         self.answered = self.failed = False  # whether an answer, or an error, has been shown
@@ -143,10 +146,18 @@ class Show:
         self._line(f"{mark} {whose}{result_text(data)}", colour, took)
 
     def _progress(self, data: dict[str, Any]) -> None:
-        """Show the progress next to the spinner. Without a spinner, print the progress of the model: it is loaded only once."""
+        """Show the progress next to the spinner.
+
+        Without a spinner, print the progress of the model: it is loaded only once. In a chat, print that of tools as well, at
+        most once a second.
+        """
         self._screen.doing = translate(data["content"])
-        if not data.get("tool_call_id") and Screen.is_plain(self._screen.err):
+        of_tool, now = bool(data.get("tool_call_id")), monotonic()
+        if not of_tool and Screen.is_plain(self._screen.err):
             self._line(f"{self._screen.doing} …", "dim")
+        elif self._screen.still and now - self._told_progress >= _A_SECOND:
+            self._told_progress = now
+            self._line(f"  {self._screen.doing}", "dim")
 
     def _usage(self, data: dict[str, Any]) -> None:
         if self._thinking_now:  # a reply ends here, and the next one's thoughts are others

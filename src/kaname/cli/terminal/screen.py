@@ -34,6 +34,7 @@ class Screen:
         self._open = False  # a line that has not ended
         self._written = monotonic()
         self.doing = ""  # what the spinner says
+        self.still = False  # whether there is no spinner, because the user may be typing
 
     def say(self, text: str, end: str = "\n") -> None:
         self.raw(_printable(text, self.out) + end)
@@ -85,9 +86,11 @@ class Screen:
         spinner = None if still or self.is_plain(self.err) else asyncio.create_task(spin())
         log, shown = getLogger("kaname"), _ShownLog(self)
         log.addHandler(shown)
+        self.still = still
         try:
             yield
         finally:
+            self.still = False
             log.removeHandler(shown)
             if spinner is not None:
                 spinner.cancel()
@@ -108,13 +111,18 @@ class Screen:
 
 
 class _ShownLog(Handler):
-    """Show log messages as lines of their own, in the language of the user, instead of in the middle of the spinner."""
+    """Show log messages as lines of their own, in the language of the user, instead of in the middle of the spinner.
+
+    A failed call of a model is left out: the run itself says that it is retried, or why it failed.
+    """
 
     def __init__(self, screen: Screen) -> None:
         super().__init__(WARNING)
         self._screen = screen
 
     def emit(self, record: LogRecord) -> None:
+        if record.name == "kaname.models":
+            return
         alone = record.args[0] if record.msg == "%s" and isinstance(record.args, tuple) and len(record.args) == 1 else None
         self._screen.note(translate(alone) if alone is not None else record.getMessage(), "yellow")
 

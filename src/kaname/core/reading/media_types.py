@@ -132,7 +132,9 @@ def read_regular(path: str | Path, most: int = 0) -> bytes:
     Raises:
         WrongMediaType: It is a pipe, a device or a folder: reading it could take for ever.
     """
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise WrongMediaType(notice("media.not_a_file", "{path} is not a file that can be read", path=path))
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise WrongMediaType(notice("media.not_a_file", "{path} is not a file that can be read", path=path))
+    with open(opened, "rb") as file:
         return file.read(most + 1 if most else -1)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from ...agent.agent import Agent
 from ...agent.handoffs import handoff as teams
 from ...agent.handoffs.handoff import Team
+from ...agent.opening.request import new_run_id
 from ...agent.options import AgentOptions
 from ...agent.peers.unused import Refusing
 from ...core.chunks import Chunk
@@ -71,12 +72,12 @@ class ShortTermMemory:
     order = -1
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
         turn = len(messages) - (len(view.state.messages) - view.state.turn_start)
         head = next((place for place, one in enumerate(messages) if one.role != "system"), len(messages))
-        fits = [place for place in range(max(head, turn - self._most), turn) if messages[place].role == "user"]
+        fits = [place for place in range(max(head, turn - self.most), turn) if messages[place].role == "user"]
         return [*messages[:head], *messages[fits[0] if fits else turn :]]
 
 
@@ -100,7 +101,8 @@ class BaseAgent(Refusing, Agent[Any]):
         trace_logger: A `TraceLogger`, an object with `trace(event, data)`, or a function of one event.
         context_manager: A `ContextManager`, or an object with `get_relevant_context(query, session_id, user_id)`.
         memory_window_size: How many messages of the conversation before this turn the model is shown. By default all.
-        max_memory_items: How many the memory has at most. The smaller of the two counts.
+        max_memory_items: How many the memory has at most. The smaller of the two counts. With one of them, the object
+            remembers: its runs without a `session_id` and a `user_id` are one conversation.
         extra_cfg: Both as a mapping. A parameter goes over it.
         options: The rest is as for an `Agent`: `policies`, `stops`, `journal`, `context`, `team`, …
     """
@@ -173,7 +175,9 @@ class BaseAgent(Refusing, Agent[Any]):
         adapter, own = self.parts["llm_adapter"], cast(Any, type(self))
         if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
             raise ConfigError(notice("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__))
+        self._own_session = f"memory-{new_run_id()}"
         memory = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
+        self._remembers = any(one.most for one in memory)
         super().__init__(
             None if adapter is None else model_of(adapter, self.parts["model"]),
             given if registry is None else registry,
@@ -227,7 +231,20 @@ class BaseAgent(Refusing, Agent[Any]):
         """Collect what `stream` yields: `await` the result (`role`, `content`, `tool_calls`, `usage`), or iterate."""
         if overrides(self, "stream", BaseAgent):
             return Collected(lambda _: aiter(self.stream(user_input, session_id=session_id, **options)))
-        return super().run(user_input, session_id=session_id, **options)
+        return super().run(user_input, session_id=self._session_of(user_input, session_id, options), **options)
+
+    def _session_of(self, user_input: Any, session_id: str | None, options: Mapping[str, Any]) -> str | None:
+        """Return the session of a run: its own, or the conversation of this object if it has a memory.
+
+        A run for a user that is named, as all runs of a server are, does not belong to the object's conversation. Neither does
+        input that brings its own conversation.
+        """
+        whole = isinstance(user_input, Sequence) and any(_role(one) in ("assistant", "tool") for one in user_input)
+        return (
+            self._own_session
+            if session_id is None and self._remembers and "user_id" not in options and not whole
+            else session_id
+        )
 
     async def stream(self, user_input: Any, session_id: str | None = None, **options: Any) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of a run. A run that fails ends with an `error` chunk; `run` raises the error instead.
@@ -239,7 +256,8 @@ class BaseAgent(Refusing, Agent[Any]):
         """
         failed = False
         try:
-            async for chunk in super().run(user_input, session_id=session_id, **options):
+            session = self._session_of(user_input, session_id, options)
+            async for chunk in super().run(user_input, session_id=session, **options):
                 failed = failed or chunk.fails
                 yield chunk
         except AgentError:
@@ -323,6 +341,10 @@ def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | Non
             raise ConfigError(told)
     known = [size for size in sizes.values() if size is not None]
     return [ShortTermMemory(min(known))] if known else []
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
 
 
 def _context(given: Any, manager: Any) -> list[Any]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from ...core.errors import DiskFailed, JournalCorrupt, JournalError, JournalFull, JournalLocked
 from ...core.notices import notice
+
+_NEEDED = 256 * 1024  # bytes; SQLite grows its shared memory by 32 KB
 
 
 def explain(problem: BaseException, path: Path) -> JournalError:
@@ -31,8 +36,18 @@ def explain(problem: BaseException, path: Path) -> JournalError:
                 path=path,
             )
         )
+    name = getattr(problem, "sqlite_errorname", "")
+    if (code == sqlite3.SQLITE_IOERR and _is_full(path)) or getattr(problem, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return JournalFull(
+            notice(
+                "journal.full_unsure",
+                "no space is left for the journal {path} ({what}). It is not known whether this fact was written; all earlier "
+                "facts are safe. Free some space, then resume the run.",
+                path=path,
+                what=name or problem,
+            )
+        )
     if code == sqlite3.SQLITE_IOERR:
-        name = getattr(problem, "sqlite_errorname", "")
         return DiskFailed(
             notice(
                 "journal.disk_failed",
@@ -59,6 +74,13 @@ def explain(problem: BaseException, path: Path) -> JournalError:
         return cannot_open(path, problem.strerror or str(problem))
     what = f"{type(problem).__name__}: {problem}"
     return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=path, what=what))
+
+
+def _is_full(path: Path) -> bool:
+    """Return True if the disk has no room. SQLite reports that as an I/O error where it grows its shared memory, or syncs."""
+    with suppress(OSError):
+        return shutil.disk_usage(path.parent).free < _NEEDED
+    return False
 
 
 def damage_error(path: Path, what: str) -> JournalCorrupt:

@@ -331,25 +331,32 @@ def _as_json(chunk: Any) -> dict[str, Any]:
     choices = []
     for choice in chunk.choices:
         delta = choice.delta
-        calls = [
-            {
-                "index": call.index,
-                "id": call.id,
-                "type": getattr(call, "type", None),
-                "function": {"name": call.function.name, "arguments": call.function.arguments},
-                "extra_content": _thought_signature(call) or _thought_signature(call.function),
-            }
-            for call in delta.tool_calls or ()
-        ]
+        reasoning, blocks = getattr(delta, "reasoning_content", None), getattr(delta, "thinking_blocks", None)
         plain = {
             "content": delta.content,
-            "reasoning_content": getattr(delta, "reasoning_content", None),
-            "thinking_blocks": getattr(delta, "thinking_blocks", None),
-            "tool_calls": calls,
+            "reasoning_content": reasoning if isinstance(reasoning, str) else None,
+            "thinking_blocks": blocks if isinstance(blocks, list) else None,
+            "tool_calls": [_call_as_json(call) for call in delta.tool_calls or ()],
         }
         choices.append({"delta": plain, "finish_reason": choice.finish_reason})
     usage = getattr(chunk, "usage", None)
     return {"choices": choices, "usage": usage.model_dump() if usage is not None else None, "model": chunk.model}
+
+
+def _call_as_json(call: Any) -> dict[str, Any]:
+    """Return a piece of a call in the form of the wire. A program that stands in for LiteLLM may give it as a mapping."""
+    if isinstance(call, Mapping):
+        function = as_mapping(call.get("function"))
+        arguments = function.get("arguments")
+        whole = {"name": function.get("name"), "arguments": arguments if isinstance(arguments, str) else dump(arguments or {})}
+        return {"index": call.get("index"), "id": call.get("id"), "type": "function", "function": whole}
+    return {
+        "index": call.index,
+        "id": call.id,
+        "type": getattr(call, "type", None),
+        "function": {"name": call.function.name, "arguments": call.function.arguments},
+        "extra_content": _thought_signature(call) or _thought_signature(call.function),
+    }
 
 
 def _thought_signature(held: Any) -> dict[str, Any] | None:

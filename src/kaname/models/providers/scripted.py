@@ -43,7 +43,8 @@ class ScriptedModel(ModelBase):
 
     Args:
         script: The replies in order (texts, calls, lists of both, `ModelReply`), or a function from the request to a reply. An
-            exception in it is raised.
+            exception in it is raised. The function reads what a person said with `request.messages[-1].text`, and what a tool
+            returned with `request.messages[-1].results[0].output`.
         name: The name of the model.
         pace: Seconds between two pieces of streamed text (default 0).
         usage: The usage of each reply that does not have its own.

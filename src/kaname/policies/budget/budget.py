@@ -28,7 +28,8 @@ class Account(NamedTuple):
     renewal: str = ""
 
     def remainder(self, balance: Balance) -> float:
-        return self.limit.amount - balance.spent - balance.reserved
+        """Return what is left, without the rounding errors of sums: less than a billionth of a dollar is nothing."""
+        return round(self.limit.amount - balance.spent - balance.reserved, 9)
 
 
 class Verdict(NamedTuple):

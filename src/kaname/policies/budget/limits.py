@@ -45,7 +45,9 @@ class Limit:
     def show(self, amount: float) -> str:
         """Return an amount of this unit as people read it."""
         if self.unit == "usd":
-            return f"${amount:.4f}" if 0.0001 <= amount < 1 else f"${amount:.2f}" if amount >= 1 else f"${amount:.2g}"
+            if amount >= 1:
+                return f"${amount:.2f}"
+            return f"${amount:.4f}" if amount >= 0.0001 or not amount else f"${amount:.9f}".rstrip("0")
         if self.unit == "tokens":
             return notice("budget.tokens_of", "{amount:,.0f} tokens", amount=amount)
         return notice("budget.calls_of", "{amount:,.0f} calls", amount=amount)

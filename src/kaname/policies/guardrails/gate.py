@@ -23,10 +23,10 @@ from .verdicts import (
     GuardrailAction,
     GuardrailResult,
     Withheld,
+    by_limit,
     cost_of,
     estimated_tokens,
     first_block,
-    over_limit,
     too_long,
 )
 
@@ -193,7 +193,7 @@ class Held:
         rails, message = self._rails, reply.message
         inside = in_calls(reply, self._view.agent.tools)
         parts = [part for part in (message.text, message.thinking, "\n".join(inside)) if part]
-        too_much = over_limit("".join(parts), rails.max_output_tokens, "output")
+        too_much = by_limit("".join(parts), rails.max_output_tokens, "output")
         verdicts = [] if too_much is None else [too_much]
         for channel in self._channels.values():
             found = channel.end()

@@ -50,11 +50,11 @@ from .verdicts import (
     GuardrailAction,
     GuardrailResult,
     Withheld,
+    by_limit,
     by_pattern,
     check_name,
     cost_of,
     first_block,
-    over_limit,
     run_check,
     understood,
     worse,
@@ -154,10 +154,11 @@ class Guardrails(Policy):
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
 
     def check_input(self, text: str) -> GuardrailResult:
-        return over_limit(text, self.max_input_tokens, "input") or self._judge_now(text, self.input_checks)
+        worst = by_limit(text, self.max_input_tokens, "input") or ALLOWED
+        return worst if worst.action is GuardrailAction.BLOCK else worse(worst, self._judge_now(text, self.input_checks))
 
     def check_output(self, text: str) -> GuardrailResult:
-        worst = over_limit(text, self.max_output_tokens, "output") or ALLOWED
+        worst = by_limit(text, self.max_output_tokens, "output") or ALLOWED
         return worse(worst, Guardrails.check_thought(self, text))
 
     def check_thought(self, text: str) -> GuardrailResult:
@@ -300,8 +301,10 @@ class Guardrails(Policy):
         asked_in = known + run_id.encode() if own else known
         if asked_in in self._verdicts:
             return self._verdicts[asked_in], NOTHING
-        limit = None if own else over_limit(text, self.max_input_tokens, "input")
-        verdicts = [limit] if limit is not None else [] if own else await self.matched(text)
+        limit = None if own else by_limit(text, self.max_input_tokens, "input")
+        verdicts = [] if limit is None else [limit]
+        if first_block(verdicts) is None and not own:
+            verdicts += await self.matched(text)
         if first_block(verdicts) is None:
             verdicts += await self.checked(text, (self.check_input,) if own else self.input_checks)
         usage = cost_of(verdicts)

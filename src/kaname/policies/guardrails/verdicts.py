@@ -58,12 +58,28 @@ Check = Callable[[str], Any]
 The reason is kept and shown: it must not repeat the text."""
 _ANYTHING = (Exception, SystemExit, BaseExceptionGroup)
 _METHODS = ("check_input", "check_output", "check_tool")  # of a guardrail: True says that it has passed
+_NEAR = 0.9  # of a limit: a warning from here on
 _ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
 
 
-def over_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
+def by_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
+    """Return a block for a text that is over the limit, a warning from 90 % of the limit on, and else None."""
     tokens = 0 if limit is None else estimated_tokens(text)
-    return None if limit is None or tokens <= limit else too_long(tokens, limit, side)
+    if limit is None or tokens < limit * _NEAR or not tokens:
+        return None
+    return too_long(tokens, limit, side) if tokens > limit else _nearly_too_long(tokens, limit, side)
+
+
+def _nearly_too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
+    reason = notice(
+        "guardrail.nearly_too_long",
+        "the {side} has about {tokens:,} tokens, which is near the limit of {limit:,}",
+        side=side,
+        tokens=tokens,
+        limit=limit,
+        value="入力" if side == "input" else "出力",
+    )
+    return GuardrailResult(GuardrailAction.WARN, reason, {"tokens": tokens, "limit": limit})
 
 
 def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:

@@ -20,6 +20,7 @@ export function fold(facts, own, at = Infinity) {
   return story;
 }
 
+const SCHEDULED = /^(.+)@[^@/]+@(?:\d{8}T\d{6}Z|[0-9a-f]{25})$/; // the id of a run that a schedule has started: its name comes first
 const BACKGROUND = "background:"; // how the names of facts begin about tasks in the background
 
 class Story {
@@ -71,6 +72,7 @@ class Story {
     const { state } = this;
     const first = !this.opened;
     Object.assign(this, { opened: fact, recipe: body.recipe || {}, user: body.parent ? null : body.user || "" });
+    this.schedule = (!body.parent && SCHEDULED.exec(fact.run)?.[1]) || "";
     Object.assign(state, {
       agent: fact.agent,
       model: this.recipe.model || "",
@@ -99,6 +101,7 @@ class Story {
       text: textOf(body.message),
       media,
       user: this.user,
+      schedule: this.schedule,
     });
   }
 

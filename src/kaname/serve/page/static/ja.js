@@ -246,6 +246,7 @@ export const ja = {
   Thinking: "思考",
   "plan {number}": "計画 {number}",
   you: "あなた",
+  "schedule {name}": "スケジュール {name}",
   "resumed, attempt {count}": "再開 ({count} 回目の起動)",
   "continues from": "続きの元",
   fact: "記録",

@@ -131,7 +131,7 @@ export function body(item, given) {
       return html`<div class="said-by you">
           <${Text} text=${item.text} />${(item.media || []).map(one => html`<${Medium} one=${one} />`)}
         </div>
-        <p class="note">${[by(item.user), clock(item.time)].filter(Boolean).join(", ")}</p>`;
+        <p class="note">${[item.schedule ? t("schedule {name}", { name: item.schedule }) : by(item.user), clock(item.time)].filter(Boolean).join(", ")}</p>`;
     case "said":
       return html`<div class="said-by"><${Markdown} text=${item.text} /></div>`;
     case "reply":
