@@ -89,7 +89,7 @@ async def try_lesson(
     book = LessonBook(journal or getattr(agent, "journal", None) or choose(None))
     now = next((one for one in await book.all(lesson.agent) if one.id == lesson.id), lesson)  # dropped meanwhile, perhaps
     made = replace(now, trial=figures)
-    if decision == "harms" or (decision != "helps" and now.status == "approved"):
+    if decision == "harms" or (now.status == "approved" and target.p > ALPHA):
         made = replace(
             made, status="dropped", why=notice("lessons.trial", "dropped after its trial: {decision}", decision=decision)
         )
