@@ -428,3 +428,22 @@ async def test_a_case_costs_little_more_than_its_run():
     await runs()
     more = (await seconds(evaluation) - await seconds(runs)) * 1000 / len(cases)
     assert more < 1.5, f"{more:.2f} ms a case"
+
+
+async def test_looks_at_a_comparison_are_counted_by_the_journal():
+    agent = Agent(Shop(), [price], journal="memory")
+    other = Agent(Shop(), [price], journal=agent.journal, instructions="Be kind.")
+    made = Evaluation("shop", [Case(f"How much is tea? {number}", contains="300", group="tea") for number in range(3)])
+    first = made.only([case.name for case in made.cases][:2])
+    once = compare(await first.run(agent), await first.run(other))
+    again = compare(await first.run(agent), await first.run(other))
+    assert (once.looks, again.looks) == (1, 1), "nothing is new"
+    grown = compare(await made.run(agent), await made.run(other))
+    assert (grown.looks, grown.cases) == (2, 3)
+    assert set(grown.groups.values()) == {"tea"}
+    fresh = await made.run(other, fresh=True)
+    assert compare(await made.run(agent), fresh).looks == 3
+    stored = [await find_report(agent.journal, one.job) for one in (grown.baseline, fresh)]
+    assert compare(*stored).looks == 3
+    later = Agent(Shop(), [price], journal=agent.journal, instructions="Be quick.")
+    assert compare(await made.run(agent), await made.run(later)).looks == 1, "another version"

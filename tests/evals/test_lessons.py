@@ -94,7 +94,7 @@ CASES = Evaluation(
     "shop",
     [
         *[Case(f"How much is cake {number}?", contains="300", calls=["price"]) for number in range(8)],
-        *[Case(f"How is the weather in {city}?", contains="sun") for city in ("Nara", "Rome", "Oslo", "Kyoto")],
+        *[Case(f"How is the weather in city {number}?", contains="sun") for number in range(33)],
     ],
 )
 
@@ -260,9 +260,10 @@ async def test_trial_shows_that_a_lesson_helps_and_apply_tells_it_without_a_pers
     tried = await try_lesson(lesson, agent, CASES)
     assert tried.trial["decision"] == "helps"
     assert tried.status == "suggested"
-    assert tried.trial["helps"] == {"cases": 8, "difference": 1.0, "p": pytest.approx(0.0156, abs=1e-3)}
-    assert tried.trial["holds"]["cases"] == 4
-    assert tried.trial["holds"]["difference"] == 0.0
+    assert (tried.trial["helps"]["cases"], tried.trial["helps"]["difference"]) == (8, 1.0)
+    assert tried.trial["helps"]["p"] == pytest.approx(0.0234, abs=1e-3)
+    assert (tried.trial["holds"]["cases"], tried.trial["holds"]["difference"]) == (33, 0.0)
+    assert tried.trial["holds"]["least"] == pytest.approx(-0.098, abs=1e-3), "shown to do no harm of more than 10 points"
     assert (await agent.run("How much is cake?", user_id="ken")).output == "300"
     assert (await shop(journal).run("How much is cake?", user_id="ken")).stop.kind == "max_steps", "suggest wants a person"
     assert (await shop(journal, "off").run("How much is cake?", user_id="ken")).stop.kind == "max_steps"
@@ -404,11 +405,12 @@ def past(number, *, good, told=(), task="How much is tea?"):
     [
         ((18, 20), (10, 20), ""),
         ((4, 20), (16, 20), "went well, and"),
-        ((50, 100), (24, 40), "it has stopped helping"),
+        ((50, 100), (24, 40), ""),
+        ((10, 50), (24, 40), "10 of 50 runs with it went well, and 60% without it"),
         ((5, 20), (3, 5), ""),
     ],
 )
-def test_lesson_that_stops_helping_is_dropped_by_the_runs_that_were_told_it(with_it, without, verdict):
+def test_lesson_that_harms_is_dropped_by_the_runs_that_were_told_it(with_it, without, verdict):
     lesson = make_lesson("shop", "", "Call price.", when=("much",))
     runs = [past(n, good=n < with_it[0], told=(lesson.id,)) for n in range(with_it[1])]
     runs += [past(n, good=n < without[0]) for n in range(without[1])]
@@ -505,5 +507,5 @@ def test_lesson_is_decided_right_in_90_of_100_simulations(name, target, guard, r
     decided = []
     for seed in range(100):
         random_ = random.Random(seed)
-        decided.append(decide(*adjust(simulate(random_, *target, 40), simulate(random_, *guard, 40))))
+        decided.append(decide(*adjust(simulate(random_, *target, 40), simulate(random_, *guard, 150))))
     assert sum([one in right for one in decided]) >= 90, (name, {one: decided.count(one) for one in {*decided}})

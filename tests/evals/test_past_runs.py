@@ -261,7 +261,7 @@ def recorded(tmp_path, monkeypatch):
     shop = "{model: shop.py:model, tools: [shop.py:price], stops: {max_steps: 3}, lessons: suggest}"
     (tmp_path / "kaname.yaml").write_text(f"agents:\n  shop: {shop}\n")
     cases = [{"input": f"How much is cake {number}?", "contains": "300"} for number in range(7)]
-    cases += [{"input": f"Good day {number}", "contains": "hello"} for number in range(4)]
+    cases += [{"input": f"Good day {number}", "contains": "hello"} for number in range(33)]
     (tmp_path / "evals.jsonl").write_text("\n".join([json.dumps(case) for case in cases]))
     for _ in range(2):
         assert main(["run", "How much is tea?"]) == 1
@@ -281,7 +281,7 @@ def test_kaname_learn_shows_failures_and_manages_a_lesson_from_trial_to_rollback
     assert main(["learn", "approve", lesson["id"]]) == 2
     assert "no trial has shown" in capsys.readouterr().err
     assert main(["learn", "try", lesson["id"], "--repeat", "1"]) == 0
-    assert "helps (+100 points in 7 cases, p = 0.031; others +0)" in capsys.readouterr().out
+    assert "helps (+100 points in 7 cases, p = 0.047; others +0, at worst -10)" in capsys.readouterr().out
     assert main(["learn", "approve", lesson["id"]]) == 0
     assert main(["run", "How much is cocoa?"]) == 0
     assert "300" in capsys.readouterr().out

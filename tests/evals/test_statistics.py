@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from kaname.core.record import replace
 from kaname.evals import compare, compare_all
 from kaname.evals.results.comparison import what_it_can_show
 from kaname.evals.results.report import CaseAttempt, CaseReport, EvalReport, Finding
@@ -18,6 +19,7 @@ from kaname.evals.results.statistics import (
     difference_bounds,
     holm,
     kappa,
+    look_factor,
     mcnemar,
     pass_power,
     power,
@@ -43,10 +45,12 @@ def test_mcnemar_is_exact_and_needs_six_cases_of_twenty():
     assert mcnemar(6, 0) == 2 / 64
     assert mcnemar(5, 0) == 2 / 32
     assert mcnemar(8, 2) == pytest.approx(0.109375)
-    assert detectable(20) == 0.3
+    assert detectable(20) == 0.54
     assert detectable(5) is None
-    assert what_it_can_show(20) == "20 cases can show differences of 30 points or more"
-    assert what_it_can_show(5).startswith("too few cases to compare two agents: 5")
+    shown = "20 cases × 1: a difference of 54 points is shown in 80 % of evaluations (with 3 attempts per case: 38 points)"
+    assert what_it_can_show(20) == shown
+    assert what_it_can_show(20, 3) == "20 cases × 3: a difference of 38 points is shown in 80 % of evaluations"
+    assert what_it_can_show(5) == "too few cases to compare two agents: 5, and at least 6 are needed"
 
 
 def test_sign_flip_counts_all_signs_and_is_mcnemar_for_single_attempts():
@@ -72,7 +76,7 @@ def test_intervals_bounds_and_the_rest_have_their_known_values():
     assert rate_interval([(1, 1)] * 18 + [(0, 1)] * 2) == pytest.approx(wilson(18, 20))
     alike = rate_interval([(5, 5)] * 18 + [(0, 5)] * 2)
     assert alike == pytest.approx(wilson(18, 20), abs=0.01), "five equal attempts are no five cases"
-    assert difference_bounds([0.0] * 20) == pytest.approx((-0.197, 0.197), abs=1e-3)
+    assert difference_bounds([0.0] * 20) == pytest.approx((-0.168, 0.168), abs=1e-3)
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert pass_power(4, 5, 2) == 0.6
     assert pass_power(1, 1, 2) is None
@@ -159,7 +163,7 @@ def test_a_comparison_says_real_not_shown_or_too_few():
     assert many.verdict == "not shown"
     assert str(many).startswith("not shown: the difference is +0.3 points")
     worse = compare(report([1] * 20, 1), report([0] * 8 + [1] * 12, 1))
-    assert str(worse).startswith("real: 40.0 points worse (p = 0.00781")
+    assert str(worse).startswith("real: 40.0 points worse (p = 0.0117")
 
 
 def test_changed_cases_are_not_compared():
@@ -169,3 +173,51 @@ def test_changed_cases_are_not_compared():
     assert (made.cases, made.unpaired) == (2, ("c2",))
     assert compare(report([], 1), other).verdict == "too few"
     assert str(compare(report([], 1), other)).startswith("nothing to compare")
+
+
+def looked_at(passes, *times):
+    """A report that was complete at these times; several lists for evaluations that were made anew."""
+    return replace(report(passes, 1), completed=times)
+
+
+def test_looks_count_what_there_was_to_compare_and_no_more():
+    def looks(one, other):
+        return compare(looked_at([1] * 6, *one), looked_at([1] * 6, *other)).looks
+
+    assert looks([], []) == looks([(1.0,)], [(2.0,)]) == 1
+    assert looks([(1.0, 3.0, 5.0)], [(2.0, 4.0, 6.0)]) == 3, "both grow"
+    assert looks([(1.0,)], [(2.0, 3.0, 4.0)]) == looks([(2.0, 3.0, 4.0)], [(1.0,)]) == 3, "one grows"
+    assert looks([(1.0, 2.0, 3.0)], [(4.0,)]) == 1, "a baseline that grew before the other version was there"
+    assert looks([(1.0,)], [(2.0,), (3.0,), (4.0,)]) == looks([(4.0,)], [(1.0,), (2.0,), (3.0,)]) == 3, "made anew"
+    assert sum([1 / look_factor(look) for look in range(1, 10_000)]) == pytest.approx(1, abs=1e-3), "5 % in all"
+
+
+def test_looks_make_p_and_bounds_more_careful():
+    once = compare(looked_at([0] * 8 + [1] * 12, (1.0,)), looked_at([1] * 20, (2.0,)))
+    often = compare(looked_at([0] * 8 + [1] * 12, (1.0,)), looked_at([1] * 20, (2.0,), (3.0,)))
+    assert (once.verdict, often.verdict) == ("real", "too few")
+    assert often.p == pytest.approx(once.p * 5)
+    assert often.bounds[0] < once.bounds[0] < once.difference < once.bounds[1] < often.bounds[1]
+    assert str(often).endswith("This is look 2 at these versions, and p counts all of them.")
+
+
+def test_groups_count_as_one_in_tests_and_intervals():
+    def grouped(passes):
+        made = report(passes, 1)
+        return replace(made, cases=tuple([replace(case, group=f"doc {place // 4}") for place, case in enumerate(made.cases)]))
+
+    alone = compare(report([0] * 8 + [1] * 32, 1), report([1] * 40, 1))
+    together = compare(grouped([0] * 8 + [1] * 32), grouped([1] * 40))
+    assert (alone.verdict, together.verdict) == ("real", "too few"), "two documents are no eight cases"
+    assert together.difference == alone.difference
+    assert together.bounds[0] < alone.bounds[0] < alone.bounds[1] < together.bounds[1]
+    wide, narrow = [one.interval[1] - one.interval[0] for one in (together.baseline, alone.baseline)]
+    assert wide > narrow
+
+
+def test_comparison_of_an_incomplete_evaluation_says_so():
+    whole = report([0] * 8 + [1] * 12, 1)
+    part = replace(report([1] * 20, 1), cases=(*report([1] * 20, 1).cases, CaseReport("c20", "", "d", ())))
+    made = compare(whole, part)
+    assert made.verdict == "too few"
+    assert str(made).startswith("an evaluation is not complete: run it again")

@@ -64,6 +64,7 @@ class Case:
         user_id: The user to whom the run belongs (default: one of its own, without memories).
         from_user: The user, or the users, whose recorded words the case has. `kaname user erase` erases evaluations of them,
             too.
+        group: What cases share that are not independent, such as a document or a conversation. Comparisons count by groups.
         expect: The checks: see `Expectations`.
 
     Raises:
@@ -80,6 +81,7 @@ class Case:
         answer: str = "",
         user_id: str = "",
         from_user: str | Sequence[str] = "",
+        group: str = "",
         **expect: Unpack[Expectations],
     ) -> None:
         if not input and user is None:
@@ -90,7 +92,7 @@ class Case:
         check_argument(fits, "Case(from_user=…)", "a text or a list of texts", from_user)
         self.from_user, self.people = from_user, {*named, user_id} - {""}
         self.title = as_title(as_turn(input)[-1].text) if input else as_title(user.goal if user else "")
-        self.name = name or self.title[:40]
+        self.name, self.group = name or self.title[:40], group
         self.expect: dict[str, Any] = {check: prepare_check(check, value) for check, value in expect.items()}
 
     def __repr__(self) -> str:

@@ -129,7 +129,7 @@ class Evaluation:
     async def _run(self, subject: Subject, label: str, options: EvaluationOptions, *, fresh: bool) -> EvalReport:
         await subject.describe()
         job = await self._job(subject.journal, subject.version, fresh=fresh)
-        listed = [[case.name, case.title, case.digest(options.judge)] for case in self.cases]
+        listed = [[case.name, case.title, case.digest(options.judge), case.group] for case in self.cases]
         about = {**subject.about, "version": subject.version, "time": time.time()}
         header: dict[str, Any] = {"name": self.name, "label": label, "repeat": options.repeat, "cases": listed, "about": about}
         if people := self.everyone:  # `erase_user` reads this

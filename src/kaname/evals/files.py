@@ -17,7 +17,7 @@ from .evaluation import Evaluation
 from .simulated import SimulatedUser
 
 _TEXT = {"type": "string"}
-_OWN = ("input", "name", "user", "reference", "answer", "user_id", "from_user")  # keys of a case that are not checks
+_OWN = ("input", "name", "user", "reference", "answer", "user_id", "from_user", "group")  # keys of a case that are not checks
 _USER: dict[str, Any] = {
     "type": "object",
     "required": ["goal"],

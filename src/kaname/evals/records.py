@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -47,7 +48,7 @@ class Recording:
             title = f"{EVALUATION} {self.header['name']}"
             await self._record(Opened(recipe={**recipe, "strategy": _STRATEGY}), Custom(TITLE, title, shown=False), head)
             return
-        before, attempts = _read(await read_run(self._journal, self.job))
+        before, attempts, _ = _read(await read_run(self._journal, self.job))
         self.header = {**self.header, "label": self.header.get("label") or before.get("label", "")}
         self.attempts = {(one.case, one.number): one for one in attempts}
         await self._record(Resumed(lease.epoch, renewed=True), replace(head, data=dict(self.header)))
@@ -83,33 +84,56 @@ class Recording:
         await self._journal.append(events, self._epoch)
 
 
-def _read(events: Iterable[Event]) -> tuple[dict[str, Any], list[CaseAttempt]]:
-    header, attempts = dict[str, Any](), list[CaseAttempt]()
+def _read(events: Iterable[Event]) -> tuple[dict[str, Any], list[CaseAttempt], list[float]]:
+    """Return what the evaluation is, its attempts, and when it was complete with attempts that it did not have before.
+
+    An attempt in place of one that ended in an error is nothing new.
+    """
+    header, attempts, completed = dict[str, Any](), list[CaseAttempt](), list[float]()
+    failed, is_new = set[tuple[str, int, str]](), False
     for event in events:
         match event.body:
             case Custom(name, data) if name == EVALUATION:
                 header = data
             case Custom(name, data) if name == _ATTEMPTS:
-                attempts += [CaseAttempt.from_json(one) for one in data]
-    return header, attempts
+                told = [CaseAttempt.from_json(one) for one in data]
+                is_new = is_new or any((one.case, one.number, one.digest) not in failed for one in told)
+                failed |= {(one.case, one.number, one.digest) for one in told if one.error}
+                attempts += told
+            case Stopped() if is_new:
+                completed.append(event.time)
+                is_new = False
+    return header, attempts, completed
 
 
 async def read_report(journal: Journal, job: str, *, ratings: bool = True) -> EvalReport:
-    """Return the report of an evaluation, as far as it is. `ratings`: with people's ratings of runs that a model judged.
+    """Return the report of an evaluation, as far as it is.
+
+    `ratings`: with people's ratings of runs that a model judged, and with what a comparison of it has to count.
 
     Raises `RunNotFound` if there is no such evaluation.
     """
-    header, attempts = _read(await read_run(journal, job))
+    header, attempts, completed = _read(await read_run(journal, job))
     if not header:
         raise RunNotFound(job)
-    made = make_report(job, header, attempts)
+    every = [completed, *(await _others_completed(journal, job, header) if ratings else ())]
+    made = make_report(job, header, attempts, tuple([tuple(one) for one in every if one]))
     if not ratings or not made.has_judge:
         return made
     rated = {
         attempt.run_ids[-1]: await read_rating(journal, attempt.run_ids[-1]) for attempt in made.attempts if attempt.run_ids
     }
-    return make_report(job, header, [replace(one, rating=rated.get(one.run_ids[-1], "") if one.run_ids else "")
-                                     for one in made.attempts])  # fmt: skip
+    told = [replace(one, rating=rated.get(one.run_ids[-1], "") if one.run_ids else "") for one in made.attempts]
+    return make_report(job, header, told, made.completed)
+
+
+async def _others_completed(journal: Journal, job: str, header: Mapping[str, Any]) -> list[list[float]]:
+    """Return when other evaluations of the same cases and the same version, made anew, were complete."""
+    version = str(header.get("about", {}).get("version", ""))[:8]
+    first = job[: job.rfind(f"-{version}") + len(version) + 1] if version and f"-{version}" in job else job
+    cards = await journal.runs(agent=EVALUATION, starting=first, limit=1000)
+    same = [one.run_id for one in cards if one.run_id != job and re.fullmatch(r"(-\d+)?", one.run_id[len(first) :])]
+    return [_read(await read_run(journal, one))[2] for one in same]
 
 
 async def read_rating(journal: Journal, run_id: str) -> str:

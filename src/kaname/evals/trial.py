@@ -89,7 +89,7 @@ async def try_lesson(
     book = LessonBook(journal or getattr(agent, "journal", None) or choose(None))
     now = next((one for one in await book.all(lesson.agent) if one.id == lesson.id), lesson)  # dropped meanwhile, perhaps
     made = replace(now, trial=figures)
-    if decision == "harms" or (decision != "helps" and now.status == "approved"):
+    if decision == "harms" or (now.status == "approved" and target.p > ALPHA):
         made = replace(
             made, status="dropped", why=notice("lessons.trial", "dropped after its trial: {decision}", decision=decision)
         )
@@ -105,20 +105,25 @@ def adjust(target: Comparison, guard: Comparison) -> list[Comparison]:
 def decide(target: Comparison, guard: Comparison, *, everywhere: bool = False) -> Decision:
     """Decide from the cases that a lesson should help (`target`) and those that it must not hurt (`guard`).
 
-    It helps if the first get better, and the others not noticeably worse. `everywhere`: it is about every task, so that there
-    are no others.
+    It helps if the first get better, and it is shown that the others do not get worse by more than the margin: the lower
+    95 % bound of their difference is not below it. `everywhere`: it is about every task, so that there are no others.
     """
     shown = [one.difference for one in (target, guard) if one.p <= ALPHA]
     if min(shown, default=0.0) < 0:
         return "harms"
     if target.p > ALPHA:
         return "not shown" if target.verdict == "not shown" else "too few"
-    holds = guard.difference >= -guard.margin if guard.cases else everywhere
+    holds = _least(guard) >= -guard.margin if guard.cases else everywhere
     return "helps" if holds else "too few"
 
 
+def _least(one: Comparison) -> float:
+    """Return the one-sided 95 % bound: the difference is lower in 5 % of trials at most."""
+    return one.bounds_at(2 * ALPHA)[0]
+
+
 def _figures(one: Comparison) -> dict[str, Any]:
-    return {"cases": one.cases, "difference": one.difference, "p": one.p}
+    return {"cases": one.cases, "difference": one.difference, "least": _least(one), "p": one.p}
 
 
 def _part(report: EvalReport, names: set[str], inside: bool) -> EvalReport:

@@ -97,9 +97,11 @@ def lesson_lines(one: Lesson) -> Iterator[str]:
     told = [whose, many(len(one.evidence), "run") if say("e", "") else f"根拠 {len(one.evidence)} 件", " / ".join(one.when)]
     if one.trial:
         decision, helps, holds = str(one.trial["decision"]), one.trial["helps"], one.trial["holds"]
+        worst = f"{holds.get('least', -1.0) * 100:+.0f}"
+        least = say(f", at worst {worst}", f"、最悪でも {worst}") if "least" in holds and holds["cases"] else ""
         told.append(f"{say(decision, _DECISIONS[decision])} ({helps['difference'] * 100:+.0f} {say('points in', 'ポイント、')} "
                     f"{many(helps['cases'], 'case') if say('e', '') else str(helps['cases']) + ' 件'}, p = {helps['p']:.2g}; "
-                    f"{say('others', 'ほか')} {holds['difference'] * 100:+.0f})")  # fmt: skip
+                    f"{say('others', 'ほか')} {holds['difference'] * 100:+.0f}{least})")  # fmt: skip
     yield "        " + " · ".join([part for part in (*told, translate(one.why)) if part])
 
 

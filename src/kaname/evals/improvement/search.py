@@ -20,7 +20,7 @@ from ...core.codec import digest
 from ...core.errors import AgentError, ConfigError
 from ...core.install import install_command
 from ...core.notices import notice
-from ...core.record import record
+from ...core.record import record, replace
 from ...core.runs import IMPROVEMENT_PREFIX
 from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
@@ -170,7 +170,8 @@ async def _decide(search: _Search, unseen: Evaluation, before: Mapping[str, str]
     report = await search.measure(unseen, after, label)
     known = await list_reports(search.journal, name=unseen.name, limit=1000)
     others = [one for one in known if one.label == label and one.job not in (report.job, baseline.job)]
-    return compare_all(baseline, [report, *others])[0]
+    made = [replace(one, completed=()) for one in (baseline, report, *others)]  # measured in parts, and compared only now
+    return compare_all(made[0], made[1:])[0]
 
 
 class _CutOff(AgentError):

@@ -71,13 +71,14 @@ class CaseAttempt:
 
 @record
 class CaseReport:
-    """A case and its attempts. `planned`: how many attempts are to be made."""
+    """A case and its attempts. `planned`: how many attempts are to be made. `group`: cases of one group share their luck."""
 
     name: str
     title: str
     digest: str
     attempts: tuple[CaseAttempt, ...]
     planned: int = 1
+    group: str = ""
 
     @property
     def passes(self) -> int:
@@ -97,7 +98,8 @@ class CaseReport:
 class EvalReport:
     """The result of an evaluation of one agent.
 
-    `job`: its id. `about`: the agent, its model, the time of the evaluation, and so on.
+    `job`: its id. `about`: the agent, its model, the time of the evaluation, and so on. `completed`: the
+    times at which this evaluation, and each other one of the same version that was made anew, was complete with new attempts.
     """
 
     job: str
@@ -106,6 +108,7 @@ class EvalReport:
     repeat: int
     cases: tuple[CaseReport, ...]
     about: Mapping[str, Any]
+    completed: tuple[tuple[float, ...], ...] = ()
 
     @property
     def attempts(self) -> list[CaseAttempt]:
@@ -127,7 +130,8 @@ class EvalReport:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the rate."""
-        return rate_interval(self.counts)
+        made = [case for case in self.cases if case.attempts]
+        return rate_interval(self.counts, [case.group or (place,) for place, case in enumerate(made)])
 
     @property
     def reliability(self) -> float | None:
@@ -186,23 +190,25 @@ class EvalReport:
         """Return the whole report as JSON."""
         cases = [
             {"name": case.name, "title": case.title, "passed": case.passed, "rate": case.rate, "digest": case.digest,
-             "attempts": [{**one.to_json(), "passed": one.passed} for one in case.attempts]}
+             "group": case.group, "attempts": [{**one.to_json(), "passed": one.passed} for one in case.attempts]}
             for case in self.cases
         ]  # fmt: skip
         return {**self.summary(), "results": cases}
 
 
-def make_report(job: str, header: Mapping[str, Any], attempts: Iterable[CaseAttempt]) -> EvalReport:
+def make_report(
+    job: str, header: Mapping[str, Any], attempts: Iterable[CaseAttempt], completed: tuple[tuple[float, ...], ...] = ()
+) -> EvalReport:
     """Build a report from what is recorded. Attempts at cases that have changed since are left out."""
     by_case: dict[str, dict[int, CaseAttempt]] = {}
     for one in attempts:
         by_case.setdefault(one.case, {})[one.number] = one
     repeat, cases = int(header["repeat"]), list[CaseReport]()
-    for name, title, digest in header["cases"]:
+    for name, title, digest, *group in header["cases"]:
         made: Sequence[CaseAttempt] = [one for _, one in sorted(by_case.get(name, {}).items())]
         fitting = tuple([one for one in made if one.digest == digest and one.number < repeat])
-        cases.append(CaseReport(name, title, digest, fitting, repeat))
-    return EvalReport(job, header["name"], header.get("label", ""), repeat, tuple(cases), header.get("about", {}))
+        cases.append(CaseReport(name, title, digest, fitting, repeat, *group))
+    return EvalReport(job, header["name"], header.get("label", ""), repeat, tuple(cases), header.get("about", {}), completed)
 
 
 def _total(costs: Iterable[float | None]) -> float | None:

@@ -1,16 +1,19 @@
-"""Statistics that hold for few cases: exact tests and bounds, and intervals that respect that repetitions of a case are alike.
+"""Statistics that hold for few cases: exact tests, and intervals that respect that attempts and cases of a group are alike.
 
-Nothing here needs a package. A test or an interval of a difference never uses the normal distribution.
+Nothing here needs a package. No test uses the normal distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from functools import cache
 from math import ceil, comb, exp, floor, gcd, lgamma, log, sqrt
 
-ALPHA = 0.05  # the rate of false alarms that every test here keeps
+ALPHA = 0.05  # the rate of false alarms that every test here keeps, over all looks at a comparison
+_POWER = 0.82  # how often a difference is planned to be shown, for 80 %: attempts of a case are not quite independent pairs
+_STEP, _MOST = 1.05, 250  # the sizes of evaluations that a plan chooses from: 6 cases, and up to 250 times 5 % more
 _Z = 1.959964  # the 97.5 % quantile of the normal distribution, for the Wilson interval
 _STEPS = 40  # of a bisection
 
@@ -25,21 +28,37 @@ def wilson(passed: float, of: float) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def rate_interval(counts: Sequence[tuple[int, int]]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean rate of cases, given `(passed, attempts)` of each.
+def rate_interval(counts: Sequence[tuple[int, int]], groups: Sequence[Hashable] = ()) -> tuple[float, float]:
+    """Return the 95 % interval of the mean rate of cases, given `(passed, attempts)` of each, and the group of each.
 
-    Attempts of one case are not independent: the interval is that of as many independent trials as the variance between the
-    cases allows, and never fewer than there are cases.
+    Neither attempts of one case nor cases of one group are independent: the interval is that of as many independent trials as
+    the variance between the groups allows. Without `groups`, each case is one.
     """
-    counts = [one for one in counts if one[1]]
-    rates = [passed / of for passed, of in counts]
-    if len(rates) < 2:
-        return wilson(sum(rates), len(rates))
-    mean, attempts = sum(rates) / len(rates), sum([of for _, of in counts])
-    between = sum([(rate - mean) ** 2 for rate in rates]) / (len(rates) - 1) / len(rates)  # the variance of the mean
-    trials = mean * (1 - mean) / between if between > 0 else float(len(rates))
-    trials = min(float(attempts), max(float(len(rates)), trials))
+    places = [place for place, one in enumerate(counts) if one[1]]
+    rates = [counts[place][0] / counts[place][1] for place in places]
+    mean = sum(rates) / len(rates) if rates else 0.0
+    most = sum([counts[place][1] for place in places])
+    trials = _independent(rates, [groups[place] for place in places] if groups else places, mean * (1 - mean), most)
     return wilson(mean * trials, trials)
+
+
+def _independent(values: Sequence[float], groups: Sequence[Hashable], variance: float, most: float) -> float:
+    """Return how many independent trials, each with this variance, have a mean as certain as that of the values.
+
+    The variance of the mean is the cluster-robust one, made larger as few groups demand. The result is at most `most`, and
+    not below the number of groups; groups of different sizes count as fewer.
+    """
+    held = defaultdict[Hashable, list[float]](list)
+    for value, group in zip(values, groups, strict=True):
+        held[group].append(value)
+    if len(held) < 2:
+        return float(len(held))
+    mean, count = sum(values) / len(values), len(held)
+    least = len(values) ** 2 / sum([len(one) ** 2 for one in held.values()])
+    between = sum([sum([value - mean for value in one]) ** 2 for one in held.values()]) / len(values) ** 2
+    if count <= 4 or between <= 1e-12:
+        return least
+    return min(float(most), max(least, variance / (between * count / (count - 4))))
 
 
 def pass_power(passed: int, attempts: int, k: int) -> float | None:
@@ -92,59 +111,120 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def look_factor(looks: int) -> float:
+    """Return by what p is multiplied at this look at a comparison: 1.5, 7.5, 17.5, 31.5, …
+
+    The k-th look may raise a false alarm in `ALPHA * 2 / (4 k² - 1)` of trials. That is `ALPHA` over all looks, however many
+    there are and however they depend on each other.
+    """
+    return (4 * looks * looks - 1) / 2
+
+
 def least_cases() -> int:
-    """Return how many cases must differ, all in one direction, before a difference can be shown."""
+    """Return how many cases must differ, all in one direction, before a first look can show a difference."""
     count = 1
-    while mcnemar(count, 0) > ALPHA:
+    while mcnemar(count, 0) * look_factor(1) > ALPHA:
         count += 1
     return count
 
 
-def detectable(cases: int) -> float | None:
-    """Return the smallest difference of two pass rates that so many cases can show; None if they cannot show any.
+def detectable(cases: int, repeat: int = 1) -> float | None:
+    """Return the smallest difference of two pass rates, in whole points, that is shown in 80 % of trials; None if none is.
 
-    Repetitions do not change it: they make each case more certain, but they are not other cases.
+    It is shown as often in both extremes: if all cases have the same chance, around one half, to pass an attempt, so that
+    repetitions count as cases; and if cases always pass or always fail, so that repetitions do not help. In both, no case
+    gets worse.
     """
-    return least_cases() / cases if cases >= least_cases() else None
+
+    def is_shown(points: int) -> bool:
+        share = points / 100
+        chances = ((1 + share) / 2) ** 2, ((1 - share) / 2) ** 2
+        return power(cases, share, 0.0) >= _POWER and power(cases * repeat, *chances) >= _POWER
+
+    if not is_shown(100):
+        return None
+    low, high = 0, 100
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_shown(middle) else (middle, high)
+    return high / 100
 
 
 def power(cases: int, better: float, worse: float) -> float:
-    """Return the probability that a difference is shown, if each case gets better and worse with these probabilities."""
+    """Return the probability that a first look shows a difference, if each case gets better and worse with these chances."""
     differ, total = better + worse, 0.0
-    for pairs in range(cases + 1):
-        chance = _binomial(pairs, cases, differ)
-        shown = [one for one in range(pairs + 1) if _is_shown(one, pairs)]
-        total += chance * sum([_binomial(one, pairs, better / differ if differ else 0.0) for one in shown])
+    middle, spread = cases * differ, 6 * sqrt(cases * differ * (1 - differ)) + 1
+    for pairs in range(max(0, floor(middle - spread)), min(cases, floor(middle + spread)) + 1):
+        few = _shown_below(pairs)
+        if few >= 0:
+            chance, gain = _binomial(pairs, cases, differ), better / differ
+            total += chance * (_at_most(few, pairs, gain) + _at_most(few, pairs, 1 - gain))
     return total
 
 
 @cache
-def _is_shown(better: int, pairs: int) -> bool:
-    return mcnemar(better, pairs - better) <= ALPHA
+def _shown_below(pairs: int) -> int:
+    """Return the largest number of the rarer kind, of so many differing cases, that a first look takes for real; or -1."""
+    low, high = -1, (pairs + 1) // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_shown = 2 * _at_most(middle, pairs, 0.5) * look_factor(1) <= ALPHA
+        low, high = (middle, high) if is_shown else (low, middle)
+    return low
 
 
-def cases_needed(margin: float, differing: float) -> int:
-    """Return about how many cases rule out a difference of more than `margin`, if there is none.
+def cases_needed(margin: float, differing: float, looks: int = 1, trials: float = 1.0) -> int:
+    """Return how many cases rule out a difference of more than `margin` in 80 % of trials, if there is none.
 
-    `differing`: the share of cases that only one of the variants passes.
+    `differing`: the share of cases that only one of the variants passes. `looks`: the number of that look. `trials`: how many
+    independent trials a case is worth.
     """
-    cases = least_cases()
-    while cases < 1_000_000 and max(_bounds(each := ceil(cases * differing / 2), each, cases)) > margin:
-        cases = cases * 11 // 10 + 1
-    return cases
+
+    def is_enough(step: int) -> bool:
+        count = ceil(least_cases() * _STEP**step) * trials
+        chance = 1.2816 * sqrt(differing / count)  # of the difference, in one of ten trials to each side
+        gains = min(1.0, (differing + chance) / 2)
+        return _bounds(gains, max(0.0, differing - gains), count, ALPHA / look_factor(looks))[1] <= margin
+
+    low, high = -1, _MOST
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return ceil(least_cases() * _STEP**high)
 
 
-def difference_bounds(differences: Sequence[float]) -> tuple[float, float]:
-    """Return 95 % bounds of the mean difference, from exact bounds of the gains and of the losses."""
-    gains, losses = sum([max(0.0, one) for one in differences]), sum([max(0.0, -one) for one in differences])
-    return _bounds(gains, losses, len(differences))
+def difference_trials(differences: Sequence[float], groups: Sequence[Hashable] = (), repeat: int = 1) -> float:
+    """Return how many independent single attempts, made in pairs, the differences are worth. See `difference_bounds`."""
+    mean, differing = [sum(each) / len(differences) for each in (differences, map(abs, differences))]
+    groups = groups or range(len(differences))
+    return _independent(differences, groups, differing - mean * mean, len(differences) * repeat)
 
 
-def _bounds(gains: float, losses: float, count: int) -> tuple[float, float]:
-    tail = ALPHA / 4
-    low = _lower_bound(floor(gains + 1e-9), count, tail) - _upper_bound(ceil(losses - 1e-9), count, tail)
-    high = _upper_bound(ceil(gains - 1e-9), count, tail) - _lower_bound(floor(losses + 1e-9), count, tail)
-    return low, high
+def difference_bounds(
+    differences: Sequence[float], groups: Sequence[Hashable] = (), repeat: int = 1, alpha: float = ALPHA
+) -> tuple[float, float]:
+    """Return the bounds of the mean difference, at 1 - `alpha`.
+
+    They are joined from exact bounds of the share of gains and the share of losses, by squares (MOVER).
+
+    Args:
+        differences: That of each case, from -1 to 1.
+        groups: The group of each case (default: each is one). Groups are independent, cases of one group need not be.
+        repeat: The attempts per case.
+        alpha: How often the mean is outside, on both sides together.
+    """
+    gains, losses = [sum([max(0.0, sign * one) for one in differences]) / len(differences) for sign in (1, -1)]
+    return _bounds(gains, losses, difference_trials(differences, groups, repeat), alpha)
+
+
+def _bounds(gains: float, losses: float, trials: float, alpha: float) -> tuple[float, float]:
+    ends = [(share - _lower_bound(share * trials, trials, alpha / 2), upper_bound(share * trials, trials, alpha / 2) - share)
+            for share in (gains, losses)]  # fmt: skip
+    alike = sqrt(gains * losses / ((1 - gains) * (1 - losses))) if gains + losses < 1 else 1.0  # a case cannot be both
+    (down, up), (less, more) = ends
+    mean = gains - losses
+    low, high = [sqrt(one * one + other * other + 2 * alike * one * other) for one, other in ((down, more), (up, less))]
+    return max(-1.0, mean - low), min(1.0, mean + high)
 
 
 def kappa(pairs: Sequence[tuple[bool, bool]]) -> float | None:
@@ -164,17 +244,20 @@ def _binomial(successes: int, trials: int, chance: float) -> float:
     return exp(ways + successes * log(chance) + (trials - successes) * log(1 - chance))
 
 
-def _upper_bound(successes: int, trials: int, tail: float) -> float:
-    if successes >= trials:
+def upper_bound(successes: float, trials: float, tail: float) -> float:
+    """Return the exact (Clopper-Pearson) upper bound of a rate. It is exceeded in `tail` of trials at most."""
+    if successes >= trials - 1e-9:
         return 1.0
     return _bisect(lambda chance: _at_most(successes, trials, chance) > tail)
 
 
-def _at_most(successes: int, trials: int, chance: float) -> float:
+def _at_most(successes: float, trials: float, chance: float) -> float:
     """Return the probability of at most so many successes: a regularized incomplete beta function."""
+    if successes >= trials:
+        return 1.0
     if chance <= 0 or chance >= 1:
         return float(chance <= 0)
-    first, second, place = float(trials - successes), successes + 1.0, 1 - chance
+    first, second, place = trials - successes, successes + 1.0, 1 - chance
     ways = lgamma(first + second) - lgamma(first) - lgamma(second)
     front = exp(ways + first * log(place) + second * log(chance))
     if place < (first + 1) / (first + second + 2):
@@ -202,8 +285,8 @@ def _not_zero(value: float) -> float:
     return value if abs(value) > 1e-300 else 1e-300
 
 
-def _lower_bound(successes: int, trials: int, tail: float) -> float:
-    return 1 - _upper_bound(trials - successes, trials, tail) if successes else 0.0
+def _lower_bound(successes: float, trials: float, tail: float) -> float:
+    return 1 - upper_bound(trials - successes, trials, tail) if successes > 1e-9 else 0.0
 
 
 def _bisect(is_below: Callable[[float], bool]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from math import comb
 
 from ...core.notices import join_notices, notice
@@ -20,7 +21,9 @@ _NAME = re.compile(r"[\w.-]{1,64}")  # of a tool: anything else is not quoted
 _ARGUMENT = re.compile(r"[A-Za-z]\w{0,23}", re.ASCII)
 _OLD = 6  # digits of ids of lessons that an older kaname stored
 LONGEST = 300  # characters of an advice
-_COMPARED, _TOLD, _ALPHA = 10, 100, 0.01  # runs without a lesson, and with it, before it is judged by them
+_COMPARED = 10  # runs without a lesson before it is judged by them
+_LOOKS = (5, 15, 50, 150)  # numbers of runs with a lesson after which it is judged
+_ALPHA = 0.05 / len(_LOOKS)  # so that a lesson that changes nothing is dropped in at most 5 % of all cases
 
 Ask = Callable[[FailureGroup], Awaitable[str]]
 # fmt: off
@@ -128,21 +131,25 @@ def _way(group: FailureGroup, runs: Sequence[PastRun], avoided: str) -> tuple[st
 
 
 def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
-    """Return why a lesson is to be dropped, by the runs that were told it and others like them; "" if it is kept."""
+    """Return why a lesson is to be dropped, by the runs that were told it and others like them; "" if it is kept.
+
+    It is dropped if Fisher's exact test shows that runs with it go worse. It is judged at a few fixed numbers of runs, each
+    time by the first ones, so that it does not matter how often it is looked at, nor that this is done after failures.
+    """
     told = [not one.cause for one in runs if lesson.id in one.told]
     others = [
         not one.cause for one in runs if lesson.id not in one.told and one.agent == lesson.agent and lesson.fits(one.task)
     ]
-    if len(others) < _COMPARED or not told:
+    count = max([one for one in _LOOKS if one <= len(told)], default=0)
+    good, rest = sum(told[:count]), sum(others)
+    if len(others) < _COMPARED or not count or fisher(good, count, rest, len(others)) > _ALPHA:
         return ""
-    before = (sum(others) + 1) / (len(others) + 2)
-    good, count = sum(told), len(told)
-    chance = sum([comb(count, one) * before**one * (1 - before) ** (count - one) for one in range(good + 1)])
-    rate = f"{before:.0%}"
-    if chance <= _ALPHA:
-        return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good,
-                      count=count, rate=rate)  # fmt: skip
-    if count >= _TOLD and good / count <= before:
-        return notice("lessons.useless", "it has stopped helping: {good} of {count} runs with it went well, and {rate} without "
-                      "it", good=good, count=count, rate=rate)  # fmt: skip
-    return ""
+    return notice("lessons.harmed", "{good} of {count} runs with it went well, and {rate} without it", good=good, count=count,
+                  rate=f"{rest / len(others):.0%}")  # fmt: skip
+
+
+def fisher(good: int, count: int, rest: int, others: int) -> float:
+    """Return the p-value of Fisher's exact test: `good` of `count` is not fewer than `rest` of `others` by more than chance."""
+    every = good + rest
+    ways: int = sum([comb(count, one) * comb(others, every - one) for one in range(max(0, every - others), good + 1)])
+    return float(Fraction(ways, comb(count + others, every)))
