@@ -142,7 +142,7 @@ class Provider:
                 "oidc.no_user", "the ID token has no usable claim {claim!r} with the name of the user", claim=self._claim
             )
             raise HttpRefused(403, told)
-        if self._claim == "email" and claims.get("email_verified") is False:
+        if self._claim == "email" and claims.get("email_verified", True) is not True:
             raise HttpRefused(403, notice("oidc.unverified", "the OpenID provider has not verified this e-mail address"))
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         roles = frozenset().union(*[self._groups.get(one, ()) for one in listed if isinstance(one, str)])
