@@ -222,9 +222,10 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
     found = [one for one in served if one is not None]
     if len(found) != len(served):
         raise ConfigError(notice("serve.what", "app() expects a Config, the path of one, an Agent, or a list of Agents"))
+    chosen = None if journal is None else choose(journal)  # one for all: each "memory" would be another
     for agent in found:
         agent.sinks = (*agent.sinks, *sinks)
-        agent.journal = agent.journal if journal is None else choose(journal)
+        agent.journal = chosen or agent.journal
     return found
 
 
