@@ -216,8 +216,8 @@ class Message:
 
     @property
     def quotes(self) -> bool:
-        """Return True if a part of the message was written by somebody else than its author."""
-        return any(type(part) is Text and part.source for part in self.parts)
+        """Return True if a part of the message was written by somebody else than its author: also a file of the user."""
+        return any((type(part) is Text and part.source) or (type(part) is Media and self.role == "user") for part in self.parts)
 
     @property
     def own_text(self) -> str:
