@@ -1,13 +1,16 @@
 """Partial results: what was done, what was not, why, and what to do; and what changes for one run only."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from kaname import Agent, Approve, Price, ScriptedModel, Timeout, call, deadline, max_steps, tool
-from kaname.core.errors import ModelTimeout, ReplyGarbled
+from kaname.core.errors import AgentError, ConfigError, ModelTimeout, ReplyGarbled
 from kaname.core.messages import Usage
+from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
+from kaname.models.providers.responses import OpenAIResponses
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
 
@@ -137,6 +140,23 @@ async def test_headers_of_one_request_are_sent_and_are_no_part_of_the_body():
         assert server.headers[0]["x-trace"] == "abc"
         assert (request["seed"], "extra_headers" in request, "timeout" in request) == (3, False, False)
         await agent.close()
+
+
+@pytest.mark.parametrize("kind", [OpenAI, OpenAIResponses, Anthropic])
+async def test_headers_and_time_limit_of_a_model_are_no_part_of_the_body(kind):
+    async with WireServer(lambda request: reply("hi")) as server:
+        own = {"extra_headers": {"X-Trace": "abc", "X-Key": "s"}, "timeout": "5s", "seed": 3, "temperature": 0}
+        model = kind("m", base_url=server.url, api_key="k", headers={"X-Own": "o"}, settings=own)
+        assert (model.patience, {*model.settings} & {"extra_headers", "timeout"}) == (5.0, set())
+        with contextlib.suppress(AgentError):  # the server speaks chat completions
+            await Agent(model, journal="memory").run("go", settings={"extra_headers": {"X-Trace": "later"}})
+        sent, headers = server.requests[0], server.headers[0]
+        assert not {"extra_headers", "timeout", "X-Trace"} & {*sent}
+        assert sent["temperature"] == 0
+        assert (headers["x-trace"], headers["x-key"], headers["x-own"]) == ("later", "s", "o")
+        await model.close()
+    with pytest.raises(ConfigError, match="extra_headers must be a mapping"):
+        kind("m", base_url="http://127.0.0.1:1/v1", api_key="k", settings={"extra_headers": "X-Trace"})
 
 
 def test_usage_without_a_known_cost_keeps_its_bound():

@@ -115,6 +115,44 @@ async def test_a_check_that_holds_passes(check):
     assert (attempt.passed, attempt.why) == (True, "")
 
 
+@pytest.mark.parametrize(
+    ("answer", "number", "holds"),
+    [
+        ("It arrives on 2026-12-01.", 12, False),
+        ("It arrives on 2026-12-01.", -1, False),
+        ("2026/12/1 10:12 に届きます", 12, False),
+        ("2026年12月1日", 12, False),
+        ("since 2026-12", 12, False),
+        ("Version 1.12.3 of 192.168.12.1", 12, False),
+        ("12 pieces until 2026-12-01", 12, True),
+        ("It takes 10-12 days.", 12, True),
+        ("三百円です", 300, True),
+        ("合計300円です", 300, True),
+        ("１，２００円", 1200, True),
+        ("1万円", 10_000, True),
+        ("1万円", 1, False),
+        ("3万5千円", 35_000, True),
+        ("-1万円", -10_000, True),
+        ("三百二人", 302, True),
+        ("三百二人", 2, False),
+        ("二人です", 2, True),
+        ("十円", 10, True),
+        ("千葉へ行きます", 1000, False),
+        ("1.5e3", 1500, True),
+        ("1,234,567 yen", 1_234_567, True),
+    ],
+)
+async def test_number_is_read_as_people_write_it(answer, number, holds):
+    attempt = await outcome_of(Case("How much?", number=number), Agent(ScriptedModel([answer]), journal="memory"))
+    assert attempt.passed is holds, attempt.why
+
+
+@pytest.mark.parametrize(("answer", "text"), [("ＡＢＣ−１２３号室", "ABC"), ("アレルギーは卵", "ｱﾚﾙｷﾞｰ"), ("300円", "３００円")])
+async def test_text_that_an_answer_contains_has_any_width(answer, text):
+    attempt = await outcome_of(Case("Which?", contains=text), Agent(ScriptedModel([answer]), journal="memory"))
+    assert attempt.passed, attempt.why
+
+
 @pytest.mark.parametrize("check", BAD)
 async def test_a_check_that_does_not_hold_fails_and_says_why(check):
     attempt = await outcome_of(Case("How much is tea?", **{check: BAD[check]}))

@@ -84,7 +84,7 @@ class Provider:
             "nonce": nonce,
         }
         claims |= {"iat": int(time.time()), "exp": int(time.time()) + 300, **self.next.get("claims", {})}
-        claims = {name: value for name, value in claims.items() if value is not None}
+        claims = {name: None if value == "null" else value for name, value in claims.items() if value is not None}
         how = self.next.get("sign", "")
         if how == "none":
             parts = [json.dumps(one).encode() for one in ({"alg": "none"}, claims)]

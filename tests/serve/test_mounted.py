@@ -227,3 +227,61 @@ def test_users_whose_folder_cannot_be_read_are_asked_for(tmp_path, monkeypatch):
     assert Users.from_environment(tmp_path / "gone.json").requires_token, "a link that leads nowhere now"
     assert Users.from_environment(tmp_path / ("x" * 300)).requires_token, "a name that cannot be looked up"
     assert not Users.from_environment(tmp_path / "users.json").requires_token
+
+
+async def test_agents_share_a_journal_in_memory(tmp_path):
+    agents = kaname.serve.app([Agent(adding(), [add], name=name) for name in ("desk", "till")], journal="memory", audit=False)
+    async with agents.lifespan(), _client(agents) as http:
+        for name in ("desk", "till"):
+            assert (await http.post("/api/runs", json={"input": "go", "agent": name})).json()["output"] == "the sum is 7"
+        assert {one["agent"] for one in (await http.get("/api/runs")).json()["runs"]} == {"desk", "till"}
+
+
+_PLACES = {
+    "/api/runs": '{"input": [{"role": "user", "content": [%s]}]}',
+    "/v1/chat/completions": '{"model": "desk", "messages": [{"role": "user", "content": [%s]}]}',
+    "/v1/responses": '{"model": "desk", "input": [{"role": "user", "content": [%s]}]}',
+    "/ag-ui": '{"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": [%s]}]}',
+    "/vercel": '{"messages": [{"role": "user", "parts": [%s]}]}',
+}
+
+
+@pytest.mark.parametrize("place", _PLACES)
+async def test_request_that_is_refused_is_not_echoed_at_length(tmp_path, place):
+    agents, json_ = kaname.serve.app(_desk(tmp_path)), {"content-type": "application/json"}
+    long = "x" * 3_500_000
+    async with agents.lifespan(), _client(agents) as http:
+        for part in ({"type": "video", "data": long}, {"type": long}, {long: 1}, long):
+            answer = await http.post(place, content=_PLACES[place] % json.dumps(part), headers=json_)
+            assert answer.status_code == 400 or place == "/vercel"
+            assert len(answer.content) < 20_000
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize("levels", [300, 900, 990, 100_000])
+async def test_request_that_is_nested_deeply_is_refused(tmp_path, place, levels):
+    agents, json_ = kaname.serve.app(_desk(tmp_path)), {"content-type": "application/json"}
+    async with agents.lifespan(), _client(agents) as http:
+        for opened, closed in ("[]", ('{"a":', "}")):
+            body = _PLACES[place] % (opened * levels + "1" + closed * levels)
+            answer = await http.post(place, content=body, headers=json_)
+            assert answer.status_code == 400, answer.text[:500]
+        near = "[" * 100 + "1" + "]" * 100
+        assert (await http.post(place, content=_PLACES[place] % near, headers=json_)).status_code < 500
+
+
+async def test_user_named_admin_does_not_see_the_runs_of_the_token_of_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("KANAME_TOKEN", "a-long-token-of-an-administrator")
+    users = Users(tmp_path / "users.json")
+    token = users.add("admin", ["read", "talk"])
+    with pytest.raises(kaname.ConfigError, match="KANAME_TOKEN"):
+        users.add("KANAME_TOKEN", ["read"])
+    agents = kaname.serve.app(_desk(tmp_path))
+    async with agents.lifespan(), _client(agents) as http:
+        own, other = ({"authorization": f"Bearer {one}"} for one in ("a-long-token-of-an-administrator", token))
+        run = (await http.post("/api/runs", json={"input": "go"}, headers=own)).json()
+        assert run["user_id"] == (await http.get("/api/me", headers=own)).json()["name"] == "KANAME_TOKEN"
+        assert (await http.get("/api/runs", headers=other)).json()["runs"] == []
+        assert (await http.get(f"/api/runs/{run['run_id']}", headers=other)).status_code == 404
+        (tmp_path / "users.json").write_text((tmp_path / "users.json").read_text("utf-8").replace('"admin"', '"KANAME_TOKEN"'))
+        assert (await http.get("/api/runs", headers=other)).status_code == 503, "nor in a file that was edited by hand"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,23 @@ def test_run_of_a_server_that_died_is_taken_up_and_followed_at_another(tmp_path)
             rest = list(lines)
         assert rest[-1]["data"]["data"]["output"] == "worked 3 times"
     assert len((tmp_path / "ledger.txt").read_text().split()) == 3
+
+
+@pytest.mark.slow
+def test_metrics_of_several_workers_say_whose_they_are(tmp_path):
+    with serving(tmp_path, "--workers", "2") as served:
+
+        def seen() -> set[str]:
+            with client(served) as http:  # a new connection, to whichever process takes it
+                assert http.post("/api/runs", json={"input": "x"}).json()["output"] == "you said: x"
+            with client(served) as http:
+                metrics = http.get("/metrics").text
+            found.update(re.findall(r'kaname_runs_total\{agent="\w+",stop="completed",process="(\d)"\}', metrics))
+            assert 'stop="completed"}' not in metrics
+            return found
+
+        found: set[str] = set()
+        wait_until(lambda: seen() == {"1", "2"})
 
 
 @pytest.mark.slow

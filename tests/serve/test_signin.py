@@ -299,6 +299,10 @@ WRONG = {
     "no groups": {"claims": {"groups": None}},
     "no user": {"claims": {"email": None}},
     "an e-mail address that is not verified": {"claims": {"email_verified": False}},
+    "not verified, as text": {"claims": {"email_verified": "false"}},
+    "verified, as text": {"claims": {"email_verified": "true"}},
+    "not verified, as a number": {"claims": {"email_verified": 0}},
+    "verified or not is null": {"claims": {"email_verified": "null"}},
     "refused at the provider": {"refuse": True},
 }
 
@@ -313,6 +317,13 @@ async def test_oidc_refuses_and_records_a_wrong_token(tmp_path, provider, monkey
         assert (await browser.get("/api/me")).status_code == 401
     assert [one.detail["how"] for one in company.log.entries(kind="sign_in_failed")] == ["oidc"]
     assert not [*company.log.entries(kind="sign_in")]
+
+
+@pytest.mark.parametrize("verified", [True, None])
+async def test_oidc_lets_in_an_address_that_is_verified_or_of_which_nothing_is_said(tmp_path, provider, monkeypatch, verified):
+    company = Company(tmp_path, provider, monkeypatch)
+    async with company.browser() as browser:
+        assert (await company.sign_in(browser, claims={"email_verified": verified})).status_code == 302
 
 
 async def test_oidc_goes_on_when_the_provider_rotates_its_keys(tmp_path, provider, monkeypatch):

@@ -14,7 +14,7 @@ from fastmcp import Context, FastMCP
 from fastmcp.tools.base import ToolResult as Given
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents, ToolListChangedNotification
 
-from kaname import Agent, Approve, ConfigError, InvalidState, ScriptedModel, call, tool
+from kaname import Agent, Approve, ConfigError, Flow, InvalidState, ScriptedModel, call, tool
 from kaname.policies.fallback import FallbackStrategy
 from kaname.policies.guardrails.policy import Guardrails
 from kaname.policies.guardrails.tool_rules import ToolRule
@@ -165,7 +165,7 @@ async def test_a_name_once_given_stays():
     bank, other = FastMCP("bank"), make("other")
     bank.tool(lambda: "PAID", name="pay")
     script = [call("grow", name="pay"), call("slow", seconds=0.3), call("pay"), "x"]
-    async with agent(script, {"bank": bank, "other": other}, policies=[Approve("pay")]) as made:
+    async with agent(script, {"bank": bank, "other": other}, policies=[Approve("pay"), Flow("off")]) as made:
         assert (await made.run("go")).stop.kind == "waiting"
         assert {"pay", "other__pay"} <= set(made.tools)
 

@@ -12,6 +12,7 @@ from weakref import ref
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
 from ..core.notices import notice
+from ..core.record import replace
 from ..core.state import State
 from ..journals.default import choose
 from ..kernel.bases import ContextBase, ModelBase, optional
@@ -178,6 +179,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         run_id: str | None = None,
         deps: Any = None,
         when_busy: Literal["wait", "refuse"] = "wait",
+        by: str = "",
         model: Model | str | Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
@@ -185,13 +187,16 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
 
         `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
         belongs to; runs of one session take turns, or are refused `when_busy` (`SessionBusy`). `deps`: what tools find in
-        `ToolContext.deps`; it is not recorded. `model`, `settings`: for this run only, over the agent's; pass them again to
-        `resume`.
+        `ToolContext.deps`; it is not recorded. `by`: who starts it, if that is not the user; an approval that must come from
+        another person than the user cannot come from this one either. `model`, `settings`: for this run only, over the agent's;
+        pass them again to `resume`.
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError(notice("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy))
         opener = self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
-        return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy), abort_event, opener)
+        check_ids(by=by)
+        request = replace(self._request(user_input, session_id, user_id, run_id, deps, when_busy), by=by)
+        return self._run(request, abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """Run and wait for the result, and for work in the background, in code without an event loop. Options as for `run`."""
@@ -302,6 +307,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
             user=parent.user,
             parent=(parent.run_id, parent.call_id),
             answers=answers,
+            by=parent.by,
             deps=parent.deps,
         )
         return self._run(request, opener=Opener(recipe, journal, sinks, self._description))
@@ -335,18 +341,21 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         abort_event: Any = None,
         deps: Any = None,
         new_id: str | None = None,
+        by: str = "",
     ) -> Run[OutputT]:
         """A new run (`new_id`) that goes on from fact `at` of another (by default its last), which stays as it is.
 
         Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
+        `by`: who forks it, as for `run`.
         If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
         """
         recipe = changed_recipe(self.recipe, model, None, instructions)
         if at is not None and not isinstance(at, int):
             raise ConfigError(notice("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at))
+        check_ids(by=by)
         messages = () if user_input is None else as_turn(user_input)
         given = as_mapping("results", results, "{call_id: output}")
-        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=given, deps=deps)
+        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=given, deps=deps, by=by)
         return self._run(request, abort_event, self._opener(recipe))
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:

@@ -42,6 +42,7 @@ class Parent(NamedTuple):
     user: str = ""
     first: bool = False  # the call is tried for the first time: there can be no such child yet
     sinks: tuple[Sink, ...] = ()  # those that tell of the children too
+    by: str = ""  # the person who started the parent for the user
 
 
 class Runnable(Protocol):
@@ -64,7 +65,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     answers = await answers_for(scope, child_id)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
     first = not resumed and context.attempt == 1
-    parent = Parent(scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope))
+    parent = Parent(
+        scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope), scope.state.by
+    )
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
     shown = known[0].seq if known else 0  # in the life before
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known))

@@ -96,6 +96,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
         journal=given.journal,
         hosts=hosts,
         origins=[*settings.get("origins", []), *given.allow_origin],
+        proxies=[*settings.get("proxies", []), *given.proxy],
         sinks=[trace_from(words) for words in given.trace],
         recover=not given.no_recover,
         on_disconnect=given.on_disconnect,

@@ -218,6 +218,7 @@ _SERVE = mapping_of(
         "users": field_of("string", "the file with who may use it, from this file's folder"),
         "hosts": {**TEXTS, "description": "names under which it is reached"},
         "origins": {**TEXTS, "description": "pages that may use it, as https://example.org"},
+        "proxies": {**TEXTS, "description": "addresses or networks of proxies whose X-Forwarded-For is believed"},
         "session": field_of(TIME, "how long a sign-in to the page lasts, such as 8h (12h)"),
         "oidc": {
             **mapping_of(

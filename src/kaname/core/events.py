@@ -18,7 +18,8 @@ class Opened:
 
     `base` is the fact of another run from which it continues: a fork, or the next run of a session. `parent` is the run and
     the call that opened this one as a part of their work. `recipe` describes the agent at that time (instructions, model,
-    tools), so that a replay can show what changed. `trace` is the `traceparent` of the caller.
+    tools), so that a replay can show what changed. `trace` is the `traceparent` of the caller. `by` is the person who
+    started it for the user; "" if the user did.
     """
 
     session: str = ""
@@ -27,6 +28,7 @@ class Opened:
     recipe: Mapping[str, Any] = field(factory=dict)
     parent: tuple[str, str] | None = None
     trace: str = ""
+    by: str = ""
 
 
 @record

@@ -221,7 +221,9 @@ class Message:
 
     @property
     def quotes(self) -> bool:
-        """Return True if a part of the message was written by somebody else than its author."""
+        """Return True if a part of the message was written by somebody else than its author: also a file of the user."""
+        if self.role == "user" and any(type(part) is Media for part in self.parts):
+            return True
         return any((type(part) is Text or type(part) is ToolResult) and part.source for part in self.parts)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,5 +92,7 @@ def _content(content: Any) -> list[Part]:
             case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
                 parts.append(Media("audio/mpeg" if form == "mp3" else f"audio/{form}", data=data))
             case _:
-                raise ConfigError(notice("message.part", "this part of a message is not supported: {item!r}", item=item))
+                raise ConfigError(
+                    notice("message.part", "this part of a message is not supported: {item}", item=reprlib.repr(item))
+                )
     return parts

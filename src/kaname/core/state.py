@@ -32,7 +32,7 @@ from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 
-FOLD = 16
+FOLD = 17
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -58,6 +58,7 @@ class State:
     agent: str = ""
     session: str = ""
     user: str = ""
+    by: str = ""  # the person who started the run for the user
     messages: list[Message] = field(factory=list)
     said: list[Message] = field(factory=list)  # the user's messages, also those that were summarised since
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
@@ -92,6 +93,10 @@ class State:
     replied: int = 0  # replies in all, those of the runs before among them: call ids are minted from it
     facts: int = 0  # facts in all, those of the runs before among them
     time: float = 0.0
+
+    def is_another(self, person: str) -> bool:
+        """Return True for a person who is neither the user nor the one who started the run for the user."""
+        return person not in ("", self.user, self.by)
 
     @property
     def waiting(self) -> bool:
@@ -168,7 +173,7 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
     before, state.user = state.user, body.user
     state.agent, state.session, state.parent = event.agent, body.session, body.parent
-    state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
+    state.usage, state.attempt, state.trace, state.by = NOTHING, 1, body.trace, body.by
     state.strategy, state.model = str(body.recipe.get("strategy", "")), str(body.recipe.get("model", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None

@@ -12,7 +12,7 @@ from ..core.record import replace
 from ..core.runs import EVALUATION, SHARED
 from .sqlite.protection.sealing import ERASED_TEXT, erased_fact
 
-SAID = (Answered.__name__, Interjected.__name__)  # the facts that say what a person said in a run
+SAID = (Answered.__name__, Interjected.__name__, Opened.__name__)  # the facts that name a person who did something in a run
 _SHORTEST = 3  # characters of an answer that is looked for in the other facts of a run
 
 
@@ -67,7 +67,7 @@ def blank_fact(alias: str, seq: int, kind: str, body: str) -> tuple[str, str]:
     opened = decode_body(kind, body)
     assert isinstance(opened, Opened)
     session = opened.session if opened.session.startswith(SHARED) else ""
-    return encode_body(replace(opened, user=alias, session=session, trace=""))
+    return encode_body(replace(opened, user=alias, session=session, trace="", by=""))
 
 
 def without_summary(kind: str, body: str) -> str | None:
@@ -80,10 +80,13 @@ def without_summary(kind: str, body: str) -> str | None:
 
 
 def answers_by(user: str, kind: str, body: str) -> set[str] | None:
-    """Return what the user said in a fact: an answer, or a message to the run; None if it is not by this user."""
+    """Return what the user said in a fact: an answer, a message to the run, or nothing where the user started it for
+    another; None if it is not by this user."""
     fact = decode_body(kind, body) if kind in SAID else None
-    if not isinstance(fact, Answered | Interjected) or fact.by != user:
+    if not isinstance(fact, Answered | Interjected | Opened) or fact.by != user:
         return None
+    if isinstance(fact, Opened):
+        return set()
     return set(_texts(fact.answer if isinstance(fact, Answered) else fact.message.text))
 
 
@@ -104,7 +107,7 @@ def without_answer(user: str, alias: str, texts: Iterable[str], kind: str, body:
         changed = changed.replace(dump(text)[1:-1], ERASED_TEXT)
     if answers_by(user, kind, changed) is not None:
         fact = decode_body(kind, changed)
-        assert isinstance(fact, Answered | Interjected)
+        assert isinstance(fact, Answered | Interjected | Opened)
         changed = encode_body(replace(fact, by=alias))[1]
     return None if changed == body else changed
 

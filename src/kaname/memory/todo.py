@@ -24,7 +24,7 @@ class TodoItem(TypedDict):
     status: Literal["open", "doing", "done"]
 
 
-@tool(effect="idempotent")
+@tool(effect="idempotent", labels={"role": "own"})
 async def todo(items: list[TodoItem], context: ToolContext) -> dict[str, Any]:
     """Write down what there is to do, for work of three steps or more. Pass the whole list each time something changes.
 

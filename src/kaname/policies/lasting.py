@@ -114,7 +114,7 @@ async def is_granted(rule: str, call: ToolCall, view: RunView, by: str = "") -> 
 
 def _counts(given_by: str, by: str, view: RunView) -> bool:
     """Return True if an approval by this person counts, where perhaps only that of another person than the user does."""
-    return by != "other" or given_by not in ("", view.state.user)
+    return by != "other" or view.state.is_another(given_by)
 
 
 def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:

@@ -27,6 +27,8 @@ Source = Media | bytes | str | Path
 MOST_BYTES = 50_000_000
 _HEAD, _LOOKED_AT = 4096, 1_000_000
 _GROUPS = ("image", "audio", "video", "executable", "archive")
+_LAST_BITS = ("64:ff9b::/96", "::/96")  # NAT64, and the older compatible form: an IPv4 address in the last 32 bits
+_LOCAL = ("64:ff9b:1::/48", "2001::/32")  # NAT64 of one network; Teredo
 _SECONDS, _LONGEST, _REDIRECTS = 30.0, 120.0, 3  # seconds without a byte, seconds in all
 
 
@@ -132,6 +134,21 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
     raise SenseError(notice("senses.redirects", "{host} redirects too often", host=found.hostname))
 
 
+def _is_public(place: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return True if an address is public. Of an IPv6 address that leads to an IPv4 address, that one has to be public, too."""
+    if isinstance(place, ipaddress.IPv6Address):
+        if place.ipv4_mapped is not None:
+            return _is_public(place.ipv4_mapped)
+        inner = place.sixtofour or (ipaddress.IPv4Address(int(place) & 0xFFFF_FFFF) if _is_in(place, _LAST_BITS) else None)
+        if _is_in(place, _LOCAL) or (inner is not None and not _is_public(inner)):
+            return False
+    return place.is_global and not place.is_multicast
+
+
+def _is_in(place: ipaddress.IPv6Address, networks: tuple[str, ...]) -> bool:
+    return any(place in ipaddress.IPv6Network(one) for one in networks)
+
+
 def _public_address(host: str, port: int) -> tuple[str, int]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -139,8 +156,7 @@ def _public_address(host: str, port: int) -> tuple[str, int]:
         raise SenseError(notice("senses.no_host", "the host {host} was not found", host=host)) from problem
     for entry in found:
         place = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
-        place = getattr(place, "ipv4_mapped", None) or place
-        if not place.is_global or place.is_multicast:
+        if not _is_public(place):
             raise SenseError(notice("senses.private_host", "{host} is not a public address; it was not fetched", host=host))
     return str(found[0][4][0]), port
 

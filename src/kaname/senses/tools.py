@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.messages import Media, ToolResult, Usage
 from ..core.notices import notice
+from ..core.people.labels import ToolLabels
 from ..kernel.ports import ToolContext
 from ..tools.function import FunctionTool, tool
 from .process.client import Progress
@@ -22,6 +23,9 @@ NAMES = (
     *("read_text", "describe_picture", "edit_picture", "draw_chart", "draw_diagram", "generate_picture"),
     *("transcribe", "speak", "tell_speakers_apart", "summarize_video", "caption_video"),
 )
+
+_READS = ToolLabels("reads", result="untrusted")  # what stands in a picture or is said in a recording is other people's
+_OWN = ToolLabels("own")  # what is made stays in the conversation
 
 
 def senses_tools(
@@ -50,7 +54,7 @@ def senses_tools(
 def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[FunctionTool[Any, Any]]:
     find = Finder(folder, urls)
 
-    @tool(effect="pure", timeout=600)
+    @tool(effect="pure", timeout=600, labels=_READS)
     async def read_text(file: str, context: ToolContext) -> Any:
         """Read the text in a picture (OCR).
 
@@ -60,7 +64,7 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
         page = await senses.read(find(file, context))
         return page.text or "no text was found"
 
-    @tool(effect="idempotent", timeout=600)
+    @tool(effect="idempotent", timeout=600, labels=_READS)
     async def describe_picture(file: str, context: ToolContext, question: str = "") -> Any:
         """Describe a picture, or answer a question about it.
 
@@ -84,7 +88,7 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
         """
         return _as_result(await senses.edit(find(file, context), steps))
 
-    @tool(timeout=600)
+    @tool(timeout=600, labels=_OWN)
     async def generate_picture(prompt: str, size: str = "") -> Any:
         """Make a picture from words.
 
@@ -136,7 +140,7 @@ def _drawings(senses: Senses) -> list[FunctionTool[Any, Any]]:
 def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[FunctionTool[Any, Any]]:
     find = Finder(folder, urls)
 
-    @tool(effect="idempotent", timeout=7200)
+    @tool(effect="idempotent", timeout=7200, labels=_READS)
     async def transcribe(file: str, context: ToolContext, language: str = "") -> Any:
         """Write down what is said in a sound or video, with times in seconds.
 
@@ -148,7 +152,7 @@ def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[Funct
         lines = [f"[{one.start:.1f}-{one.end:.1f}] {one.text}" for one in found.sentences]
         return ToolResult("\n".join(lines) or "nobody speaks in it", usage=found.usage)
 
-    @tool(effect="idempotent", timeout=1800)
+    @tool(effect="idempotent", timeout=1800, labels=_OWN)
     async def speak(text: str, context: ToolContext, language: Literal["", "en", "ja"] = "") -> Any:
         """Speak a text, and return the sound.
 
@@ -158,7 +162,7 @@ def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[Funct
         """
         return _as_result(await senses.speak(text, language, progress=_shown(context)))
 
-    @tool(effect="pure", timeout=1800)
+    @tool(effect="pure", timeout=1800, labels=_READS)
     async def tell_speakers_apart(file: str, context: ToolContext, count: int = 0) -> Any:
         """Find out when which voice speaks. It can be wrong, most of all if voices are alike.
 
@@ -169,7 +173,7 @@ def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[Funct
         turns = await senses.speakers(find(file, context), count)
         return [f"[{one.start:.1f}-{one.end:.1f}] {one.speaker}" for one in turns] or "nobody speaks in it"
 
-    @tool(effect="idempotent", timeout=7200)
+    @tool(effect="idempotent", timeout=7200, labels=_READS)
     async def summarize_video(file: str, context: ToolContext) -> Any:
         """Summarize a video: its scenes, the text in its pictures, and what is said.
 
@@ -179,7 +183,7 @@ def _sounds(senses: Senses, folder: str | Path | None, urls: bool) -> list[Funct
         found = await senses.summarize(find(file, context), _shown(context))
         return ToolResult(found.text, usage=found.usage)
 
-    @tool(effect="idempotent", timeout=7200)
+    @tool(effect="idempotent", timeout=7200, labels=_READS)
     async def caption_video(file: str, context: ToolContext, form: Literal["srt", "vtt"] = "srt") -> Any:
         """Write captions for a video or sound.
 

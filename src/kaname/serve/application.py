@@ -113,6 +113,7 @@ def app(
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     limits: RequestLimits | None = None,
+    proxies: Iterable[str] = (),
     sinks: Iterable[Sink] = (),
     recover: bool = True,
     keep: Keep | None = None,
@@ -130,6 +131,8 @@ def app(
         who: A function that returns the `Caller` of an ASGI scope, or None to refuse it. Replaces `users`.
         journal: The journal, or its path, instead of the one that the agents or the file name.
         hosts, origins: More accepted `Host` headers, and the origins of pages that are allowed to send requests.
+        proxies: Addresses or networks of the proxies in front of the server, in addition to those in the file. Only their
+            `X-Forwarded-For` says where a request came from.
         limits, sinks: `RequestLimits` of size and rate, and sinks for the facts of all runs, in addition to each agent's own.
         recover: Resume runs that a crash has interrupted (default: True).
         keep: How long ended runs are kept. By default as the file says, otherwise forever.
@@ -140,7 +143,7 @@ def app(
             journal; none for a journal in memory).
 
     Raises:
-        ConfigError: If the agents have equal names or different journals, or the file has mistakes.
+        ConfigError: If the agents have equal names or different journals, a proxy is not an address, or the file has mistakes.
         AuditError: If the audit log cannot be written.
     """
     config, served = _load_served(agents, journal)
@@ -162,7 +165,15 @@ def app(
         lifespan=_lifespan(service, recover, background),
     )
     inner.router.redirect_slashes = False
-    guarded = RequestGuard(inner, access=access, who=who, hosts=hosts, origins=origins, limits=limits)
+    guarded = RequestGuard(
+        inner,
+        access=access,
+        who=who,
+        hosts=hosts,
+        origins=origins,
+        limits=limits,
+        proxies=[*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)],
+    )
     return Application(service, guarded, streams, inner)
 
 
@@ -211,9 +222,10 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
     found = [one for one in served if one is not None]
     if len(found) != len(served):
         raise ConfigError(notice("serve.what", "app() expects a Config, the path of one, an Agent, or a list of Agents"))
+    chosen = None if journal is None else choose(journal)  # one for all: each "memory" would be another
     for agent in found:
         agent.sinks = (*agent.sinks, *sinks)
-        agent.journal = agent.journal if journal is None else choose(journal)
+        agent.journal = chosen or agent.journal
     return found
 
 

@@ -15,6 +15,7 @@ from ..core.notices import notice
 from .problems import HttpRefused
 from .users import Caller
 
+_DEEPEST = 200  # levels of JSON
 LAST = 10**15  # beyond every place in a journal
 FormT = TypeVar("FormT")
 Name = Annotated[str, Meta(max_length=500)]
@@ -152,11 +153,26 @@ async def read_body(request: Request, form: type[FormT]) -> FormT:
     """Read the body as that form; an empty body is an object without keys. Raise `ConfigError` if it does not fit."""
     body = await request.body()
     try:
+        _check_depth(body)
         return msgspec.json.decode(body or b"{}", type=form)
     except msgspec.ValidationError as problem:
         raise ConfigError(_describe_misfit(form, str(problem))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise ConfigError(notice("serve.no_json", "the request is not valid JSON: {problem}", problem=str(problem))) from None
+
+
+def _check_depth(body: bytes) -> None:
+    """Raise `ConfigError` for JSON that is nested too deeply to be meant. Whatever reads it later may do so recursively."""
+    if body.count(b"[") + body.count(b"{") <= _DEEPEST:
+        return
+    level: list[Any] = [msgspec.json.decode(body)]
+    for _ in range(_DEEPEST):
+        lists = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [one for inner in lists for one in inner]
+        if not level:
+            return
+    told = notice("serve.depth", "the request is nested more than {most} levels deep", most=_DEEPEST)
+    raise ConfigError(told)
 
 
 def _describe_misfit(form: Any, problem: str) -> str:

@@ -23,6 +23,7 @@ from ..core.notices import notice
 from ..core.record import record
 from .access import signin
 from .access.guessing import Rates, TooManyTokens, WrongToken
+from .access.proxies import Proxies
 from .access.signin import Access
 from .encoding import PATIENCE, PIECE
 from .problems import HttpRefused, answer, without_path
@@ -69,7 +70,7 @@ class RequestGuard:
     """An ASGI middleware that lets a request in or refuses it.
 
     `access`: the users who are allowed in, and how; without users, only this machine is answered. `who`: a function of the
-    program that returns the caller, instead of users.
+    program that returns the caller, instead of users. `proxies`: those whose `X-Forwarded-For` counts.
     """
 
     def __init__(
@@ -81,11 +82,13 @@ class RequestGuard:
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
         limits: RequestLimits | None = None,
+        proxies: Iterable[str] = (),
     ) -> None:
         self._inner, self._access, self._users, self._who = inner, access, access.users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
+        self._proxies = Proxies(proxies)
 
     @property
     def is_open(self) -> bool:
@@ -97,8 +100,9 @@ class RequestGuard:
             if scope["type"] == "lifespan":
                 await self._inner(scope, receive, send)
             return None  # no WebSockets: the connection is closed
-        line = AccessLine(scope)
         headers = _headers(scope)
+        self._proxies.resolve(scope, headers)
+        line = AccessLine(scope)
         sending = self._with_headers(send, line, headers.get("origin", ""), scope.get("kaname.abort", _do_nothing))
         try:
             scope["kaname.send"] = send
@@ -344,7 +348,7 @@ def _address(scope: Scope) -> str:
 def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
     """Return True if a proxy passed the request on.
 
-    The address does not show it: it is the address of the proxy, or one that the server has taken from a header. A proxy
+    The address does not show it: it is the address of the proxy, or one that was taken from a header. A proxy
     without any settings (nginx) adds no header, but speaks HTTP/1.0.
     """
     named = any(name in _RELAYED or any(part in name for part in _RELAYING) for name in headers)

@@ -59,6 +59,7 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
 RATE_LIMITED = RateLimited.__name__  # the name of the failure in facts and chunks
 log = getLogger("kaname.serve")
 _NOBODY = Caller("", frozenset())
+_MOST_WORDS = 4_000  # characters of a message; what a client sent is not sent back at length
 
 
 class HttpRefused(AgentError):
@@ -83,18 +84,19 @@ def headers_of(problem: AgentError) -> dict[str, str]:
 
 
 def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, Any]:
-    """Return the body of the response. `notice`: the code and the values of the message, for clients in another language."""
+    """Return the body of the response. `notice`: the code and values of a short message, for clients in another language."""
     told = words_for(problem, caller or _NOBODY)
+    text = str.__str__(told)
     kind = HTTPStatus(problem.status).phrase if isinstance(problem, HttpRefused) else type(problem).__name__
     body: dict[str, Any] = {
         "type": f"urn:kaname:error:{kind.replace(' ', '')}",
         "title": kind,
         "status": status_of(problem),
-        "detail": str.__str__(told),
+        "detail": text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]} …",
     }
     if problem.run_id:
         body["run_id"] = problem.run_id
-    if isinstance(told, Notice) and told.code:
+    if isinstance(told, Notice) and told.code and len(text) <= _MOST_WORDS:
         body["notice"] = to_json(told)
     return body
 

@@ -67,6 +67,7 @@ class RunRoutes:
                 user_id=user_of(caller, form.user_id),
                 run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
                 when_busy=form.when_busy,
+                by=caller.name,
             )
         leaving = form.on_disconnect
         return await self._respond(request, run, caller, response_mode(request, form.mode), status=201, on_disconnect=leaving)
@@ -232,7 +233,13 @@ class RunRoutes:
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
         with refuse_malformed():
             run = self._service.agent_of(card).fork(
-                card.run_id, at, user_input=given, results=results, model=form.model, instructions=form.instructions
+                card.run_id,
+                at,
+                user_input=given,
+                results=results,
+                model=form.model,
+                instructions=form.instructions,
+                by=caller.name,
             )
         return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
 

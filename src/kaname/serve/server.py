@@ -213,6 +213,7 @@ def uvicorn_config(app: Any, *, host: str, port: int, **more: Any) -> uvicorn.Co
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # the application knows which proxies to believe
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         limit_concurrency=CONNECTIONS,
         backlog=1024,

@@ -73,6 +73,11 @@ class Caller:
         return asked if self.is_admin else self.name
 
 
+def is_name(name: str) -> bool:
+    """Return True for a name that a user can have. The name of the administrator with `KANAME_TOKEN` is no user's."""
+    return bool(name) and name.isprintable() and name == name.strip() and name != ENVIRONMENT
+
+
 def is_role(role: str) -> bool:
     return role in ROLES or (role.startswith(_FOR_OTHERS) and len(role) > len(_FOR_OTHERS))
 
@@ -96,7 +101,8 @@ class Users:
 
     Args:
         path: The file with the users. It is read again when it has changed. None: only `token`.
-        token: The token of an administrator, in addition to the users in the file. At least 20 characters.
+        token: The token of an administrator with the name "KANAME_TOKEN", in addition to the users in the file. At least 20
+            characters.
         optional: As long as the file does not exist, no token is needed. Once it exists, every request needs one.
 
     Raises:
@@ -107,7 +113,7 @@ class Users:
         self.path = None if path is None else Path(path).expanduser()
         if token and len(token) < _LEAST:
             raise ConfigError(notice("users.short_token", "a token must have at least {least} characters", least=_LEAST))
-        self._fixed = {hash_token(token): Caller("admin", frozenset(["admin"]))} if token else {}
+        self._fixed = {hash_token(token): Caller(ENVIRONMENT, frozenset(["admin"]))} if token else {}
         self._open = optional
         self._seen: tuple[int, int, int] | None = None  # the file as it was read
         self._known: dict[str, Caller] = {}
@@ -164,10 +170,9 @@ class Users:
             ConfigError: If the name has line breaks or outer spaces, a role is unknown, or the users have no file.
         """
         wanted = list(dict.fromkeys(roles))
-        if not name or not name.isprintable() or name != name.strip():
-            raise ConfigError(
-                notice("users.name", "the name of a user must be printable, without spaces around it, not {name!r}", name=name)
-            )
+        if not is_name(name):
+            told = "the name of a user must be printable, without spaces around it, and not {reserved}; it is {name!r}"
+            raise ConfigError(notice("users.name", told, name=name, reserved=ENVIRONMENT))
         for role in wanted:
             if not is_role(role):
                 raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))
@@ -203,11 +208,12 @@ class Users:
             return {}
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
-            fits = all(one["hash"].isascii() and all(is_role(role) for role in one["roles"]) for one in entries.values())
+            fits = ENVIRONMENT not in entries
+            fits &= all(one["hash"].isascii() and all(is_role(role) for role in one["roles"]) for one in entries.values())
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
             raise _unreadable(self.path, str(problem)) from problem
         if not fits:
-            raise _unreadable(self.path, notice("users.entry", "an entry has an unknown role or no hash"))
+            raise _unreadable(self.path, notice("users.entry", "an entry has an unknown role, no hash, or a reserved name"))
         return entries  # type: ignore[no-any-return]
 
     def _write(self, entries: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from logging import getLogger
 from socket import socket
 
-SOCKET = "KANAME_SERVE_SOCKET"  # the file descriptor that a worker listens on, and the process id of its supervisor
+SOCKET = "KANAME_SERVE_SOCKET"  # the file descriptor that a worker listens on, the id of its supervisor, and its number
 _PATIENCE = 20.0  # seconds that the workers have to end
 _LONGEST = 30.0  # seconds of the longest pause before a worker that keeps dying is restarted
 log = getLogger("kaname.serve")
@@ -20,9 +20,9 @@ log = getLogger("kaname.serve")
 
 def inherited_socket() -> socket | None:
     """Return the socket that this process was started to serve; None if it is not a worker."""
-    number, _, parent = os.environ.get(SOCKET, "").partition(":")
-    if not number:
+    if not is_one_of_several():
         return None
+    number, parent, _ = os.environ[SOCKET].split(":")
     threading.Thread(target=_end_with_parent, args=[int(parent)], daemon=True).start()
     return socket(fileno=int(number))
 
@@ -30,6 +30,12 @@ def inherited_socket() -> socket | None:
 def is_one_of_several() -> bool:
     """Return True if the next request of a client may be handled by another process."""
     return bool(os.environ.get(SOCKET))
+
+
+def process_number() -> str:
+    """Return the number of this process among several, from 1; "" if it is the only one. A process that is started again for
+    one that died has the same number."""
+    return os.environ.get(SOCKET, "").rpartition(":")[2]
 
 
 def _end_with_parent(parent: int) -> None:
@@ -44,16 +50,16 @@ class WorkerProcesses:
 
     def __init__(self, arguments: Sequence[str], taken: socket, count: int) -> None:
         self._arguments, self._taken = list(arguments), taken
-        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # process, start time, next pause
+        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # process, start time, next pause; by number
         self._count, self._ended = count, False
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
-        self._running = [(self._start(), time.monotonic(), 0.5) for _ in range(self._count)]
+        self._running = [(self._start(one), time.monotonic(), 0.5) for one in range(self._count)]
         while not self._ended:
             time.sleep(0.1)
-            self._running = [self._restart_if_dead(*one) for one in self._running]
+            self._running = [self._restart_if_dead(place, *one) for place, one in enumerate(self._running)]
         for worker, _, _ in self._running:
             worker.terminate()
         until = time.monotonic() + _PATIENCE
@@ -65,7 +71,7 @@ class WorkerProcesses:
         return 0
 
     def _restart_if_dead(
-        self, worker: subprocess.Popen[bytes], begun: float, wait: float
+        self, place: int, worker: subprocess.Popen[bytes], begun: float, wait: float
     ) -> tuple[subprocess.Popen[bytes], float, float]:
         if worker.poll() is None or self._ended:
             return worker, begun, wait
@@ -73,11 +79,11 @@ class WorkerProcesses:
         if lived < wait:  # it died at once: wait before the restart
             return worker, begun, wait
         log.warning("worker %d ended (%s); another is started", worker.pid, worker.returncode)
-        return self._start(), time.monotonic(), 0.5 if lived > _LONGEST else min(_LONGEST, wait * 2)
+        return self._start(place), time.monotonic(), 0.5 if lived > _LONGEST else min(_LONGEST, wait * 2)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, place: int) -> subprocess.Popen[bytes]:
         number = self._taken.fileno()
-        environment = {**os.environ, SOCKET: f"{number}:{os.getpid()}"}
+        environment = {**os.environ, SOCKET: f"{number}:{os.getpid()}:{place + 1}"}
         return subprocess.Popen([sys.executable, "-m", "kaname.cli.main", *self._arguments], env=environment, pass_fds=[number])
 
     def _end(self, number: int, frame: object) -> None:

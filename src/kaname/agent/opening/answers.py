@@ -84,7 +84,7 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
             if not judged and key not in due:
                 if key in asking and state.stop is not None and state.stop.kind == "cancelled":
                     raise _stopped(scope.run_id, key)
-                _check_giver(key, asked, by, state.user, now)
+                _check_giver(key, asked, by, state, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
                 from ...policies.lasting import complete
 
@@ -121,11 +121,12 @@ def _stopped(run_id: str, key: str) -> InvalidState:
     )
 
 
-def _check_giver(key: str, asked: Asked, by: str, user: str, now: float) -> None:
+def _check_giver(key: str, asked: Asked, by: str, state: State, now: float) -> None:
     if is_expired(asked, now):
         raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
-    if asked.by == "other" and by in ("", user):
-        raise InvalidState(notice("answer.other", "another person than {user!r} must answer {key!r}", user=user, key=key))
+    if asked.by == "other" and not state.is_another(by):
+        told = "another person than {user!r} must answer {key!r}"
+        raise InvalidState(notice("answer.other", told, user=by if by and by == state.by else state.user, key=key))
 
 
 def _is_same(recorded: Any, answer: Any) -> bool:

@@ -87,7 +87,10 @@ class Opener:
                     before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
                 state = await self._recent.load(self.journal, before[0]) if before else State()
                 onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
-                opened = Opened(session, request.user, onto, await self._description(), request.parent, tracing.current.get())
+                by = "" if request.by == request.user else request.by
+                opened = Opened(
+                    session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
+                )
                 try:
                     scope = await self._turn(request, opened, state, turn, channel)
                     break
@@ -312,8 +315,8 @@ class Opener:
         state = await load(self.journal, source, at)
         if not messages:  # else it is another turn of the conversation
             check_strategy(source, state, self.recipe)
-        origin = Origin(state.user, agent=state.agent)
-        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get())]
+        origin, by = Origin(state.user, agent=state.agent), "" if request.by == state.user else request.by
+        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get(), by)]
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
                 waiting = [call.id for call in state.pending]

@@ -36,7 +36,7 @@ class RunRequest:
         turns: What to do while another run of the session is at work: wait for it, refuse this one, or go ahead.
         parent: The run and the tool call that open it.
         answers: Answers to its questions, by their keys. A parent passes down each as `Given`.
-        by: Who gave the other answers.
+        by: Who gave the other answers, or starts the run for the user.
         queued: Record with the answers that a worker has to continue the run.
         unfinished: Leave it as it is if it has ended, however it ended. A worker asks so, because the run may have ended since.
         takeover: Take it from a process that seems to execute it.

@@ -65,9 +65,14 @@ class ToolRun:
         self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
     ) -> Run[Any]:
         above = (parent.run_id, parent.call_id)
-        request = RunRequest(
-            run_id, (user(given),), "either", user=parent.user, parent=above, answers=answers, deps=parent.deps
-        )
+        options: dict[str, Any] = {
+            "user": parent.user,
+            "parent": above,
+            "answers": answers,
+            "by": parent.by,
+            "deps": parent.deps,
+        }
+        request = RunRequest(run_id, (user(given),), "either", **options)
         counted = [one.counted_in(run_id) if isinstance(one, Budget) else one for one in recipe.policies]
         opener = Opener(replace(recipe, policies=tuple(counted)), journal, parent.sinks, describe)
         return Run(run_id, partial(_open, opener, request), partial(result_of, typed=None), journal)

@@ -78,7 +78,7 @@ def _scope_of(context: ToolContext) -> Scope:
 async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
     """Return the run of a child, within the limits of its parent."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
-    parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope))
+    parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope), scope.state.by)
     known = await scope.journal.runs(run_id=child_id, limit=1)
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
     return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)

@@ -13,6 +13,7 @@ from ...core.durations import dollars, seconds
 from ...core.errors import ConfigError
 from ...core.messages import ToolCall
 from ...core.notices import notice
+from ...core.reading.japanese_numbers import japanese_numbers
 from ...core.steps import StopKind
 from ...core.values import identity, plain_text, read_json
 from ...kernel.boundary import Failure, attempt
@@ -22,7 +23,11 @@ from ...tools.loading import object_from
 from .outcome import CaseOutcome
 from .state import file_problem, prepare_sql, sql_problem
 
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)  # 合計300円 has one
+_NO_NUMBER = re.compile(  # a date, a time, or three and more numbers that belong together: a version, a telephone number
+    r"\d+([-/.:])\d+(?:\1\d+)+|\d{1,2}:\d{2}(?!\d)|\d{4}年\d{1,2}月(?:\d{1,2}日)?|(?<!\d)(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?!\d)"
+)
+_COUNTER = re.compile(r"[円個名人件枚本冊台回泊通点年月日時分秒歳度倍割%]|ドル|ユーロ|パーセント|キロ|メートル|グラム|[ヶか]月")
 _SHOWN = 200  # characters of an answer in a reason
 
 
@@ -70,7 +75,8 @@ def _as_value(given: Any) -> Any:
 
 
 def _contains(outcome: CaseOutcome, wanted: list[str]) -> str:
-    missing = [one for one in wanted if one not in outcome.text]
+    text = unicodedata.normalize("NFKC", outcome.text)
+    missing = [one for one in wanted if unicodedata.normalize("NFKC", one) not in text]
     if not missing:
         return ""
     return notice("eval.not_in", "{missing} is not in the answer {text!r}", missing=", ".join(map(repr, missing)),
@@ -104,14 +110,22 @@ def _read_number(value: Any) -> tuple[float, float]:
     return wanted, abs(wanted) * float(within.strip().rstrip("%")) / 100 if share else float(within)
 
 
+def _numbers_in(text: str) -> list[float]:
+    """Return the numbers that a text names, in digits or in Japanese numerals. Dates and times are not numbers."""
+    plain = _NO_NUMBER.sub(" # ", unicodedata.normalize("NFKC", text).replace("−", "-"))
+    found, rest = list[float](), plain
+    for one, value in japanese_numbers(plain):
+        counts = len(one[0]) > 1 or _COUNTER.match(plain, one.end())  # 千 alone is a part of a name
+        if counts and rest[one.start()] != "#":  # not a part of a number that was read already
+            found.append(-value if plain[: one.start()].endswith("-") else value)
+            rest = rest[: one.start()] + "#" * len(one[0]) + rest[one.end() :]
+    return [float(one.replace(",", "")) for one in _NUMBER.findall(rest)] + found
+
+
 def _number(outcome: CaseOutcome, wanted: tuple[float, float]) -> str:
     value, within = wanted
     given = outcome.output
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        found = [float(given)]
-    else:
-        plain = unicodedata.normalize("NFKC", outcome.text).replace("−", "-")
-        found = [float(one.replace(",", "")) for one in _NUMBER.findall(plain)]
+    found = [float(given)] if isinstance(given, int | float) and not isinstance(given, bool) else _numbers_in(outcome.text)
     if any(abs(one - value) <= within + 1e-9 * max(1.0, abs(value)) for one in found):
         return ""
     listed = ", ".join([f"{one:g}" for one in found[:10]]) or "-"

@@ -15,7 +15,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from ...core.codec import encode
 from ...core.errors import ConfigError
-from ...core.events import Answered, Event, Interjected
+from ...core.events import Answered, Event, Interjected, Opened
 from ...core.notices import notice
 from ...core.project import sync_folder
 from ...core.record import replace
@@ -142,11 +142,10 @@ class _Archive:
         return len(cards), lines
 
     def _own(self, event: Event) -> Event:
-        """Leave out who else answered or said something: that is another person's."""
+        """Leave out who else started the run, answered or said something: that is another person's."""
         body = event.body
-        return (
-            event._replace(body=replace(body, by=self._whose(body.by))) if isinstance(body, Answered | Interjected) else event
-        )
+        named = isinstance(body, Answered | Interjected | Opened)
+        return event._replace(body=replace(body, by=self._whose(body.by))) if named else event
 
     def _without_media(self, line: str) -> str:
         """Write pictures and files of a fact as files, and name them in their place."""

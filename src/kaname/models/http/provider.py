@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Protocol, Self
 
 from ...core.codec import dump
+from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
@@ -63,7 +64,8 @@ def force_once(request: ModelRequest, own: Mapping[str, Any]) -> ModelRequest:
 class ServedModel(BoundedReplies, ModelBase, ABC):
     """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
-    `missing_key`: a sentence that names the missing key, or "".
+    `missing_key`: a sentence that names the missing key, or "". Of the settings, `extra_headers` are sent as headers, and
+    `timeout` is the time for a reply.
     """
 
     provider = ""
@@ -85,10 +87,14 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         self._missing_key = missing_key
         self.model, self.name = model, f"{self.provider}/{model}"
         self._url = url
-        self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in headers.items()}}
+        given = dict(settings or {})
+        named = {**headers, **_as_headers(given.pop("extra_headers", None))}
+        self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in named.items()}}
+        if (limit := given.pop("timeout", None)) is not None:
+            self.patience = seconds(limit)
         self.instance: Hashable = (type(self).__name__, self.name, url, *sorted(self._headers.items()))
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
-        self.settings = dict(settings or {})
+        self.settings = given
         self._http = Http(timeouts)
         self.rates = rates_of(url, self.who.secrets, model)
         self._price, self._listed, self._modes = price, price_of(self.name), OutputModes()
@@ -222,7 +228,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         """Return the request without the settings that are not for its body, the headers with those it brings, and whose
         secrets they hold."""
         settings = {name: value for name, value in request.settings.items() if name not in _ASIDE}
-        own = {str(name).lower(): str(value) for name, value in (request.settings.get("extra_headers") or {}).items()}
+        own = {name.lower(): value for name, value in _as_headers(request.settings.get("extra_headers")).items()}
         who = self.who._replace(secrets=(*self.who.secrets, *secrets_in(own)))
         return replace(request, settings=settings), {**headers, **own}, who
 
@@ -237,6 +243,12 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         if not isinstance(chunk, dict):
             raise garbled_reply(_excerpt(data, who), who)
         return chunk
+
+
+def _as_headers(given: Any) -> dict[str, str]:
+    if not isinstance(given or {}, Mapping):
+        raise ConfigError(notice("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given))
+    return {str(name): str(value) for name, value in (given or {}).items()}
 
 
 def _without_stream(body: bytes) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from ...core.codec import dump
+from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest, user
@@ -93,6 +94,8 @@ class Local(ModelBase):
         self._plan = _Plan(str(found.resolve()), context, chosen)
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
+        if (limit := self.settings.get("timeout")) is not None:
+            self.patience = seconds(limit)
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
         self.identity = f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}"

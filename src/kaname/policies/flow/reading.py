@@ -68,11 +68,15 @@ class Labelled:
     def concern(self, agents: Iterable[Mapping[str, Action]], outside: bool = False) -> bool:
         """Return True if some tool of these agents is declared to return other people's text, and some tool acts.
 
-        `outside`: the run has read such a text already, in its input.
+        The descriptions of an MCP server's tools are such text, too, for all tools that act but the server's own: what they ask
+        for there, the server could do itself. `outside`: the run has read such a text already, in its input.
         """
         tools = [one for tools in agents for one in tools.items()]
-        reads = outside or any(self.of(name, tool).reads_others for name, tool in tools)
-        return reads and any(self.role(name, tool) == "acts" or self.is_hinted(name, tool) for name, tool in tools)
+        if outside or any(self.of(name, tool).reads_others for name, tool in tools):
+            return any(self.role(name, tool) == "acts" or self.is_hinted(name, tool) for name, tool in tools)
+        servers = {name: optional(tool, ActionBase, "served_by")[0] for name, tool in tools}
+        foreign = {server for name, server in servers.items() if server and name not in self.given}
+        return any(foreign - {servers[name]} for name, tool in tools if self.role(name, tool) == "acts")
 
 
 def _is_choice(schema: Any) -> bool:

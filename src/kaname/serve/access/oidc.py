@@ -22,6 +22,7 @@ from ...core.errors import AgentConnectionError, ConfigError
 from ...core.install import install_command
 from ...core.notices import notice
 from ..problems import HttpRefused
+from ..users import is_name
 
 _ALGORITHMS = [
     "RS256",
@@ -137,12 +138,12 @@ class Provider:
 
     def _admit(self, claims: Mapping[str, Any]) -> tuple[str, frozenset[str]]:
         user, groups = claims.get(self._claim), claims.get(self._groups_claim)
-        if not isinstance(user, str) or not user or not user.isprintable() or user != user.strip() or len(user) > 200:
+        if not isinstance(user, str) or not is_name(user) or len(user) > 200:
             told = notice(
                 "oidc.no_user", "the ID token has no usable claim {claim!r} with the name of the user", claim=self._claim
             )
             raise HttpRefused(403, told)
-        if self._claim == "email" and claims.get("email_verified") is False:
+        if self._claim == "email" and claims.get("email_verified", True) is not True:
             raise HttpRefused(403, notice("oidc.unverified", "the OpenID provider has not verified this e-mail address"))
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         roles = frozenset().union(*[self._groups.get(one, ()) for one in listed if isinstance(one, str)])

@@ -57,7 +57,7 @@ class Chat:
             user = user_of(caller, asked.get("user") if caller.is_admin else None)
             messages = as_turn(user_input(_messages(asked)))
             with_usage = bool((asked.get("stream_options") or {}).get("include_usage"))
-        run, after = agent.run(messages, user_id=user), None
+        run, after = agent.run(messages, user_id=user, by=caller.name), None
         found = await find_answer(self._service, agent, user, messages)
         if found is not None and counts_as_answer(found, caller):
             if found.unclear:

@@ -77,11 +77,12 @@ class Responses:
             if card.status == "waiting":
                 return _as_stored(await self._resume_with_text(request, card, after, items), unstored)
             said = user_input(_messages(asked, items))
-            return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored), None
+            return self._service.agent_of(card).fork(card.run_id, user_input=said, new_id=unstored, by=caller.name), None
         agent, session = self._service.agent(model_of(asked)), asked.get("conversation")
         session = session.get("id") if isinstance(session, dict) else session
         said = user_input(_messages(asked, items))
-        return agent.run(said, session_id=session or None, user_id=user_of(caller, user), run_id=unstored), None
+        user = user_of(caller, user)
+        return agent.run(said, session_id=session or None, user_id=user, run_id=unstored, by=caller.name), None
 
     async def _resume_with_approvals(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         given = {str(one.get("approval_request_id", "")).removeprefix(APPROVAL): one for one in approvals}

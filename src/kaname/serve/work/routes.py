@@ -17,9 +17,10 @@ from ...kernel.bases import SinkBase
 from ..encoding import Json
 from ..forms import caller_of
 from ..service import Service
+from ..workers import process_number
 
 _TYPES = {
-    "kaname_runs_total": ("counter", "Runs that this process has ended, by agent and stop."),
+    "kaname_runs_total": ("counter", "Runs that a process has ended, by agent and stop."),
     "kaname_queue_runs": ("gauge", "Runs in the queue, by state."),
     "kaname_workers": ("gauge", "Processes that execute runs of the journal."),
     "kaname_schedule_paused": ("gauge", "1 if the schedule is paused."),
@@ -82,8 +83,9 @@ class WorkRoutes:
             if value is not None:
                 found[name].append(f"{name}{{{shown}}} {value}\n" if shown else f"{name} {value}\n")
 
+        own = {"process": process} if (process := process_number()) else {}
         for (agent, stop), number in sorted(self._counts.ended.items()):
-            add("kaname_runs_total", number, agent=agent, stop=stop)
+            add("kaname_runs_total", number, agent=agent, stop=stop, **own)
         for state, number in now["queue"]["counts"].items():
             add("kaname_queue_runs", number, state=state)
         add("kaname_workers", len(now["workers"]))

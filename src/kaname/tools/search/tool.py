@@ -12,6 +12,7 @@ from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...core.notices import notice
+from ...core.people.labels import ToolLabels
 from ...kernel.threads import off_loop
 from .pipeline import Hit, RAGPipeline, default_index
 
@@ -36,6 +37,7 @@ class SearchTool:
     name = "search"
     effect: Effect = "pure"
     timeout = 60.0
+    labels = ToolLabels("reads", result="untrusted")  # other people write documents
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "what to look for, in a few words or as a question"}},

@@ -181,7 +181,7 @@ def _without_summary(keys: UserKeys | None, run: str, seq: int, kind: str, body:
 def _answers_of(connection: sqlite3.Connection, user: str, keys: UserKeys | None) -> dict[str, set[str]]:
     """Return the runs in which the user answered questions or said something, each with the texts."""
     found: dict[str, set[str]] = {}
-    query = "SELECT run, seq, type, body FROM facts WHERE type IN (?, ?)"
+    query = "SELECT run, seq, type, body FROM facts WHERE type IN (?, ?, ?)"
     for run, seq, kind, body in connection.execute(query, SAID).fetchall():
         plain = plain_body(keys, run, seq, kind, body)
         texts = None if plain is None else answers_by(user, kind, plain)
