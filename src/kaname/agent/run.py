@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
 from inspect import iscoroutinefunction
 from logging import getLogger
 from time import time
@@ -15,7 +13,7 @@ from typing import Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalLocked, JournalUnreachable
+from ..core.errors import ConfigError
 from ..core.events import Event, Interjected, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
@@ -170,26 +168,7 @@ class Work:
                 raise
             _stay()
         finally:
-            problem = sys.exception()
             await scope.cancel_running()
-            if (scope.state.stop is None or scope.keeps_lease) and scope.epoch:  # parked, or broken off
-                await self._release(scope, problem)
-
-    async def _release(self, scope: Scope, problem: BaseException | None) -> None:
-        """Let others take the run up; not before the threads of its tools have ended, or they would do the same beside them."""
-        release = partial(scope.journal.release, scope.run_id, scope.epoch)
-        if scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):
-            told = notice("run.at_work", "a tool of run {run} is still running; the run is released after it", run=scope.run_id)
-            getLogger("kaname").warning("%s", told)
-            return
-        releasing = asyncio.ensure_future(release())
-        releasing.add_done_callback(_read_exception)  # a journal that cannot even do this has said so already
-        try:
-            if not isinstance(problem, JournalLocked | JournalUnreachable):  # else releasing would only wait once more
-                await asyncio.wait([releasing])
-        except asyncio.CancelledError:
-            if problem is None:  # else that is what the caller has to hear
-                raise
 
     async def _watch(self, event: Any) -> None:
         """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""
