@@ -255,6 +255,27 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
     await agent.journal.close()
 
 
+@pytest.mark.parametrize("ahead", [30.0, 3000.0, 3700.0, 1e8])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_clock_that_was_ahead_and_is_set_right_loses_no_later_tick(place, ahead, restarted, caplog):
+    agent = make_agent(place, cron="", every="1m")
+    right, clock = at("2026-01-01T05:30:05+00:00"), [at("2026-01-01T05:30:05+00:00")]
+    scheduler = Scheduler([agent], lambda: clock[0])
+    await scheduler.check()
+    clock[0] += ahead
+    await scheduler.check()
+    clock[0] = right
+    scheduler = Scheduler([agent], lambda: clock[0]) if restarted else scheduler
+    await scheduler.check()
+    assert ("a clock was wrong" in caplog.text) == (ahead > 60)
+    for minute in range(60):
+        clock[0] = right + 60 * (minute + 1)
+        await scheduler.check()
+        assert await agent.journal.queue.find(f"hourly@clerk@20260101T{5 + (31 + minute) // 60:02}{(31 + minute) % 60:02}00Z")
+    assert max((await agent.journal.marks.all()).values()) == clock[0], "the mark in the journal is right, too"
+    await agent.journal.close()
+
+
 async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_runs(tmp_path, caplog):
     journal = choose(tmp_path / "journal.db")
     agent = Agent(ScriptedModel(lambda request: "done"), name="clerk", journal=journal)
