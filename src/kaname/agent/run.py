@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from inspect import iscoroutinefunction
 from logging import getLogger
-from time import time
+from time import monotonic, time
 from types import TracebackType
 from typing import Any, Generic, Self
 from weakref import WeakSet
@@ -26,6 +26,7 @@ from ..kernel.scope import Scope
 from .result import OutputT, Result, View
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
+_LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
 
 Tell = Callable[..., Awaitable[bool]]
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
@@ -187,6 +188,22 @@ _detached: set[Work] = set()  # nobody has to hold these
 def find_live(journal: Journal, run_id: str) -> Work | None:
     """Return the run if this process executes it on that journal, else None."""
     return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
+
+
+async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]] = ()) -> int:
+    """Release runs because the process shuts down, and wait up to 10 seconds for them, for `others` and for tools in threads.
+
+    Return how many did not end in time.
+    """
+    until, runs = monotonic() + _LETTING_GO, tuple(runs)
+    tasks = [*[asyncio.ensure_future(run.let_go()) for run in runs], *others]
+    late = (await asyncio.wait(tasks, timeout=_LETTING_GO))[1] if tasks else set()
+    scopes = [run._work.scope for run in runs if run._work.scope is not None]
+    while (at_work := [scope for scope in scopes if not scope.threads.is_over]) and monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL)
+    for task in late:
+        task.cancel()
+    return len(late) + len(at_work)
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):

@@ -23,7 +23,7 @@ from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wante
 from ...kernel.load import read_run
 from ..agent import Agent
 from ..opening.request import RunRequest
-from ..run import Run, find_live
+from ..run import Run, find_live, let_go_of
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import encode_reason, request_for
 from .scheduler import Scheduler
@@ -37,7 +37,6 @@ _PAGE = 500  # runs that are read at once
 _TRIAL = 60.0  # seconds for which a suspect runs alone
 _BUSY, _TURN = 1.0, 0.3  # seconds until a run is tried again that another process executes, or whose conversation is busy
 _LONGEST = 60.0  # seconds of the longest pause after an error
-_LETTING_GO = 10.0  # seconds to release the runs when the worker stops
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.worker")
 
@@ -155,14 +154,8 @@ class Worker:
     async def _drain(self) -> None:
         """Release the runs under way, so that other workers resume them."""
         self._stopping.set()
-        letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
-        tasks = [*letting_go, *self._tasks.values()]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_LETTING_GO)
-            for task in late:
-                task.cancel()
-            if late:
-                log.warning("%d runs did not end in time; other workers resume them", len(late))
+        if late := await let_go_of(self._runs.values(), self._tasks.values()):
+            log.warning("%d runs or their tools did not end in time; other workers resume them", late)
 
     async def _keep_tending(self) -> None:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
