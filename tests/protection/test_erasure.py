@@ -197,6 +197,38 @@ async def test_export_holds_everything_of_the_user_and_nothing_of_others(folder,
     assert not (tmp_path / "none.zip").exists()
 
 
+class Letters:
+    """Embeddings that only the program has."""
+
+    name = "letters"
+
+    def embed(self, texts):
+        return [[1.0 + text.count(letter) for letter in "aeiou"] for text in texts]
+
+
+async def test_memories_with_embeddings_of_the_program_are_exported_and_erased_without_them(folder, tmp_path):
+    journal = SqliteJournal(folder / "journal.db")
+    result = await Agent(ScriptedModel(["hello"]), journal=journal).run("hi", user_id=USER)
+    await journal.close()
+    files = MemoryFiles(folder / "memory", Letters())
+    files.of(USER).add("likes sencha")
+    files.of(agent="clerk").add("paints in blue", run=result.run_id)
+    files.of(agent="clerk").add("opens at nine")
+    files.close()
+    done = await export_user(USER, tmp_path / "out.zip", places(folder))
+    with ZipFile(done.path) as archive:
+        assert "likes sencha" in archive.read("memories.jsonl").decode()
+    files = MemoryFiles(folder / "memory")
+    assert [one.text for one in files.of(USER).all()] == ["likes sencha"], "as `kaname memory list` reads them"
+    with pytest.raises(ConfigError, match="created with the embeddings letters, not use-multilingual"):
+        files.of(USER).search("tea")
+    files.close()
+    assert (await erase_user(USER, places(folder))).memories == 2
+    files = MemoryFiles(folder / "memory", Letters())
+    assert [one.text for one in files.of(agent="clerk").all(past=True)] == ["opens at nine"]
+    files.close()
+
+
 async def test_wrong_key_changes_nothing_and_names_the_file_and_the_remedy(tmp_path):
     create_key_file(tmp_path / "key")
     create_key_file(tmp_path / "other")
