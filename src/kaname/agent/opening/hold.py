@@ -30,7 +30,7 @@ class Hold:
 
 
 @asynccontextmanager
-async def held(journal: Journal, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> AsyncIterator[Hold]:
+async def hold_run(journal: Journal, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> AsyncIterator[Hold]:
     """Claim a run. It is released when the block is left in any way, unless a recorded stop has ended the claim."""
     hold = Hold(await journal.claim(run_id, takeover=takeover, turn=turn))
     try:

@@ -30,7 +30,7 @@ from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, other_model, with_flow
 from .answers import TaskQuestions, check_answers, read_tasks
-from .hold import held
+from .hold import hold_run
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
 from .written import write_down
@@ -203,7 +203,7 @@ class Opener:
         if rests:
             yield self._scope(run_id, 0, state, channel)
             return
-        async with held(self.journal, run_id, takeover=request.takeover) as hold:
+        async with hold_run(self.journal, run_id, takeover=request.takeover) as hold:
             lease = hold.lease
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
@@ -320,7 +320,7 @@ class Opener:
         self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
     ) -> AsyncIterator[Scope]:
         """Record the first facts of a new run, and hold it."""
-        async with held(self.journal, run_id, turn=turn) as hold:
+        async with hold_run(self.journal, run_id, turn=turn) as hold:
             if hold.lease.seq:
                 raise RunExists(run_id)
             state.seq = 0

@@ -81,7 +81,7 @@ class UserKeys:
 
         It is looked up each time: another process may have destroyed it.
         """
-        with self._opened() as db:
+        with self._use() as db:
             query = "SELECT id, secret FROM keys WHERE owner = ? AND secret IS NOT NULL"
             row = db.execute(query, (user,)).fetchone()
             if row is None:
@@ -114,9 +114,9 @@ class UserKeys:
     def _key_of(self, text: str, place: str) -> UserKey:
         id = text[1 : 1 + _ID]
         with self._lock:
-            key = self._known.get(id, _UNKNOWN)
+            key: UserKey | None = self._known.get(id, _UNKNOWN)
         if key is _UNKNOWN:
-            with self._opened() as db:
+            with self._use() as db:
                 row = db.execute("SELECT secret FROM keys WHERE id = ?", (id,)).fetchone()
                 if row is None:
                     raise EncryptionError(
@@ -135,7 +135,7 @@ class UserKeys:
 
     def destroy(self, user: str) -> bool:
         """Destroy the keys of a user, for good. Return False if there were none."""
-        with self._opened() as db:
+        with self._use() as db:
             gone = [id for (id,) in db.execute("SELECT id FROM keys WHERE owner = ?", (user,)).fetchall()]
             if gone:
                 db.execute("UPDATE keys SET secret = NULL, owner = '' WHERE owner = ?", (user,))
@@ -144,7 +144,7 @@ class UserKeys:
 
     def owners(self) -> list[str]:
         """Return the users who have a key."""
-        with self._opened() as db:
+        with self._use() as db:
             return [owner for (owner,) in db.execute("SELECT owner FROM keys WHERE secret IS NOT NULL ORDER BY owner")]
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class UserKeys:
             self._db = None
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _use(self) -> Iterator[sqlite3.Connection]:
         """Hold the file. Raises `EncryptionError` if it is damaged; other errors of SQLite pass, such as those of a lock."""
         with self._lock:
             try:
