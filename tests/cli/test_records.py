@@ -3,7 +3,9 @@
 import asyncio
 import json
 import shlex
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -110,13 +112,29 @@ def test_old_runs_are_pruned_as_the_file_says(recorded):
     assert {one["agent"] for one in listed(recorded("runs", "-n", "100", "--json"))} == {"clerk"}
 
 
-def test_doctor_says_beforehand_how_long_reading_takes(recorded, monkeypatch, capsys):
+def test_doctor_reads_a_large_journal_in_part_and_says_how_long_the_whole_takes(recorded, monkeypatch, capsys):
     path = recorded.environment["KANAME_JOURNAL"]
     told = recorded("doctor", "--journal", path).stdout
     assert f"{path}: 30 runs, no damage found" in told
     monkeypatch.setattr(doctor, "_BYTES_A_SECOND", 1_000.0)
-    given = doctor.argparse.Namespace(journal=path, agent=None, config=None)
+    given = doctor.argparse.Namespace(journal=path, agent=None, config=None, whole=True)
     ((_, fine, found),) = doctor._journal(given)
     assert fine is True
     assert "30 runs, no damage found" in found
     assert "takes about" in capsys.readouterr().err
+    monkeypatch.setattr(doctor, "_FACTS", 10)
+    given.whole = False
+    ((_, fine, found),) = doctor._journal(given)
+    assert fine is True
+    assert "30 runs, no damage found in the newest 10 facts; check all with:" in found
+    with closing(sqlite3.connect(path)) as file, file:
+        places = [place for (place,) in file.execute("SELECT place FROM runs ORDER BY place")]
+        change = "UPDATE facts SET agent = 'another' WHERE run = (SELECT run FROM runs WHERE place = ?)"
+        file.execute(change, (places[0],))
+    assert doctor._journal(given)[0][1] is True, "the oldest run was not read"
+    given.whole = True
+    assert doctor._journal(given)[0][1] is False
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(change, (places[-1],))
+    given.whole = False
+    assert doctor._journal(given)[0][1] is False, "the newest was"

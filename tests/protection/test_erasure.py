@@ -13,6 +13,7 @@ from kaname import (
     Agent,
     ConfigError,
     EncryptionError,
+    JournalError,
     RunBusy,
     ScriptedModel,
     Sessions,
@@ -195,6 +196,67 @@ async def test_export_holds_everything_of_the_user_and_nothing_of_others(folder,
     with pytest.raises(ConfigError, match="nothing is stored about"):
         await export_user("nobody", tmp_path / "none.zip", places(folder))
     assert not (tmp_path / "none.zip").exists()
+
+
+@pytest.mark.parametrize("damage", ["a page", "the beginning", "everything"])
+async def test_damaged_file_of_keys_is_named_with_the_remedy(tmp_path, damage):
+    create_key_file(tmp_path / "key")
+    journal = SqliteJournal(tmp_path / "journal.db", key_file=tmp_path / "key")
+    agent = Agent(ScriptedModel(["hello"]), journal=journal)
+    result = await agent.run("hi", user_id="ken")
+    await journal.close()
+    keys.forget_keys()
+    place = tmp_path / "journal.db-keys"
+    data = bytearray(place.read_bytes())
+    start, end = {"a page": (4096, len(data)), "the beginning": (0, 100), "everything": (0, len(data))}[damage]
+    data[start:end] = bytes([7]) * (end - start)
+    place.write_bytes(data)
+    journal = SqliteJournal(tmp_path / "journal.db", key_file=tmp_path / "key")
+    for work in (lambda: agent_of(journal).run("hi", user_id="ken"), lambda: read_all(journal, result.run_id)):
+        with pytest.raises(JournalError, match="journal.db-keys.*damaged.*backup"):
+            await work()
+    await journal.close()
+    keys.forget_keys()
+
+
+def agent_of(journal):
+    return Agent(ScriptedModel(["hello"]), journal=journal)
+
+
+async def read_all(journal, run_id):
+    return [event async for event in journal.read(run_id)]
+
+
+class Letters:
+    """Embeddings that only the program has."""
+
+    name = "letters"
+
+    def embed(self, texts):
+        return [[1.0 + text.count(letter) for letter in "aeiou"] for text in texts]
+
+
+async def test_memories_with_embeddings_of_the_program_are_exported_and_erased_without_them(folder, tmp_path):
+    journal = SqliteJournal(folder / "journal.db")
+    result = await Agent(ScriptedModel(["hello"]), journal=journal).run("hi", user_id=USER)
+    await journal.close()
+    files = MemoryFiles(folder / "memory", Letters())
+    files.of(USER).add("likes sencha")
+    files.of(agent="clerk").add("paints in blue", run=result.run_id)
+    files.of(agent="clerk").add("opens at nine")
+    files.close()
+    done = await export_user(USER, tmp_path / "out.zip", places(folder))
+    with ZipFile(done.path) as archive:
+        assert "likes sencha" in archive.read("memories.jsonl").decode()
+    files = MemoryFiles(folder / "memory")
+    assert [one.text for one in files.of(USER).all()] == ["likes sencha"], "as `kaname memory list` reads them"
+    with pytest.raises(ConfigError, match="created with the embeddings letters, not use-multilingual"):
+        files.of(USER).search("tea")
+    files.close()
+    assert (await erase_user(USER, places(folder))).memories == 2
+    files = MemoryFiles(folder / "memory", Letters())
+    assert [one.text for one in files.of(agent="clerk").all(past=True)] == ["opens at nine"]
+    files.close()
 
 
 async def test_wrong_key_changes_nothing_and_names_the_file_and_the_remedy(tmp_path):

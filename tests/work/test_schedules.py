@@ -6,7 +6,9 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -51,6 +53,40 @@ def test_time_that_the_clocks_skip_or_repeat_is_due_once():
     assert ticks(night, "2026-10-25T01:00+00:00", 1) == ["26T01:30"], "seen from between them: it is over"
     quarter = make("*/30 * * * *", "Europe/Berlin")
     assert ticks(quarter, "2026-10-25T00:00+00:00", 4) == ["25T00:30", "25T01:00", "25T01:30", "25T02:00"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Australia/Lord_Howe", "2026-04-04T15:00+00:00"),  # back by half an hour
+        ("Australia/Lord_Howe", "2026-10-03T15:30+00:00"),
+        ("America/Santiago", "2026-09-06T04:00+00:00"),  # there is no midnight
+        ("America/Santiago", "2026-04-05T03:00+00:00"),
+        ("America/Havana", "2026-03-08T05:00+00:00"),
+        ("Asia/Beirut", "2026-03-28T22:00+00:00"),
+        ("Europe/Berlin", "2026-10-25T01:00+00:00"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("cron", "fits"),
+    [
+        ("30 * * * *", lambda here: here.minute == 30),
+        ("0 */2 * * *", lambda here: here.minute == 0 and here.hour % 2 == 0),
+        ("*/15 2 * * *", lambda here: here.minute % 15 == 0 and here.hour == 2),
+        ("*/20 0 * * *", lambda here: here.minute % 20 == 0 and here.hour == 0),
+        ("*/10 0 * * 0", lambda here: here.minute % 10 == 0 and here.hour == 0 and here.isoweekday() == 7),
+    ],
+)
+def test_cron_with_a_star_is_due_at_each_moment_that_fits_the_clock_on_the_wall(zone, change, cron, fits):
+    moment = int(at(change))
+    minutes = range(moment - 2 * 86_400 + 60, moment + 2 * 86_400, 60)
+    expected = [tick for tick in minutes if fits(datetime.fromtimestamp(tick, ZoneInfo(zone)))]
+    schedule = make(cron, zone)
+    found = list(takewhile(lambda tick: tick < minutes[-1] + 60, schedule.ticks_after(minutes[0] - 60)))
+    assert found == expected
+    for near in range(moment - 7_200, moment + 7_200, 600):  # seen from anywhere, the next one is the same
+        later = [one for one in expected if one > near + 0.5]
+        assert not later or schedule.next_tick(near + 0.5) == later[0]
 
 
 def test_one_time_that_the_clocks_skip_is_an_hour_later_and_one_that_they_repeat_is_the_first():
@@ -252,6 +288,27 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
     clock[0] = at("2026-01-01T06:00:01+00:00")
     await scheduler.check()
     assert await agent.journal.queue.find("hourly@clerk@20260101T060000Z") is not None
+    await agent.journal.close()
+
+
+@pytest.mark.parametrize("ahead", [30.0, 3000.0, 3700.0, 1e8])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_clock_that_was_ahead_and_is_set_right_loses_no_later_tick(place, ahead, restarted, caplog):
+    agent = make_agent(place, cron="", every="1m")
+    right, clock = at("2026-01-01T05:30:05+00:00"), [at("2026-01-01T05:30:05+00:00")]
+    scheduler = Scheduler([agent], lambda: clock[0])
+    await scheduler.check()
+    clock[0] += ahead
+    await scheduler.check()
+    clock[0] = right
+    scheduler = Scheduler([agent], lambda: clock[0]) if restarted else scheduler
+    await scheduler.check()
+    assert ("a clock was wrong" in caplog.text) == (ahead > 60)
+    for minute in range(60):
+        clock[0] = right + 60 * (minute + 1)
+        await scheduler.check()
+        assert await agent.journal.queue.find(f"hourly@clerk@20260101T{5 + (31 + minute) // 60:02}{(31 + minute) % 60:02}00Z")
+    assert max((await agent.journal.marks.all()).values()) == clock[0], "the mark in the journal is right, too"
     await agent.journal.close()
 
 

@@ -1,4 +1,4 @@
-"""`kaname worker` and `kaname serve` on a database: one of their own, and one that cannot be used."""
+"""`kaname worker` and `kaname serve`: a database of their own, one that cannot be used, and their end."""
 
 import asyncio
 import re
@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from kaname import Agent, PostgresJournal, ScriptedModel
+from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal
 from kaname.cli.main import main
 
 PROGRAM = """
@@ -73,3 +73,42 @@ def test_command_ends_at_the_start_if_the_database_cannot_be_used(url, tmp_path,
     assert "rejected the user or the password" in told.err
     assert "secret" not in told.err
     assert "listening" not in told.out
+
+
+PAYER = """
+from pathlib import Path
+from time import sleep
+from kaname import Agent, ScriptedModel, call, tool
+
+@tool(effect="irreversible")
+def pay() -> str:
+    "Pay."
+    Path("begun.txt").touch()
+    while not Path("go.txt").exists():
+        sleep(0.01)
+    Path("paid.txt").touch()
+    return "paid"
+
+agent = Agent(ScriptedModel([call("pay"), "done"]), [pay], name="desk", journal="journal.db")
+"""
+
+
+async def test_worker_that_is_stopped_waits_for_a_tool_in_a_thread(tmp_path):
+    (tmp_path / "app.py").write_text(PAYER)
+    journal = SqliteJournal(tmp_path / "journal.db")
+    run = await Agent(ScriptedModel([]), name="desk", journal=journal).submit("go")
+    command = [sys.executable, "-m", "kaname.cli.main", "worker", "-a", "app:agent"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
+        async with asyncio.timeout(60):
+            while not (tmp_path / "begun.txt").exists():
+                await asyncio.sleep(0.01)
+        worker.terminate()
+        with pytest.raises(subprocess.TimeoutExpired):
+            await asyncio.to_thread(worker.wait, 2)
+        (tmp_path / "go.txt").touch()
+        assert await asyncio.to_thread(worker.wait, 60) == 0
+    assert (tmp_path / "paid.txt").exists(), "the call was not cut"
+    (card,) = await journal.runs(run_id=run)
+    assert card.status == "interrupted"
+    assert (await journal.claim(run)).before == "", "it was released, and its process did not die with it"
+    await journal.close()

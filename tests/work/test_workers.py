@@ -22,11 +22,12 @@ from kaname import (
 )
 from kaname.agent.input import as_turn
 from kaname.agent.run import find_live
+from kaname.agent.work import deaths as rule
 from kaname.agent.work import worker as module
 from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Answered, Event, Opened, Received, Resumed
 from kaname.core.messages import Message, ModelReply, assistant, user
-from kaname.journals.queue import QueuedRun
+from kaname.journals.queue import QueuedRun, Wanted
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -286,6 +287,29 @@ async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_jour
         assert (await ended(agent, await agent.submit("others go on"))).completed
         assert await journal.queue.again("poison")
         assert (await ended(agent, "poison")).completed, "a person has it tried again"
+    await journal.close()
+
+
+async def test_queued_run_whose_workers_died_before_it_began_is_not_set_aside(open_journal, monkeypatch, caplog):
+    """A crash loop, whatever causes it, takes runs and begins none."""
+    monkeypatch.setattr(rule, "_LONGEST", 0.3)
+    journal, model, wanted = open_journal(), Gate(open_at_first=False), Wanted(("clerk",))
+    agent = Agent(model, name="clerk", journal=journal)
+    runs = [await agent.submit(f"{number}", run_id=f"r{number}") for number in range(3)]
+    for _ in range(2 * module.DEATHS):
+        assert len(await journal.queue.take(wanted, 10)) == 3
+        assert len(await journal.queue.rescue()) == 3, "the process that took them executes none"
+    async with Working(agent):
+        async with asyncio.timeout(60):
+            while not model.asked or sorted((await journal.queue.count()).items()) != [("delayed", 2), ("taken", 1)]:
+                await asyncio.sleep(0.02)
+        assert len(model.asked) == 1, "one at a time; the others wait in the queue, where a crash does not count"
+        model.open.set()
+        for run in runs:
+            assert (await ended(agent, run)).completed
+        assert (await ended(agent, await agent.submit("another"))).completed
+    assert f"{2 * module.DEATHS} workers that took it died" in caplog.text
+    assert dict(await journal.queue.count()) == {}
     await journal.close()
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
 from inspect import iscoroutinefunction
 from logging import getLogger
-from time import time
+from time import monotonic, time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 from weakref import WeakSet
 
 from ..core.chunks import Chunk
-from ..core.errors import ConfigError, JournalLocked, JournalUnreachable
+from ..core.errors import ConfigError
 from ..core.events import Event, Interjected, Stopped
 from ..core.messages import NOTHING, Usage
 from ..core.notices import notice
@@ -28,6 +26,7 @@ from ..kernel.scope import Scope
 from .result import OutputT, Result, View
 
 _POLL, _A_WHILE = 0.02, 0.25  # seconds
+_LETTING_GO = 10.0  # seconds that runs and the threads of their tools have to end when a process shuts down
 
 Tell = Callable[..., Awaitable[bool]]
 Begin = Callable[[Channel], AbstractAsyncContextManager[Scope]]
@@ -170,26 +169,7 @@ class Work:
                 raise
             _stay()
         finally:
-            problem = sys.exception()
             await scope.cancel_running()
-            if (scope.state.stop is None or scope.keeps_lease) and scope.epoch:  # parked, or broken off
-                await self._release(scope, problem)
-
-    async def _release(self, scope: Scope, problem: BaseException | None) -> None:
-        """Let others take the run up; not before the threads of its tools have ended, or they would do the same beside them."""
-        release = partial(scope.journal.release, scope.run_id, scope.epoch)
-        if scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):
-            told = notice("run.at_work", "a tool of run {run} is still running; the run is released after it", run=scope.run_id)
-            getLogger("kaname").warning("%s", told)
-            return
-        releasing = asyncio.ensure_future(release())
-        releasing.add_done_callback(_read_exception)  # a journal that cannot even do this has said so already
-        try:
-            if not isinstance(problem, JournalLocked | JournalUnreachable):  # else releasing would only wait once more
-                await asyncio.wait([releasing])
-        except asyncio.CancelledError:
-            if problem is None:  # else that is what the caller has to hear
-                raise
 
     async def _watch(self, event: Any) -> None:
         """`asyncio.Event`, `threading.Event`, or anything with `is_set()`."""
@@ -208,6 +188,22 @@ _detached: set[Work] = set()  # nobody has to hold these
 def find_live(journal: Journal, run_id: str) -> Work | None:
     """Return the run if this process executes it on that journal, else None."""
     return next((work for work in tuple(_live) if work.run_id == run_id and work.journal is journal), None)
+
+
+async def let_go_of(runs: Iterable[Run[Any]], others: Iterable[asyncio.Task[Any]] = ()) -> int:
+    """Release runs because the process shuts down, and wait up to 10 seconds for them, for `others` and for tools in threads.
+
+    Return how many did not end in time.
+    """
+    until, runs = monotonic() + _LETTING_GO, tuple(runs)
+    tasks = [*[asyncio.ensure_future(run.let_go()) for run in runs], *others]
+    late = (await asyncio.wait(tasks, timeout=_LETTING_GO))[1] if tasks else set()
+    scopes = [run._work.scope for run in runs if run._work.scope is not None]
+    while (at_work := [scope for scope in scopes if not scope.threads.is_over]) and monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(_POLL)
+    for task in late:
+        task.cancel()
+    return len(late) + len(at_work)
 
 
 class Run(AsyncIterator[Chunk], Generic[OutputT]):

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 from zlib import crc32
 
-from ..core.errors import JournalError
+from ..core.errors import JournalError, RunBusy
 from ..core.events import Event, Opened
 from ..core.notices import notice
 from ..core.runs import RunInfo
 from ..kernel.approvals.port import HasGrants
 from ..kernel.inbox.port import HasInbox
-from ..kernel.ports import HasLedger, Journal
+from ..kernel.ports import HasLedger, Journal, Lease
 from .queue import PAUSED, HasQueue
 from .rows import fact_row
 
 _AT_ONCE = 200  # appends on their way
 _PAGE = 500
+_NOTICED = 10  # times the pace of a target, after which it has noticed that a process died
+_PAUSE = 0.1  # seconds
 _COMPARED = [name for name in RunInfo.__match_args__ if name not in ("place", "title")]
 
 
@@ -85,8 +88,8 @@ class _Transfer:
             if run_id not in self._open:
                 if isinstance(opened, Opened) and opened.base is not None:
                     await self._finish()  # the run from which it continues must be there
-                lease = await self._target.claim(run_id)
                 (card,) = await self._source.runs(run_id=run_id, limit=1)
+                lease = await self._claim(run_id)
                 self._open[run_id] = (lease.epoch, lease.seq, card.seq)
             epoch, known, last = self._open[run_id]
             if new := [event for event in facts if event.seq > known]:
@@ -97,6 +100,17 @@ class _Transfer:
             if facts[-1].seq >= last:
                 del self._open[run_id]
                 await self._target.release(run_id, epoch)
+
+    async def _claim(self, run_id: str) -> Lease:
+        """Claim a run of the target. A copy that was killed holds it until a server has noticed that it is gone."""
+        until = time.monotonic() + (_NOTICED * self._target.queue.pace + _PAUSE if isinstance(self._target, HasQueue) else 0.0)
+        while True:
+            try:
+                return await self._target.claim(run_id)
+            except RunBusy:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
 
     async def _finish(self) -> None:
         writing, self._writing = self._writing, []

@@ -227,6 +227,9 @@ def conclude(strategy: Any, state: State, stop: Stop) -> Step:
 
 @runtime_checkable
 class Verifies(Protocol):
-    """A journal that can read itself back. `verify` returns a description of everything that is damaged."""
+    """A journal that can read itself back. `verify` returns a description of everything that is damaged.
 
-    async def verify(self) -> list[str]: ...
+    With `most`, it reads the facts of the newest runs only, about so many, and checks the rest less thoroughly.
+    """
+
+    async def verify(self, most: int = 0) -> list[str]: ...

@@ -30,10 +30,16 @@ class AtWork:
     def __init__(self, parent: AtWork | None = None) -> None:
         self._lock, self._count, self._parent = threading.Lock(), 0, parent
         self._then: Callable[[], None] | None = None
+        self._ending = False
 
     @property
     def busy(self) -> bool:
         return self._count > 0
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if no thread is at work, and what had to be done after the last one is done."""
+        return not self._count and not self._ending
 
     def begin(self) -> None:
         with self._lock:
@@ -45,10 +51,12 @@ class AtWork:
         with self._lock:
             self._count -= 1
             then, self._then = (self._then, None) if not self._count else (None, self._then)
+            self._ending = then is not None
         try:
             if then is not None:
                 then()
         finally:
+            self._ending = False
             if self._parent is not None:  # after the child is released, so that its parent finds it free
                 self._parent.end()
 

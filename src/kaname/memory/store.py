@@ -19,7 +19,7 @@ from ..core.notices import notice
 from ..tools.search import index_file as opening
 from ..tools.search.chunk import TextChunk
 from ..tools.search.dialogue import speaker
-from ..tools.search.embed import Embeddings
+from ..tools.search.embed import AbsentEmbeddings, Embeddings, is_absent
 from ..tools.search.index import FileRow, Index
 from ..tools.search.pipeline import RAGPipeline
 from ..tools.search.rank import rank
@@ -78,6 +78,8 @@ class Memories(Index):
                     self._db.execute(statement)
                 self._db.execute("INSERT OR IGNORE INTO meta VALUES ('owner', ?)", (owner,))
             self.owner = self._meta("owner")
+        if embeddings is None and is_absent(self.made_with):
+            embeddings = AbsentEmbeddings(self.made_with, self.path)
         self._search = RAGPipeline(self, embeddings=embeddings)
 
     def _open(self) -> None:

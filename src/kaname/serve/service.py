@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..agent.agent import Agent
 from ..agent.attach import queued_card, stop_run
 from ..agent.result import Result
-from ..agent.run import Run, find_live
+from ..agent.run import Run, find_live, let_go_of
 from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
@@ -31,7 +31,6 @@ _PAGE = 500  # runs
 _SWEEP = 60.0  # seconds
 _LOOKS = 5  # tries to read a run that changes meanwhile
 LEFT = notice("serve.left", "the client disconnected")
-_LETTING_GO = 10.0  # seconds to release the runs when the server shuts down
 log = getLogger("kaname.serve")
 
 
@@ -234,11 +233,8 @@ class Service:
     async def close(self) -> None:
         """Release the runs, so that the next server resumes them; then close the agents and flush the sinks."""
         self.closing = True
-        if self._runs:
-            letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
-            _, late = await asyncio.wait(letting_go, timeout=_LETTING_GO)
-            if late:
-                log.warning("%d runs did not end in time; they are resumed after the restart", len(late))
+        if late := await let_go_of(self._runs.values()):
+            log.warning("%d runs or their tools did not end in time; they are resumed after the restart", late)
         await asyncio.gather(*self._tasks)
         for agent in self.agents.values():
             await agent.close()

@@ -2,10 +2,11 @@
 
 import pytest
 
-from kaname import Agent, JournalError, PostgresJournal, ScriptedModel, SqliteJournal
+from kaname import Agent, JournalError, PostgresJournal, RunBusy, ScriptedModel, SqliteJournal
 from kaname.cli.main import main
 from kaname.core.events import Interjected
 from kaname.core.messages import user
+from kaname.journals import transfer
 from kaname.journals.queue import QueuedRun
 from kaname.journals.transfer import compare, copy_journal
 from kaname.kernel.approvals.port import Grant
@@ -48,6 +49,26 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
         )._work.scope.state
         assert [message.text for message in state.messages if message.role == "user"] == ["turn 0", "turn 1", "turn 2", "on"]
     for journal in (file, server, back):
+        await journal.close()
+
+
+async def test_copy_that_was_killed_can_be_repeated_at_once(url, tmp_path, monkeypatch):
+    """Its process counts as alive for the `ttl`, and holds the run that it was copying."""
+    file, killed, server = SqliteJournal(tmp_path / "a.db"), PostgresJournal(f"{url}&ttl=1"), PostgresJournal(f"{url}&ttl=1")
+    await fill(file)
+    lease = await killed.claim("outer")
+    first = [event async for event in file.read("outer")][:1]
+    await killed.append(first, lease.epoch)
+    killed._own.thread.stop_soon()  # as a killed process: it says nothing more
+    with pytest.raises(RunBusy):
+        await server.claim("outer")
+    assert (await copy_journal(file, server)).runs == 8
+    monkeypatch.setattr(transfer, "_NOTICED", 0)
+    lease, other = await server.claim("asks"), PostgresJournal(f"{url}&ttl=1")
+    with pytest.raises(RunBusy):  # it is executed there
+        await copy_journal(file, other)
+    await server.release("asks", lease.epoch)
+    for journal in (file, server, other):
         await journal.close()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from ...core import tracing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, Halt, InvalidState, JournalError, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.errors import AgentError, Halt, InvalidState, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
 from ...core.messages import Message, ToolResult, is_withheld, said_by, user
 from ...core.notices import notice
@@ -33,6 +33,7 @@ from ..recipe import check_strategy, describe, for_messages, other_model
 from .answers import TaskQuestions, check_answers, read_tasks
 from .entrance import Origin, admit, admit_answer, words_of
 from .history import recognise
+from .hold import hold_run
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
 
@@ -80,7 +81,8 @@ class Opener:
         session, base = request.session, request.base
         whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, request.user)
         turn = Turn(session, *whose) if session and base is None and request.turns != "ahead" else None
-        async with take_turns(self.journal, session if turn and request.turns == "wait" else "", *whose):
+        waiting = take_turns(self.journal, session if turn and request.turns == "wait" else "", *whose)
+        async with waiting, AsyncExitStack() as stack:
             while True:
                 before = await self.journal.runs(run_id=base, limit=1) if base else []
                 if base is None and session:
@@ -92,7 +94,8 @@ class Opener:
                     session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
                 )
                 try:
-                    scope = await self._turn(request, opened, state, turn, channel)
+                    first = await self._turn(request, opened, state, turn)
+                    scope = await stack.enter_async_context(self._begin(request.run_id, state, first, channel, turn))
                     break
                 except SessionBusy as other:  # another process, or another event loop of this one, is at it
                     if request.turns == "refuse" and await self._is_running(other.run_id):
@@ -105,14 +108,14 @@ class Opener:
     async def _is_running(self, run_id: str) -> bool:
         return (await self.journal.runs(run_id=run_id, limit=1))[0].status == "running"
 
-    async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None, channel: Channel) -> Scope:
-        """Record the beginning. The agent that had the conversation continues it."""
+    async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None) -> list[Fact]:
+        """Return the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
         received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
         late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
         late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
-        return await self._begin(request.run_id, state, [opened, *handed, *late, *received], channel, turn)
+        return [opened, *handed, *late, *received]
 
     async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
         """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
@@ -197,32 +200,34 @@ class Opener:
         if rests:
             yield self._scope(run_id, 0, state, channel)
             return
-        lease = await self.journal.claim(run_id, takeover=request.takeover)
-        try:
+        async with hold_run(self.journal, run_id, takeover=request.takeover) as hold:
+            lease = hold.lease
             if lease.seq != state.seq:  # somebody went on with it in the meantime
                 state = await load(self.journal, run_id)
                 known, rests = await self._take_answers(request, state, channel, answers)
-            await self._recall(run_id)
-        except BaseException:
-            await self.journal.release(run_id, lease.epoch)
-            raise
-        if rests:
-            await self.journal.release(run_id, lease.epoch)
-            yield self._scope(run_id, 0, state, channel)
-            return
-        scope, facts = self._scope(run_id, lease.epoch, state, channel), state.facts
-        scope.overtaken = lease.before == "overtaken"
-        resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
-        marks = [Custom(QUEUED, shown=False)] if request.queued else []
-        if words := _words(known, given, answers, state):
-            await self._record(scope, [resumed])  # the time before it is not counted
-            await self._judge(scope, words)
-        await self._record(scope, [*([] if words else [resumed]), *_answer_facts(known), *marks])
-        scope.hear(*await self._letters(run_id))
-        if (told := other_model(state, self.recipe)) and request.parent is None:
-            await scope.view.warn("model", told)
-        async with self._remember_at_end(scope, facts):
-            yield scope
+            if not rests:
+                await self._recall(run_id)
+                scope, facts, before = self._scope(run_id, lease.epoch, state, channel), state.facts, state.stop
+                hold.scope, scope.overtaken = scope, lease.before == "overtaken"
+                resumed = Resumed(state.attempt + 1, renewed=before is not None, died=lease.before == "died" and before is None)
+                first: list[Fact] = [resumed]
+                if words := _words(known, given, answers, state):
+                    await self._record(scope, first)  # the time before it is not counted
+                    await self._judge(scope, words)
+                    first = []
+                if request.queued:  # a worker executes it
+                    await scope.record(*first, *_answer_facts(known), Custom(QUEUED, shown=False))
+                    yield scope
+                    return
+                if first or known:
+                    await self._record(scope, [*first, *_answer_facts(known)])
+                scope.hear(*await self._letters(run_id))
+                if (told := other_model(state, self.recipe)) and request.parent is None:
+                    await scope.view.warn("model", told)
+                async with self._remember_at_end(scope, facts):
+                    yield scope
+                return
+        yield self._scope(run_id, 0, state, channel)
 
     async def _take_answers(
         self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
@@ -255,21 +260,15 @@ class Opener:
             for text in words:
                 scope.unbilled += await joints(scope.agent, scope)[2](user(text))
         except Halt as end:
-            await self.journal.release(scope.run_id, scope.epoch)
             if not end.stop.blocks_input:
                 raise
             told = notice("run.input_refused", "the answer was not accepted: {text_}", text_=end.stop.detail)
             raise InvalidState(told) from None
-        except BaseException:
-            await self.journal.release(scope.run_id, scope.epoch)
-            raise
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""
-        async with self._resume(request, Channel()) as scope:
+        async with self._resume(request, Channel()):
             pass
-        if scope.epoch:
-            await self.journal.release(scope.run_id, scope.epoch)
 
     @asynccontextmanager
     async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -330,22 +329,24 @@ class Opener:
         facts += await self._received(messages, origin, state)
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
-        yield await self._begin(request.run_id, state, facts, channel)
+        async with self._begin(request.run_id, state, facts, channel) as scope:
+            yield scope
 
+    @asynccontextmanager
     async def _begin(
         self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
-    ) -> Scope:
-        lease = await self.journal.claim(run_id, turn=turn)
-        if lease.seq:
-            await self.journal.release(run_id, lease.epoch)
-            raise RunExists(run_id)
-        state.seq = 0
-        given = [fact.message for fact in facts if isinstance(fact, Received | Interjected)]
-        others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in facts)
-        scope = self._scope(run_id, lease.epoch, state, channel, given, others)
-        await self._record(scope, facts)
-        scope.interrupted = dict(state.started)
-        return scope
+    ) -> AsyncIterator[Scope]:
+        """Record the first facts of a new run, and hold it."""
+        async with hold_run(self.journal, run_id, turn=turn) as hold:
+            if hold.lease.seq:
+                raise RunExists(run_id)
+            state.seq = 0
+            given = [fact.message for fact in facts if isinstance(fact, Received | Interjected)]
+            others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in facts)
+            hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, given, others)
+            await self._record(scope, facts)
+            scope.interrupted = dict(state.started)
+            yield scope
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
         """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""
@@ -353,10 +354,6 @@ class Opener:
             await scope.record(*facts)
         except asyncio.CancelledError:
             await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
-            raise
-        except BaseException:
-            with suppress(JournalError):  # the trouble that is being told
-                await self.journal.release(scope.run_id, scope.epoch)
             raise
 
     def _scope(

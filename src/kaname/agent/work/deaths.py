@@ -16,7 +16,7 @@ SERVED = "served"  # in the origin of a run: a server or a worker can resume it
 
 def pause_left(died: int, since: float) -> float:
     """Return the seconds that are left of the pause after the last crash. A clock that was set back does not prolong it."""
-    pause = min(2.0 ** (died - 1), _LONGEST) if died > 1 else 0.0
+    pause = min(2.0 ** min(died - 1, 10), _LONGEST) if died > 1 else 0.0
     return pause - since if 0 <= since < pause else 0.0
 
 

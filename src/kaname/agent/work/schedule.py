@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timezone, tzinfo
 from itertools import takewhile
 from math import isfinite
 from typing import Any, Literal
@@ -22,6 +22,7 @@ MISSED = ("skip", "one", "all")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
+_DAY = 86_400.0  # seconds; clocks change less often
 _DAYS = (1, 32, 400)  # how far to look back for them, until there are enough
 
 
@@ -70,13 +71,7 @@ class Schedule:
         the moment of the change, and one that exists twice is due the first time. `*` counts time that has really passed.
         """
         if self.cron:
-            from cronsim import CronSim
-
-            last = moment
-            for found in CronSim(self.cron, datetime.fromtimestamp(moment, _zone(self.tz))):
-                if (tick := found.timestamp()) > last:
-                    yield tick
-                    last = tick
+            yield from _cron_ticks(self.cron, _zone(self.tz), moment)
         elif self.every:
             number = int(moment // self.every)
             while True:
@@ -92,7 +87,7 @@ class Schedule:
         """Return the ticks after `since` that are due now, except for missed ones that are not to be made up for."""
         found: list[float] = []
         for days in _DAYS:
-            start = max(since, now - days * 86_400)
+            start = max(since, now - days * _DAY)
             found = list(takewhile(lambda tick: tick <= now, self.ticks_after(start)))
             if len(found) >= _MOST or start == since:
                 break
@@ -101,6 +96,49 @@ class Schedule:
         if self.missed == "all":
             return [*late, *current]
         return current or late[-1:] if self.missed == "one" else current
+
+
+def _cron_ticks(cron: str, zone: tzinfo, moment: float) -> Iterator[float]:
+    """Yield the ticks of a cron expression.
+
+    With `*` in the minute or the hour, it is read by the offset that holds, and from each change of the clocks on by the next
+    one: CronSim alone loses ticks where clocks change by half an hour, or at midnight.
+    """
+    from cronsim import CronSim
+
+    changing = zone is not UTC and any(part.startswith("*") for part in cron.split()[:2])
+    start = at = moment  # ticks after `start`, by the offset that holds at `at`
+    while True:
+        offset = datetime.fromtimestamp(at, zone).utcoffset()
+        used = timezone(offset) if changing and offset is not None else zone
+        for found in CronSim(cron, datetime.fromtimestamp(start, used)):
+            tick = found.timestamp()
+            if changing and (change := _next_change(zone, at, tick)) is not None:
+                start, at = change - 1.0, change  # the moment of the change can be a tick
+                break
+            if tick > moment:
+                yield tick
+                moment = at = tick
+        else:
+            return
+
+
+def _next_change(zone: tzinfo, start: float, end: float) -> float | None:
+    """Return the first whole second after `start`, up to `end`, at which the offset of the zone changes; None without one."""
+
+    def differs(moment: float) -> bool:
+        return datetime.fromtimestamp(moment, zone).utcoffset() != before
+
+    before = datetime.fromtimestamp(start, zone).utcoffset()
+    while start < end:
+        stop = min(start + _DAY, end)
+        if differs(stop):
+            while stop - start > 1e-3:
+                middle = (start + stop) / 2
+                start, stop = (start, middle) if differs(middle) else (middle, stop)
+            return float(round(stop))
+        start = stop
+    return None
 
 
 def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = "", **_: Any) -> None:
@@ -132,7 +170,7 @@ def make_schedule(
         )
         raise ConfigError(told)
     zone, interval = _zone(tz), 0.0 if every is None else seconds(every)
-    if every is not None and (not 1 <= interval <= _DAYS[-1] * 86_400 or interval % 1):
+    if every is not None and (not 1 <= interval <= _DAYS[-1] * _DAY or interval % 1):
         told = notice("schedule.every", "schedule {name}: every must be a number of whole seconds, from 1s to 400d", name=name)
         raise ConfigError(told)
     check_order(**how)

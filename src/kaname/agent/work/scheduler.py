@@ -17,7 +17,7 @@ from .schedule import Schedule
 from .submit import queue_of
 
 _LONGEST, _PAUSE = 1.0, 5.0  # seconds between two looks at the clock, and after an error
-_AHEAD = 3600.0  # seconds
+_AHEAD = 60.0  # seconds by which the clocks of two machines may differ
 log = getLogger("kaname.schedule")
 Found = Mapping[str, tuple[Agent[Any], Schedule]]
 
@@ -76,14 +76,33 @@ class Scheduler:
         if self._seen != (marks := {one.mark for _, one in found.values()}):
             await self._begin([one for _, one in found.values()], now)
             self._seen = marks
+        if ahead := [one for _, one in found.values() if self._since[one.mark] > now]:  # the clock was set back
+            await self._set_back(ahead, now)
         due = [(agent, one) for agent, one in found.values() if self._next[one.mark] <= now]
         known = await marks_of(self._agents).all() if due else {}
         for agent, one in due:
-            since = max(self._since[one.mark], self._known(one, known, 0.0))
-            if since < now:
-                await self._submit(agent, one, [] if one.paused_mark in known else one.due(since, now))
-                await marks_of(self._agents).raise_to({one.mark: now})
-            self._note(one, max(since, now))
+            mark, since = known.get(one.mark, 0.0), self._since[one.mark]
+            since = max(since, mark) if mark <= now else since
+            await self._submit(agent, one, [] if one.paused_mark in known else one.due(since, now))
+            await marks_of(self._agents).raise_to({one.mark: now})
+            if mark > now + _AHEAD:
+                await self._set_back([one], now)
+            self._note(one, now)
+
+    async def _set_back(self, found: list[Schedule], now: float) -> None:
+        """Let schedules count from now whose marks lie in the future: a clock was ahead, and the times until then are to come.
+
+        A time that was queued then is a run that exists, so it is not due again.
+        """
+        marks = marks_of(self._agents)
+        known = await marks.all()
+        if wrong := [one for one in found if known.get(one.mark, 0.0) > now + _AHEAD]:
+            told = ", ".join(sorted([one.name for one in wrong]))
+            log.warning("schedules %s: their last runs lie in the future, so a clock was wrong; they count from now", told)
+            await marks.remove([one.mark for one in wrong])
+            await marks.enter({one.mark: now for one in wrong})
+        for one in found:
+            self._note(one, now)
 
     async def _submit(self, agent: Agent[Any], one: Schedule, ticks: list[float]) -> None:
         """Queue the runs of ticks. What is wrong with one schedule does not keep the others from their runs."""
@@ -105,17 +124,12 @@ class Scheduler:
             await marks.enter({one.mark: now for one in new})
         known, kept = await marks.all(), {one.mark for one in found}
         for one in new:
-            self._note(one, self._known(one, known, now))
+            self._note(one, known.get(one.mark, now))  # one in the future is set back by `check`
         gone = [mark for mark in known.keys() - kept if _agent_of(mark) in names and not mark.endswith(PAUSED)]
         if gone:
             await marks.remove(gone)
         for mark in self._since.keys() - kept:
             del self._since[mark], self._next[mark]
-
-    def _known(self, one: Schedule, marks: Mapping[str, float], default: float) -> float:
-        """Return the mark of a schedule. One that lies in the future comes from a process whose clock is wrong."""
-        mark = marks.get(one.mark, default)
-        return mark if mark < self._clock() + _AHEAD else default
 
     def _note(self, one: Schedule, since: float) -> None:
         self._since[one.mark] = since

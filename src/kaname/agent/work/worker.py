@@ -7,7 +7,7 @@ and again is set aside with its reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from logging import getLogger
@@ -16,14 +16,14 @@ from time import time
 from typing import Any, get_args
 
 from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
-from ...core.events import Asked
+from ...core.events import Asked, Event
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...kernel.load import read_run
 from ..agent import Agent
 from ..opening.request import RunRequest
-from ..run import Run, find_live
+from ..run import Run, find_live, let_go_of
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import encode_reason, request_for
 from .scheduler import Scheduler
@@ -37,7 +37,6 @@ _PAGE = 500  # runs that are read at once
 _TRIAL = 60.0  # seconds for which a suspect runs alone
 _BUSY, _TURN = 1.0, 0.3  # seconds until a run is tried again that another process executes, or whose conversation is busy
 _LONGEST = 60.0  # seconds of the longest pause after an error
-_LETTING_GO = 10.0  # seconds to release the runs when the worker stops
 _MOVES = ("message", "tool_call", "tool_response", "usage", "error")
 log = getLogger("kaname.worker")
 
@@ -83,6 +82,7 @@ class Worker:
         self._runs: dict[str, Run[Any]] = {}
         self._expiring: dict[str, tuple[int, float]] = {}  # waiting runs: their number of facts, and when the question expires
         self._left: dict[str, int] = {}  # interrupted runs that are not ours, and their number of facts
+        self._paused: set[str] = set()  # runs that have not begun, and have waited because their workers died
         self._trouble = ""  # why no runs can be taken
         self._stopping, self._changed = asyncio.Event(), asyncio.Event()
         self._opening, self._alone, self._taking = asyncio.Semaphore(_OPENING), asyncio.Semaphore(1), asyncio.Lock()
@@ -154,14 +154,8 @@ class Worker:
     async def _drain(self) -> None:
         """Release the runs under way, so that other workers resume them."""
         self._stopping.set()
-        letting_go = [asyncio.ensure_future(run.let_go()) for run in tuple(self._runs.values())]
-        tasks = [*letting_go, *self._tasks.values()]
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_LETTING_GO)
-            for task in late:
-                task.cancel()
-            if late:
-                log.warning("%d runs did not end in time; other workers resume them", len(late))
+        if late := await let_go_of(self._runs.values(), self._tasks.values()):
+            log.warning("%d runs or their tools did not end in time; other workers resume them", late)
 
     async def _keep_tending(self) -> None:
         """Return runs of dead workers to the queue, and put runs into it that were interrupted outside of it."""
@@ -250,7 +244,7 @@ class Worker:
         except (ConfigError, InvalidState, RunExists) as problem:  # it would be the same the next time
             await self._put_aside(item, str(problem))
         except AgentError as problem:
-            if item.attempts >= DEATHS:
+            if item.attempts >= DEATHS and item.reason:  # without a reason, its workers died before
                 await self._put_aside(item, str(problem))
             else:
                 log.warning("run %s cannot be executed now: %s", item.run_id, problem)
@@ -271,15 +265,15 @@ class Worker:
             await self._queue.finish(item.run_id)
             return
         facts = await read_run(self._journal, item.run_id) if cards else []
-        died = deaths(facts) if facts else item.attempts - 1
+        died = deaths(facts)
         if died >= DEATHS and (item.reason != AGAIN or item.attempts > 1):
             told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=died)
             await self._put_aside(item, told)
             return
-        if facts and (left := pause_left(died, time() - facts[-1].time)):
+        if left := pause_left(died, time() - facts[-1].time) if facts else self._pause(item):
             await self._later(item, left)
             return
-        if died >= SUSPECT:
+        if died >= SUSPECT or _is_suspect(item, facts):
             async with self._alone:
                 run = await self._start(item, request)
                 await _wait_for_progress(run)
@@ -288,11 +282,28 @@ class Worker:
         await run.wait()
         await self._settle(item)
 
+    def _pause(self, item: QueuedRun) -> float:
+        """Return the seconds to wait before a run is started that has not begun, although workers have taken it and died.
+
+        Another run may have killed them, so this one is never set aside for it. It waits once, and until it can be started
+        alone, back in the queue: a crash meanwhile has nothing to do with it.
+        """
+        if not _is_suspect(item, ()):
+            return 0.0
+        if item.run_id not in self._paused:
+            self._paused.add(item.run_id)
+            log.warning(
+                "run %s has not begun, and %d workers that took it died; it is tried alone", item.run_id, item.attempts - 1
+            )
+            return pause_left(item.attempts - 1, 0.0)
+        return _BUSY if self._alone.locked() else 0.0
+
     async def _start(self, item: QueuedRun, request: RunRequest) -> Run[Any]:
         agent = self._agents[item.agent]
         async with self._opening:
             run = await self._begin(agent.run_request(request))
         self._runs[item.run_id] = run
+        self._paused.discard(item.run_id)
         if self._stopping.is_set():
             await run.let_go()
         return run
@@ -306,6 +317,11 @@ class Worker:
             await self._queue.retry(item.run_id)
         else:
             await self._later(item, _BUSY, notice("worker.interrupted", "the run was interrupted"))
+
+
+def _is_suspect(item: QueuedRun, facts: Sequence[Event]) -> bool:
+    """Return True if workers that took the run died before it began. A reason says that it failed in another way."""
+    return not facts and not item.reason and item.attempts > SUSPECT
 
 
 async def _wait_for_progress(run: Run[Any]) -> None:

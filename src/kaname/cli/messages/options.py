@@ -380,7 +380,11 @@ COMMANDS = (
         ("--json", FLAG, "Print one JSON object per line.", "1 行に 1 件の JSON を出力します。"),
         CONFIG, AN_AGENT, JOURNAL,
     )),
-    Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", AGENT),
+    Command("doctor", "Check the installation and say how to fix problems.", "環境を検査し、問題の直し方を示します。", (
+        ("--whole", FLAG, "Read the whole journal (default: its newest 100,000 facts).",
+         "ジャーナル全体を読みます (既定: 新しい記録 100,000 件)。"),
+        *AGENT,
+    )),
 )
 EPILOG = (
     "Run `kaname COMMAND --help` for the options of a command.\n"

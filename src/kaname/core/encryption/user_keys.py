@@ -11,6 +11,8 @@ import secrets
 import sqlite3
 import threading
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +27,8 @@ _ID, _NONCE = 16, 12  # characters, bytes
 _OURS = 0x6B6E6B79  # the application_id of these files
 _SCHEMA = "CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, owner TEXT NOT NULL, secret BLOB)"
 _TIMEOUT = 30.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # the last: a table is missing
+_UNKNOWN: Any = object()
 
 
 class ErasedKey(EncryptionError):
@@ -77,8 +81,7 @@ class UserKeys:
 
         It is looked up each time: another process may have destroyed it.
         """
-        with self._lock:
-            db = self._open()
+        with self._use() as db:
             query = "SELECT id, secret FROM keys WHERE owner = ? AND secret IS NOT NULL"
             row = db.execute(query, (user,)).fetchone()
             if row is None:
@@ -111,8 +114,10 @@ class UserKeys:
     def _key_of(self, text: str, place: str) -> UserKey:
         id = text[1 : 1 + _ID]
         with self._lock:
-            if id not in self._known:
-                row = self._open().execute("SELECT secret FROM keys WHERE id = ?", (id,)).fetchone()
+            key: UserKey | None = self._known.get(id, _UNKNOWN)
+        if key is _UNKNOWN:
+            with self._use() as db:
+                row = db.execute("SELECT secret FROM keys WHERE id = ?", (id,)).fetchone()
                 if row is None:
                     raise EncryptionError(
                         notice(
@@ -122,8 +127,7 @@ class UserKeys:
                             path=self.path,
                         )
                     )
-                self._known[id] = None if row[0] is None else UserKey(id, row[0])
-            key = self._known[id]
+                key = self._known[id] = None if row[0] is None else UserKey(id, row[0])
         if key is None:
             told = notice("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
             raise ErasedKey(told)
@@ -131,8 +135,7 @@ class UserKeys:
 
     def destroy(self, user: str) -> bool:
         """Destroy the keys of a user, for good. Return False if there were none."""
-        with self._lock:
-            db = self._open()
+        with self._use() as db:
             gone = [id for (id,) in db.execute("SELECT id FROM keys WHERE owner = ?", (user,)).fetchall()]
             if gone:
                 db.execute("UPDATE keys SET secret = NULL, owner = '' WHERE owner = ?", (user,))
@@ -141,10 +144,8 @@ class UserKeys:
 
     def owners(self) -> list[str]:
         """Return the users who have a key."""
-        with self._lock:
-            return [
-                owner for (owner,) in self._open().execute("SELECT owner FROM keys WHERE secret IS NOT NULL ORDER BY owner")
-            ]
+        with self._use() as db:
+            return [owner for (owner,) in db.execute("SELECT owner FROM keys WHERE secret IS NOT NULL ORDER BY owner")]
 
     def close(self) -> None:
         """Close the file and forget the keys. Both are read again with the next use."""
@@ -153,6 +154,24 @@ class UserKeys:
             if self._db is not None and self._process == os.getpid():
                 self._db.close()
             self._db = None
+
+    @contextmanager
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        """Hold the file. Raises `EncryptionError` if it is damaged; other errors of SQLite pass, such as those of a lock."""
+        with self._lock:
+            try:
+                yield self._open()
+            except sqlite3.DatabaseError as problem:
+                if getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED:
+                    raise
+                told = notice(
+                    "encryption.keys_damaged",
+                    "{path} is damaged ({problem}), so the keys of users cannot be read. Nothing was changed. Restore this "
+                    "file from a backup. The journal itself is a file of its own.",
+                    path=self.path,
+                    problem=problem,
+                )
+                raise EncryptionError(told) from problem
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None or self._process != os.getpid():

@@ -356,10 +356,13 @@ class PostgresJournal:
         """Write the heartbeat of this process. Raises `JournalError` if the database cannot be written now."""
         await self._office().beat()
 
-    async def verify(self) -> list[str]:
-        """Read the whole journal and return a description of everything that is damaged; an empty list, if nothing is."""
+    async def verify(self, most: int = 0) -> list[str]:
+        """Read the whole journal and return a description of everything that is damaged; an empty list, if nothing is.
+
+        With `most`, read about so many facts, of the newest runs.
+        """
         office = self._office()
-        return await office.read(partial(reading.verify, sql=office.sql, where=self.place))
+        return await office.read(partial(reading.verify, sql=office.sql, where=self.place, most=most))
 
     async def close(self) -> None:
         """Write what is queued, and leave the database. While a run is held, this process stays its owner."""

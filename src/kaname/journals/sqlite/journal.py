@@ -388,9 +388,9 @@ class SqliteJournal:
         """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
         await self._writer.submit(probe)
 
-    async def verify(self) -> list[str]:
-        """Read the whole file and return a description of everything that is damaged; an empty list, if nothing is."""
-        return list(await self._reader.transact(partial(reading.verify, path=self.path)))
+    async def verify(self, most: int = 0) -> list[str]:
+        """Read the file and return a description of everything that is damaged. `most`: see `Verifies`."""
+        return list(await self._reader.transact(partial(reading.verify, path=self.path, most=most)))
 
     async def close(self) -> None:
         """Finish the queued work and release the file. A closed journal cannot be used again."""

@@ -183,18 +183,22 @@ def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -
     return found, after
 
 
-def verify(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """Return a description of everything that is damaged in the file: its pages, its entries, its facts."""
+def verify(connection: sqlite3.Connection, path: Path, most: int = 0) -> list[str]:
+    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Verifies`)."""
     with at_one_moment(connection):
-        problems = [text for (text,) in connection.execute("PRAGMA integrity_check") if text != "ok"]
+        checked = connection.execute(f"PRAGMA {'quick' if most else 'integrity'}_check")
+        problems, read = [text for (text,) in checked if text != "ok"], 0
         orphans = "SELECT DISTINCT run FROM facts WHERE run NOT IN (SELECT run FROM runs)"
         problems += [f"run {run!r} has facts, but no entry in the list of runs" for (run,) in connection.execute(orphans)]
-        for row in connection.execute(SELECT_CARD).fetchall():
+        for row in connection.execute(f"{SELECT_CARD} ORDER BY place DESC"):
             try:
                 card = card_of(row, path)
                 facts(connection, card.run_id, 0, card.seq, path)
+                read += card.seq
             except JournalCorrupt as problem:
                 problems.append(str(problem))
+            if most and read >= most:
+                break
     return problems
 
 

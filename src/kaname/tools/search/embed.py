@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from inspect import isawaitable
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -125,6 +126,33 @@ class ServedEmbeddings:
             refused.close()
         text = " ".join(str(text).split())[:300]
         return text.replace(self._key, "…") if self._key else text
+
+
+class AbsentEmbeddings:
+    """Stand-in for embeddings that a program brings along and this one does not have: their texts can be read, not searched."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self._path = name, path
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        raise other_embeddings(self._path, self.name, EmbeddedModel.name)
+
+
+def is_absent(made_with: str) -> bool:
+    """Return True if an index was made with embeddings that kaname cannot make by their name."""
+    return bool(made_with) and made_with != EmbeddedModel.name and not made_with.startswith("openai/")
+
+
+def other_embeddings(path: Path, made_with: str, embeddings: str) -> ConfigError:
+    return ConfigError(
+        notice(
+            "search.other_embeddings",
+            "{path} was created with the embeddings {made_with}, not {embeddings}. Use {made_with}, or another file",
+            path=path,
+            made_with=made_with,
+            embeddings=embeddings,
+        )
+    )
 
 
 def _retry_delay(refused: HTTPError, pause: float) -> float:

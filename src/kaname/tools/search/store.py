@@ -17,6 +17,7 @@ from ...core.notices import notice
 from . import index_file as opening
 from .chunk import TextChunk
 from .dialogue import turns
+from .embed import other_embeddings
 from .sentences import pack_vectors
 from .tokenize import terms
 
@@ -79,15 +80,7 @@ class IndexStore:
     def _belong(self, embeddings: str) -> None:
         if self.made_with and self.made_with != embeddings:
             self.close()
-            raise ConfigError(
-                notice(
-                    "search.other_embeddings",
-                    "{path} was created with the embeddings {made_with}, not {embeddings}. Use {made_with}, or another file",
-                    path=self.path,
-                    made_with=self.made_with,
-                    embeddings=embeddings,
-                )
-            )
+            raise other_embeddings(self.path, self.made_with, embeddings)
         if not self.made_with and self._writable:
             with opening.explain_errors(self.path):
                 self._db.execute("INSERT OR REPLACE INTO meta VALUES ('embeddings', ?)", (embeddings,))
