@@ -74,6 +74,7 @@ class FallbackStrategy(Policy):
     """
 
     depth = -1
+    replayed = False  # the recorded result is the one after all tries
 
     def __init__(
         self,

@@ -262,7 +262,8 @@ def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
             yield Breach("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
             if f"limit of calls to {name} is reached" in seen.last[1] or f"{name} is used up" in seen.last[1]:
-                count = sum(deed.tool == name and deed.root == seen.root and deed.at < seen.at for deed in ledger.deeds)
+                roots = {seen.root, *_conversation(ledger, seen.root)}  # a fork has inherited what was started before it
+                count = sum(deed.tool == name and deed.root in roots and deed.at < seen.at for deed in ledger.deeds)
                 if count < most:
                     yield Breach("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
                 break
