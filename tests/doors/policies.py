@@ -102,10 +102,11 @@ def quota(d: Draft, rng: random.Random) -> None:
     """A tool can be called only so often in a run."""
     name = rng.choice([one for one in d.rules.tools if one in ("weather", "forum", "lookup", "pay", "price", "order", "paint")])
     most, kind = rng.choice((1, 2)), rng.choice(("rule", "budget", "stop"))
-    d.rules.quotas[name] = most
     if kind == "rule":
+        d.rules.quotas[name] = most
         d.policies.append(lambda: Guardrails(tools=[ToolRule(name, max_calls=most)]))
     elif kind == "budget":
+        d.rules.shared_quotas[name] = most
         d.policies.append(lambda: Budget(tools={name: f"{most} calls"}))
     else:
         d.stops.append(lambda: per_tool(most))

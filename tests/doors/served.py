@@ -41,8 +41,12 @@ class Client:
 
     async def post(self, url: str, body: Mapping[str, Any]) -> Any:
         """Send a request, and return the response. A 500 is an internal error that reached a caller."""
-        with self.stage.inside(root.get(), self.stage.user):
+        name = root.get() or f"request {len(self.stage.ledger.requests) + 1}"
+        with self.stage.inside(name, self.stage.user):
             response = await self.http.post(url, json=body)
+        if not root.get() and not (self.stage.journal is not None and self.stage.journal.dead):
+            cards = [one for one in await self.stage.agent.journal.runs(user=self.user) if not one.parent]
+            self.stage.ledger.requests[name] = cards[0].run_id if cards else name
         if response.status_code == 500 and not (self.stage.journal is not None and self.stage.journal.dead):
             self.stage.ledger.fail(url, RuntimeError(response.text[:200]))
         if self.stage.journal is not None and self.stage.journal.dead:

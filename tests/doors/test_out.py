@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -342,3 +344,29 @@ async def test_refusal_is_stronger_than_any_question(shop):
         assert result.completed
         assert "closed on Sundays" in str(result.steps[0].observation)
     assert shop.paid == []
+
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "kaname"
+
+
+def functions_that_make(name: str) -> set[str]:
+    """Return the functions of kaname that make an object of this class, as "file function"."""
+    found = set[str]()
+    for path in SOURCE.rglob("*.py"):
+        place = str(path.relative_to(SOURCE))
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                calls = [one.func for one in ast.walk(function) if isinstance(one, ast.Call)]
+                if any(isinstance(one, ast.Name) and one.id == name for one in calls):
+                    found.add(f"{place} {function.name}")
+    return found
+
+
+def test_one_function_records_an_answer_and_one_asks_about_a_call():
+    assert functions_that_make("Answered") == {"agent/opening/opener.py _answer_facts"}
+    asked = functions_that_make("Suspend")
+    assert {one for one in asked if one.startswith(("kernel/door.py", "policies/"))} == {
+        "kernel/door.py _question",  # whether a call is allowed
+        "policies/flow/outbox.py answer_of",  # which of the calls that wait are allowed
+        "policies/batch.py _wait",  # nobody is asked: a provider's batch answers
+    }

@@ -22,12 +22,12 @@ from kaname.core.chunks import chunks_of
 from kaname.core.errors import InvalidState
 from kaname.core.events import Asked, Event, ModelReplied
 from kaname.core.messages import ModelReply, ToolCall, assistant
+from kaname.core.people.asking import question_in_words
 from kaname.core.steps import CallModel
 from kaname.serve.dialects.ag_ui import AgUiWriter
 from kaname.serve.dialects.chat import ChatWriter
 from kaname.serve.dialects.mcp import _answer as mcp_answer
 from kaname.serve.dialects.responses_writer import ResponsesWriter
-from kaname.serve.dialects.transcript import question_in_words
 from kaname.serve.dialects.vercel import VercelWriter
 from kaname.serve.users import Caller
 from tests.properties import tries

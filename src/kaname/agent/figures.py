@@ -15,7 +15,7 @@ from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
 from ..kernel.ports import Journal, Recipe
 from ..strategies.orchestrate import MONITOR, PLANNER
-from .opening.written import write_down
+from .opening.entrance import Origin, admit
 
 RATING = "rating"
 _PLAN = "steps"  # what the form of a plan has, and no other
@@ -159,6 +159,6 @@ async def rate(
     if rating not in ("good", "bad"):
         raise ConfigError(notice("rating.unknown", "a rating must be 'good' or 'bad', not {rating!r}", rating=rating))
     if note and recipe is not None:
-        written = await write_down(user(note), recipe)
+        written = await admit(user(note), recipe, Origin())
         note = "" if is_withheld(written) else written.text
     await add_fact(journal, run_id, Custom(RATING, {"rating": rating, **({"note": note} if note else {})}))

@@ -107,10 +107,11 @@ def _bring_text(tools: Mapping[str, Any]) -> bool:
     )
 
 
-def for_messages(recipe: Recipe, said: Iterable[Message]) -> Recipe:
+def for_messages(recipe: Recipe, said: Iterable[Message], others: bool = False) -> Recipe:
     """Return the recipe for a run with these messages: text from outside, quoted in one of them or brought by a tool that was
-    registered since, must not act."""
-    outside = _bring_text(recipe.tools) or any(message.quotes for message in said)
+    registered since, must not act. `others`: another user has spoken before."""
+    quoted = others or any(message.role == "user" and message.quotes for message in said)
+    outside = quoted or _bring_text(recipe.tools)
     return with_flow(recipe) if outside else recipe
 
 

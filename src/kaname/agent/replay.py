@@ -389,9 +389,9 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blin
 def _decisions(events: Sequence[Event], *, blind: bool) -> Iterator[tuple[int, str, str, str]]:
     """Return what was decided, in order, each with the fingerprint of what was sent to the model, and as it is shown.
 
-    What ran in parallel is put in the order of the calls."""
+    What ran in parallel is put in the order of the calls, with a transfer among them."""
     kept = [event for event in events if _is_decision(event.body)]
-    for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked) else e.seq):
+    for _, group in groupby(kept, key=lambda e: 0 if isinstance(e.body, ToolFinished | Asked | HandedOff) else e.seq):
         told = [(event.seq, *_told_apart(event.body, blind=blind)) for event in group]
         yield from sorted(told, key=lambda one: one[1]) if len(told) > 1 else told
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from .record import field, record
+from .record import field, record, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,9 +63,12 @@ class Usage:
 NOTHING = Usage()
 
 
+FILE = "file "  # how the source of the text in a file begins
+
+
 @record
 class Text:
-    """A text. `source`: who wrote it, in the message of a user that quotes others, such as the sender of a webhook."""
+    """A text. `source`: who wrote it, if it was not the author of the message, such as the sender of a webhook."""
 
     text: str
     source: str = ""
@@ -162,6 +165,7 @@ class ToolResult:
         waiting: True if the call waits for the user. If they allow it, it is made again, as another call.
         untrusted: True if the one who returned the result says that other people can write what it holds.
         tool: The tool that really ran, if it was another than the call names.
+        source: Who sent the result, if it comes with the history of a caller and not from a tool that ran here.
     """
 
     output: Any = None
@@ -178,6 +182,7 @@ class ToolResult:
     waiting: bool = False
     untrusted: bool = False
     tool: str = ""
+    source: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -192,7 +197,7 @@ class Message:
     role: Role
     parts: tuple[Part, ...]
 
-    _unnamed_ = ("_calls", "_text", "_wire")  # derived, and computed once: a message is read many times in a step
+    _unnamed_ = ("_calls", "_read", "_text", "_wire")  # derived, and computed once: a message is read many times in a step
 
     def encode_as(self, shape: str, encode: Callable[[Message], bytes]) -> bytes:
         """Return the message in a provider's shape. The result is cached, so that a long history is encoded only once."""
@@ -217,7 +222,7 @@ class Message:
     @property
     def quotes(self) -> bool:
         """Return True if a part of the message was written by somebody else than its author."""
-        return any(type(part) is Text and part.source for part in self.parts)
+        return any((type(part) is Text or type(part) is ToolResult) and part.source for part in self.parts)
 
     @property
     def own_text(self) -> str:
@@ -346,6 +351,41 @@ def assistant(text: str = "", *calls: ToolCall) -> Message:
     return Message("assistant", ((Text(text), *calls) if text else calls))
 
 
+def map_text(message: Message, change: Callable[[str], str]) -> Message:
+    """Return the message with its texts changed. Every text keeps its `source`; the other parts stay as they are.
+
+    What goes over the end of a text, such as an address in two pieces, is changed too: then all the text is in the first one,
+    and has the source of the first text that has one. Files and results are read on their own. The same message is returned if
+    nothing changes.
+    """
+    texts = {place: part for place, part in enumerate(message.parts) if type(part) is Text}
+    made = {place: replace(part, text=changed) for place, part in texts.items() if (changed := change(part.text)) != part.text}
+    typed = [] if message.role == "tool" else [one for one, part in texts.items() if not part.source.startswith(FILE)]
+    if len(typed) > 1:
+        whole = change("".join([texts[place].text for place in typed]))
+        if whole != "".join([made.get(place, texts[place]).text for place in typed]):
+            source = next((texts[place].source for place in typed if texts[place].source), "")
+            made |= {place: Text(whole if place == typed[0] else "", source) for place in typed}
+    parts = tuple([made.get(place, part) for place, part in enumerate(message.parts)])
+    return Message(message.role, parts) if made else message
+
+
+def person_source(name: str) -> str:
+    """Return the `source` of what a person said. No file, webhook or tool has the same one."""
+    return f"user {name}" if name else "another user"
+
+
+def said_by(message: Message, speaker: str, user: str) -> Message:
+    """Return a message of a person as it stands in a run of `user`: the words of anybody else have a source."""
+    own, other = person_source(user), "" if speaker == user else person_source(speaker)
+    sources = [part.source if type(part) is Text else None for part in message.parts]
+    wanted = [other if source == "" else "" if source == own else source for source in sources]
+    if wanted == sources:
+        return message
+    pairs = zip(message.parts, wanted, strict=True)
+    return Message(message.role, tuple([replace(part, source=one) if type(part) is Text else part for part, one in pairs]))
+
+
 _REMOVED = "[removed by a guardrail"
 PLACEHOLDER = f"{_REMOVED}]"
 
@@ -353,6 +393,17 @@ PLACEHOLDER = f"{_REMOVED}]"
 def placeholder(reason: str = "", role: Role = "user") -> Message:
     """Return the message that replaces one that a guardrail blocked."""
     return Message(role, (Text(f"{_REMOVED}: {reason}]" if reason else PLACEHOLDER),))
+
+
+def withheld_form(message: Message, reason: str = "") -> Message:
+    """Return the placeholder for a message. It keeps its calls and results, so that the conversation stays complete."""
+    held = placeholder(reason).text
+    results = [
+        replace(part, output=held, error=None, shown=None, media=()) for part in message.parts if type(part) is ToolResult
+    ]
+    calls = [replace(call, args={}) for call in message.calls]
+    source = next((part.source for part in message.parts if type(part) is Text and part.source), "")
+    return Message(message.role, tuple(results) if results else (Text(held, source), *calls))
 
 
 def is_withheld(message: Message) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -27,7 +27,8 @@ from .events import (
     ToolStarted,
     withholds,
 )
-from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, user
+from .messages import NOTHING, Message, ToolCall, ToolResult, Usage, is_withheld, placeholder, said_by, user, withheld_form
+from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 
@@ -165,12 +166,15 @@ _PAUSES = frozenset({Opened, Received, Resumed, Answered})  # the time before th
 
 
 def _apply_opened(state: State, body: Opened, event: Event) -> None:
-    state.agent, state.session, state.user, state.parent = event.agent, body.session, body.user, body.parent
+    before, state.user = state.user, body.user
+    state.agent, state.session, state.parent = event.agent, body.session, body.parent
     state.usage, state.attempt, state.trace = NOTHING, 1, body.trace
     state.strategy, state.model = str(body.recipe.get("strategy", "")), str(body.recipe.get("model", ""))
     state.spent = Spent()
     state.limit, state.stop, state.output = None, None, None
     _show_question(state)
+    if before != body.user and state.said:
+        _change_user(state, before)
     if body.base is not None:
         _forget_approvals(state)
 
@@ -181,6 +185,16 @@ def _forget_approvals(state: State) -> None:
     for key in [key for key, asked in state.settled.items() if asked.allows_effect]:
         for held in (state.settled, state.answers, state.answered_by):
             held.pop(key, None)
+
+
+def _change_user(state: State, before: str) -> None:
+    """Mark what the user of the runs before this one has said as theirs, and what this run's user said earlier as their own."""
+    known = {one.text for one in state.said}
+    for messages in (state.messages, state.said):
+        for place, one in enumerate(messages):
+            if one.role == "user" and one.text in known:
+                messages[place] = said_by(one, before, state.user)
+    state.withheld = None if state.withheld is None else said_by(state.withheld, before, state.user)
 
 
 def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
@@ -294,9 +308,11 @@ def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
         for messages in (state.messages, state.said):
+            outside = {id(message) for message in from_outside(messages)}
             for place, message in enumerate(messages):
-                if message.role == "user" and withholds(body, "texts", message.text):
-                    messages[place] = placeholder()
+                texts = (message.text, read_text(message)) if id(message) in outside else ()
+                if any(withholds(body, "texts", text) for text in texts):
+                    messages[place] = withheld_form(message)
 
 
 def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
@@ -328,6 +344,17 @@ def what_was_said(events: Iterable[Event]) -> list[tuple[Event, Message]]:
             facts += [event] * (len(state.messages) - len(facts))
     hide_question(state)
     return list(zip(facts, state.messages, strict=True))
+
+
+def from_outside(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of a conversation that came from outside, and not from the agent or its tools."""
+    results = [part for message in messages for part in message.parts if type(part) is ToolResult]
+    calls = {one.call_id for one in results if one.source}
+    return [
+        message
+        for message in messages
+        if message.role in ("user", "system") or message.quotes or any(call.id in calls for call in message.calls)
+    ]
 
 
 def hide_question(state: State) -> None:

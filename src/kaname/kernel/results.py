@@ -109,11 +109,11 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
         return declined(reason)
     match answers[key]:
         case {"error": str(error), **rest} if not rest:
-            return ToolResult(error=error)
+            return ToolResult(error=error, untrusted=True)
         case {"output": output, **rest} if not rest:
-            return ToolResult(output)
+            return ToolResult(output, untrusted=True)
         case output:
-            return ToolResult(output)
+            return ToolResult(output, untrusted=True)
 
 
 def declined(reason: str) -> ToolResult:

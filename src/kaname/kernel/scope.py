@@ -297,9 +297,10 @@ class Scope:
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 
     def context(self, call_id: str, key: str, attempt: int) -> ToolContext:
-        """Return the context that a tool receives."""
+        """Return the context that a tool receives. Its agent is the one that made the call."""
         state = self.state
-        return ToolContext(self.run_id, state.session, state.user, state.agent, call_id, key, attempt, self.view)
+        agent = state.callers.get(call_id) or state.agent
+        return ToolContext(self.run_id, state.session, state.user, agent, call_id, key, attempt, self.view)
 
     async def emit(self, text: str, kind: str = "text", call_id: str = "") -> None:
         """Show a piece of text without recording it."""

@@ -74,7 +74,7 @@ class FallbackStrategy(Policy):
     """
 
     depth = -1
-    replayed = False  # the recorded result is the one after all tries
+    replayed = False  # the recorded result is what came of all tries
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Message, Part, Text
 from ..core.notices import notice
+from ..core.reading.as_read import file_source, file_text
 from ..kernel.bases import ModelBase, optional
 from .process.client import SenseError
 from .sources import content_of, open_source
@@ -31,14 +32,15 @@ async def admit_message(message: Message, model: Any) -> Message:
         ConfigError: The content of a medium contradicts its name or type, or it is too large.
     """
     parts: list[Part] = []
-    for part in message.parts:
+    for part, following in zip(message.parts, (*message.parts[1:], None), strict=True):
         if type(part) is not Media:
             parts.append(part)
             continue
         media = await _admit(part, model)
         parts.append(media)
-        if media.data and not takes(model, media.mime):
-            parts.append(Text(await explain(media)))
+        explained = isinstance(following, Text) and following.source == file_source(part)  # when it was queued
+        if media.data and not takes(model, media.mime) and not explained:
+            parts.append(Text(await explain(media), file_source(media)))
     return Message(message.role, tuple(parts))
 
 
@@ -116,7 +118,7 @@ async def _text_of(media: Media) -> str:
 
         text = (await Senses(longest=_LONGEST).summarize(media)).text
     elif family == "text" or media.mime == "image/svg+xml":
-        text = content_of(media).decode("utf-8", "replace")
+        text = file_text(media) or ""
     else:
         text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\n(shortened)"

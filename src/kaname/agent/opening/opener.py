@@ -10,18 +10,19 @@ from typing import Any
 
 from ...core import tracing
 from ...core.chunks import Chunk
-from ...core.errors import AgentError, InvalidState, JournalError, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
+from ...core.errors import AgentError, Halt, InvalidState, JournalError, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
 from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, ToolResult, is_withheld, user
+from ...core.messages import Message, ToolResult, is_withheld, said_by, user
 from ...core.notices import notice
+from ...core.people.labels import FLOW
 from ...core.record import replace
 from ...core.state import State
 from ...core.steps import Stop
-from ...core.values import plain_text
 from ...kernel.bases import SinkBase, optional
 from ...kernel.chain import overrides
 from ...kernel.channel import Channel
 from ...kernel.load import keep_snapshot, load, read_run
+from ...kernel.perform import joints
 from ...kernel.ports import Journal, Recipe, Sink, Turn
 from ...kernel.scope import Scope
 from ...kernel.threads import off_loop
@@ -30,10 +31,12 @@ from ..child import run_child
 from ..ids import SharedSession
 from ..recipe import check_strategy, describe, for_messages, other_model
 from .answers import TaskQuestions, check_answers, read_tasks
+from .entrance import Origin, admit, admit_answer, words_of
+from .history import recognise
 from .request import QUEUED, Given, RunRequest
 from .turns import Recent, take_turns, until_over
-from .written import write_down
 
+FORK = "fork"  # the source of a result that the caller of a fork has written
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
 
 
@@ -103,9 +106,17 @@ class Opener:
         """Record the beginning. The agent that had the conversation continues it."""
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
-        received = [Received(await write_down(message, self.recipe)) for message in request.messages]
+        received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
         late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
+        late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
         return await self._begin(request.run_id, state, [opened, *handed, *late, *received], channel, turn)
+
+    async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
+        """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
+        admitted = [await admit(message, self.recipe, origin) for message in messages]
+        known = await recognise(messages, admitted, self.journal, self.recipe.name, origin.user)
+        noted = Custom(FLOW, {"source": known.taint, "reply": 0}, shown=False)
+        return [*map(Received, known.messages), *([noted] if known.taint and FLOW not in state.custom else [])]
 
     async def _letters(self, run_id: str) -> list[Interjected]:
         """Return the messages that wait for a run."""
@@ -134,36 +145,18 @@ class Opener:
         for recall in [optional(sink, SinkBase, "recall") for sink in self.sinks if overrides(sink, "recall", SinkBase)]:
             recall(await read_run(self.journal, run_id))
 
-    async def _answer(self, given: Any) -> Any:
-        """The words in it are the user's too. If they may not be recorded, each text of the answer is changed on its own; an
-        answer that is still not accepted is refused."""
-        message = await write_down(user(given if isinstance(given, str) else plain_text(given)), self.recipe)
-        if isinstance(given, str):
-            return message.text
-        if message.text == plain_text(given):
-            return given
-        changed = given if is_withheld(message) else await self._answer_by_texts(given)
-        again = changed if changed is given else (await write_down(user(plain_text(changed)), self.recipe)).text
-        if changed is given or again != plain_text(changed):
-            raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.text))
-        return changed
-
-    async def _answer_by_texts(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return (await write_down(user(value), self.recipe)).text
-        if isinstance(value, Mapping):
-            return {key: await self._answer_by_texts(one) for key, one in value.items()}
-        return [await self._answer_by_texts(one) for one in value] if isinstance(value, list | tuple) else value
-
     async def answer(self, scope: Scope, answers: Mapping[str, Any], by: str) -> bool:
         """Record answers to the questions of an open run, and those of questions that have expired. Return True if there are
         any.
 
         Raises `InvalidState` for every answer that `resume` would not accept.
         """
-        given = {key: Given(await self._answer(one), by) for key, one in answers.items()}
-        known = await check_answers(scope, given, await read_tasks(self.journal, scope.state), judged=False)
+        origin = Origin(scope.state.user, agent=scope.state.agent)
+        given = {key: Given(one, by) for key, one in answers.items()}
+        admitted = {key: Given(await admit_answer(one, self.recipe, origin), by) for key, one in answers.items()}
+        known = await check_answers(scope, admitted, await read_tasks(self.journal, scope.state), judged=False)
         if known:
+            await self._judge(scope, _words(known, given, admitted, scope.state))
             await scope.record(*_answer_facts(known))
         return bool(known)
 
@@ -172,8 +165,9 @@ class Opener:
         """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
         run_id = request.run_id
         given = {key: one if isinstance(one, Given) else Given(one, request.by) for key, one in request.answers.items()}
-        answers = {key: Given(await self._answer(one.answer), one.by) for key, one in given.items()}
         state = await load(self.journal, run_id)
+        origin = Origin(state.user, agent=state.agent)
+        answers = {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in given.items()}
         if state.parent is not None and answers and request.parent is None:
             raise InvalidState(
                 notice(
@@ -217,7 +211,10 @@ class Opener:
         scope.overtaken = lease.before == "overtaken"
         resumed = Resumed(state.attempt + 1, renewed=state.stop is not None, died=lease.before == "died" and state.stop is None)
         marks = [Custom(QUEUED, shown=False)] if request.queued else []
-        await self._record(scope, [resumed, *_answer_facts(known), *marks])
+        if words := _words(known, given, answers, state):
+            await self._record(scope, [resumed])  # the time before it is not counted
+            await self._judge(scope, words)
+        await self._record(scope, [*([] if words else [resumed]), *_answer_facts(known), *marks])
         scope.hear(*await self._letters(run_id))
         if (told := other_model(state, self.recipe)) and request.parent is None:
             await scope.view.warn("model", told)
@@ -248,6 +245,21 @@ class Opener:
             await asyncio.sleep(_PAUSE)
         inner = state.stop is not None and bool(answers) and all(tasks.has(key) for key in answers)
         return known, inner or _at_rest(state, known, request)
+
+    async def _judge(self, scope: Scope, words: Sequence[str]) -> None:
+        """Have the policies judge the words of answers as they judge a message. Raises `InvalidState` if they are blocked."""
+        try:
+            for text in words:
+                scope.unbilled += await joints(scope.agent, scope)[2](user(text))
+        except Halt as end:
+            await self.journal.release(scope.run_id, scope.epoch)
+            if not end.stop.blocks_input:
+                raise
+            told = notice("run.input_refused", "the answer was not accepted: {text_}", text_=end.stop.detail)
+            raise InvalidState(told) from None
+        except BaseException:
+            await self.journal.release(scope.run_id, scope.epoch)
+            raise
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""
@@ -300,6 +312,7 @@ class Opener:
         state = await load(self.journal, source, at)
         if not messages:  # else it is another turn of the conversation
             check_strategy(source, state, self.recipe)
+        origin = Origin(state.user, agent=state.agent)
         facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get())]
         for call_id, value in results.items():
             if call_id not in state.open or call_id in state.results:
@@ -307,9 +320,11 @@ class Opener:
                 told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
                 raise InvalidState(told + nearest(call_id, waiting))
             result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
-            received = await write_down(Message("tool", (result,)), self.recipe)
-            facts += [ToolFinished(one) for one in received.parts if isinstance(one, ToolResult)]
-        facts += [Received(await write_down(message, self.recipe)) for message in messages]
+            received = await admit(Message("tool", (result,)), self.recipe, origin)
+            known = isinstance(value, ToolResult)  # then it says itself whose text it is
+            whose = {"source": "", "untrusted": result.untrusted} if known else {"source": FORK}
+            facts += [ToolFinished(replace(one, **whose)) for one in received.parts if isinstance(one, ToolResult)]
+        facts += await self._received(messages, origin, state)
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         yield await self._begin(request.run_id, state, facts, channel)
@@ -322,8 +337,9 @@ class Opener:
             await self.journal.release(run_id, lease.epoch)
             raise RunExists(run_id)
         state.seq = 0
-        given = [fact.message for fact in facts if isinstance(fact, Received)]
-        scope = self._scope(run_id, lease.epoch, state, channel, given)
+        given = [fact.message for fact in facts if isinstance(fact, Received | Interjected)]
+        others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in facts)
+        scope = self._scope(run_id, lease.epoch, state, channel, given, others)
         await self._record(scope, facts)
         scope.interrupted = dict(state.started)
         return scope
@@ -340,12 +356,22 @@ class Opener:
                 await self.journal.release(scope.run_id, scope.epoch)
             raise
 
-    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, given: Sequence[Message] = ()) -> Scope:
+    def _scope(
+        self, run_id: str, epoch: int, state: State, channel: Channel, given: Sequence[Message] = (), others: bool = False
+    ) -> Scope:
+        """Return the scope of a run. `given`: what is about to be said; `others`: another user has spoken before."""
         state.agent = state.agent or self.recipe.name
-        recipe = for_messages(self.recipe, (*state.said, *given))
+        recipe = for_messages(self.recipe, (*state.said, *given), others)
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
+
+
+def _words(known: Mapping[str, Given], given: Mapping[str, Given], admitted: Mapping[str, Given], state: State) -> list[str]:
+    """Return the texts of answers that people have written, for the checks. What a pattern has removed is judged by that."""
+    removed = [one.answer for key, one in admitted.items() if one.answer != given[key].answer]
+    words = [text for key, one in known.items() for text in words_of(one.answer, state.questions.get(key))]
+    return [text for text in words if text not in removed or not is_withheld(user(text))]
 
 
 def _answer_facts(answers: Mapping[str, Given]) -> list[Answered]:

@@ -68,9 +68,8 @@ def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy
         strategy = replace(strategy, termination=policy)
     usual = AgentConfiguration()
     kept = judged_by(strategy)  # a limit of the policy goes before a default that nobody wrote
-    if configuration is None:
-        kept |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.is_default}
-    else:
+    kept |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.is_default}
+    if configuration is not None:
         unwritten = {(rule.kind, rule.limit) for rule in usual.limits}
         kept -= {rule.kind for rule in configuration.limits if (rule.kind, rule.limit) not in unwritten}
     made = (configuration or usual).applied_to(recipe, kept=kept)

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from importlib import import_module
 from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Literal, Self
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 from ...core.calls import same_call
 from ...core.errors import AgentError, BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
 from ...core.events import Stopped
-from ...core.messages import ToolCall, ToolResult
+from ...core.messages import NOTHING, ToolCall, ToolResult, Usage
 from ...core.notices import notice
 from ...core.record import record
 from ...core.state import State
@@ -23,6 +24,7 @@ from ...kernel.channel import Channel
 from ...kernel.loop import advance
 from ...kernel.perform import use
 from ...kernel.scope import Scope
+from ...policies.budget.purchase import meter
 from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
 from ..input import Input
@@ -274,7 +276,9 @@ class AgentStepSequence(Refusing):
             result = await self._run_by_hand(scope, call)
         elif same_call(handed, call, tool):
             context = scope.context(call.id, f"{self.run_id}:{call.id}", 1)
-            result = await attempt(tool.act, prepared, context, passing=())
+            acting = partial(attempt, tool.act, prepared, context, passing=())
+            result, spent = await meter(call.name, acting, _reported_usage, scope.view)
+            scope.view.charge(spent, call.id)  # recorded with the result that is submitted
         else:
             told = notice(
                 "sequence.other_call", "call {id!r} was handed out with other arguments: {name}", id=call.id, name=call.name
@@ -356,6 +360,10 @@ class AgentStepSequence(Refusing):
             "the sequence is waiting for: {keys}. Pass results with submit(call_id, output), and answers with answer(key, …)",
             keys=keys,
         )
+
+
+def _reported_usage(result: Any) -> Usage:
+    return result.usage if isinstance(result, ToolResult) else NOTHING
 
 
 def _handing(scope: Scope) -> Handing | None:

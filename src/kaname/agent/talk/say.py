@@ -10,10 +10,11 @@ from ...core.events import Interjected
 from ...core.messages import Text
 from ...core.notices import notice
 from ...kernel.inbox.port import inbox_of
+from ...kernel.load import load
 from ...kernel.ports import Journal, Recipe
 from ..ids import check_ids
 from ..input import Input, as_message
-from ..opening.written import write_down
+from ..opening.entrance import Origin, admit
 from ..run import find_live
 
 
@@ -33,7 +34,10 @@ async def say(journal: Journal, recipe: Recipe, run_id: str, given: Input, *, by
     inbox, message = inbox_of(journal), as_message(given)
     if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
         raise ConfigError(notice("say.empty", "the message is empty"))
-    said = Interjected(await write_down(message, recipe), by, time.time(), urgent, os.urandom(8).hex())
+    cards = await journal.runs(run_id=run_id, limit=1) if by or recipe.team else []
+    at_work = (await load(journal, run_id)).agent if cards and recipe.team else ""
+    origin = Origin(cards[0].user if cards else "", by, at_work)
+    said = Interjected(await admit(message, recipe, origin), by, time.time(), urgent, os.urandom(8).hex())
     sent = await inbox.put(run_id, said)
     if (work := find_live(journal, sent.run_id)) is not None:
         work.hear(said)

@@ -11,9 +11,10 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError, RunBusy
 from ...core.notices import notice
 from ...journals.queue import HasQueue, QueuedRun, RunQueue
-from ...kernel.ports import Journal
+from ...kernel.ports import Journal, Recipe
 from ..ids import check_ids
 from ..input import Input, as_mapping, as_turn
+from ..opening.entrance import Origin, admit
 from ..opening.opener import Opener
 from ..opening.request import RunRequest, new_run_id
 from .order import encode_order
@@ -34,7 +35,7 @@ def queue_of(journal: Journal) -> RunQueue:
 
 async def submit_run(
     journal: Journal,
-    agent: str,
+    recipe: Recipe,
     given: Input,
     session_id: str,
     user_id: str,
@@ -42,12 +43,13 @@ async def submit_run(
     delay: float | str,
     **how: Any,
 ) -> str:
-    """Queue a new run (see `Agent.submit`), and return its id."""
+    """Queue a new run (see `Agent.submit`), and return its id. The queue keeps the input as the agent's policies want it."""
     check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
     check_order(**how)
     at = max(how.pop("at"), time.time() + seconds(delay) if delay else 0.0)
-    item = QueuedRun(run_id or new_run_id(), agent, encode_order(as_turn(given)), session_id, user_id, at=at, **how)
-    await queue_of(journal).put([item])
+    queue, messages = queue_of(journal), [await admit(one, recipe, Origin(user_id)) for one in as_turn(given)]
+    item = QueuedRun(run_id or new_run_id(), recipe.name, encode_order(messages), session_id, user_id, at=at, **how)
+    await queue.put([item])
     return item.run_id
 
 

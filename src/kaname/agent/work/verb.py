@@ -56,7 +56,7 @@ class Submits:
         from .submit import submit_run
 
         how = {"priority": priority, "at": at, "key": key, "queue": queue}
-        return await submit_run(self.journal, self.name, user_input, session_id, user_id, run_id, delay, **how)
+        return await submit_run(self.journal, self.recipe, user_input, session_id, user_id, run_id, delay, **how)
 
     async def submit_answers(
         self, run_id: str, answers: Mapping[str, Any], *, by: str = "", priority: int = 0, queue: str = "default"

@@ -119,8 +119,7 @@ class AgentOrchestrator(Refusing):
         planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
         own = [one for one in agent.recipe.policies if not one.is_default]
         written = [rule for rule in agent.recipe.stops if not optional(rule, StopRuleBase, "is_default")]
-        limits = [rule for rule in written if optional(rule, StopRuleBase, "kind") not in ("max_steps", "duplicate")]
-        made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=limits, sinks=agent.sinks)
+        made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=written, sinks=agent.sinks)
         if ASK not in agent.tools:
             agent.tools.register(AskPerson(ASK))
         made._use(agent.tools)

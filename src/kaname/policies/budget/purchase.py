@@ -184,15 +184,18 @@ class _Paying:
             self._view.charge(self.usage)
 
 
-async def meter(what: str, work: Callable[[], Awaitable[T]], reported: Callable[[T], Usage | None]) -> tuple[T, Usage]:
+async def meter(
+    what: str, work: Callable[[], Awaitable[T]], reported: Callable[[T], Usage | None], payer: RunView | None = None
+) -> tuple[T, Usage]:
     """Do work that may run agents and report what it spent, such as a check. Return its result and what to record for it.
 
     Args:
         what: What is paid for.
         work: Does it.
         reported: Returns what the work reports, or None if nobody records it: then it is recorded with the next reply.
+        payer: The run that pays. By default the one that this task works for.
     """
-    if (view := _payer()) is None:
+    if (view := payer or _payer()) is None:
         made = await work()
         return made, reported(made) or NOTHING
     purchase, bill = Purchase(view, what), Bill(view, what, calling.get(), holds=False)

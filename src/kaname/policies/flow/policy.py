@@ -259,7 +259,9 @@ class Flow(Policy):
         if self._inherited is not None:
             return self._inherited
         said = [] if view.state.parent is not None else [message.own_text for message in view.state.said]
-        asked = [answer for key, answer in view.state.answers.items() if isinstance(answer, str) and key.startswith("task:")]
+        own, by = ("", view.state.user), view.state.answered_by  # what another person answers are not the user's words
+        given = [(key, answer) for key, answer in view.state.answers.items() if isinstance(answer, str)]
+        asked = [answer for key, answer in given if key.startswith("task:") and by.get(key, "") in own]
         return [*self._words, *said, *asked]
 
     def describe(self, call: ToolCall, view: RunView) -> Notice:

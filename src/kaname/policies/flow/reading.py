@@ -115,7 +115,7 @@ class ReadSoFar:
             labels = self._labelled.of(result.tool or result.name, self._tool(result.tool or result.name))
             private = private or labels.private
             call = self._calls.get(call_id)
-            if not result.is_error and call is not None:
+            if not result.is_error and not result.source and call is not None:
                 records.learn(call.args, result.output, labels)
         return FlowJudge(words, records, self.find_source, private, self._has_run)
 
@@ -131,7 +131,8 @@ class ReadSoFar:
 
     def _has_run(self, tool: str, targets: Any) -> bool:
         """Return True if a tool has run with these targets, in this conversation."""
-        ran = [call_id for call_id, result in self._results.items() if result.name == tool and not result.not_run]
+        results = [(call_id, one) for call_id, one in self._results.items() if not one.source]  # a caller's word is no proof
+        ran = [call_id for call_id, result in results if result.name == tool and not result.not_run]
         ran += [call_id for call_id, one in self._view.state.started.items() if one.call.name == tool]
         return any(_same_targets(self._calls[call_id], targets) for call_id in ran if call_id in self._calls)
 

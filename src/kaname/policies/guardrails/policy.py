@@ -25,9 +25,12 @@ from ...core.messages import (
     is_withheld,
     placeholder,
     reason_of,
+    withheld_form,
 )
 from ...core.notices import notice
+from ...core.reading.as_read import as_read, read_text
 from ...core.record import replace
+from ...core.state import from_outside
 from ...core.steps import Stop
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Admission, ModelHandler, Policy, ToolHandler
@@ -250,8 +253,8 @@ class Guardrails(Policy):
     # In a run
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
-        """End the run if the question is blocked. What was said before it, here or elsewhere, and is blocked is taken out of
-        the conversation. What follows the question in its own turn are kaname's notes, and not judged."""
+        """End the run if the question is blocked. What came from outside before it, and results that a caller supplied after
+        it, are taken out of the conversation if they are blocked. The other messages of a turn are kaname's, and not judged."""
         state = view.state
         verdicts, usage = await self._judge_input(question, view.run_id)
         if (no := first_block(verdicts)) is not None:
@@ -259,9 +262,11 @@ class Guardrails(Policy):
             raise Halt(Stop("blocked", no.reason, withheld="input"), masked)
         for verdict in verdicts if not state.replies else ():  # once a turn
             await view.warn("guardrails", verdict.reason)
-        earlier = [one for one in state.messages[: state.turn_start] if one.role == "user" and not is_withheld(one)]
+        asked = read_text(question)
+        others = [one for one in state.messages[state.turn_start + 1 :] if one.role == "tool" and one.quotes]
+        earlier = [one for one in from_outside(state.messages[: state.turn_start]) + others if not is_withheld(as_read(one))]
         refused: list[str] = []
-        for text, message in {one.text: one for one in earlier if one.text != question.text}.items():
+        for text, message in {text: one for one in earlier if (text := read_text(one)) != asked}.items():
             verdicts, cost = await self._judge_input(message)
             usage, no = usage + cost, first_block(verdicts)
             if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
@@ -289,7 +294,7 @@ class Guardrails(Policy):
         subclass's `check_input` once in each run (`run_id`) that asks it."""
         if is_withheld(message):  # a question of which only the reason has been written down
             return [GuardrailResult(GuardrailAction.BLOCK, reason_of(message))], NOTHING
-        text = message.text
+        text = read_text(message)
         own = overrides(self, "check_input", Guardrails)
         known = hashlib.sha256(text.encode("utf-8", "replace")).digest()  # not the text: it may be long
         asked_in = known + run_id.encode() if own else known
@@ -328,10 +333,10 @@ class Guardrails(Policy):
         return ToolResult(error=withheld, usage=result.usage, retryable=False)
 
     def received(self, message: Message) -> Message:
-        """A question that matches a blocked pattern is written down as why, and not as it came; where a subclass decides on
+        """A message that matches a blocked pattern is written down as why, and not as it came; where a subclass decides on
         what goes in, only `admit` can tell."""
-        found = [] if overrides(self, "check_input", Guardrails) else self._first_match(self.blocked, message.text)
-        return placeholder(found[0].reason, message.role) if found else message
+        found = [] if overrides(self, "check_input", Guardrails) else self._first_match(self.blocked, read_text(message))
+        return withheld_form(message, found[0].reason) if found else message
 
 
 def _reported(verdict: GuardrailResult) -> Usage | None:

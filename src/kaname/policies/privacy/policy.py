@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ...core.demands import Refuse
 from ...core.errors import ConfigError, Halt
 from ...core.messages import (
+    Media,
     Message,
     ModelReply,
     ModelRequest,
@@ -21,10 +22,12 @@ from ...core.messages import (
     ToolResult,
     Usage,
     is_withheld,
-    placeholder,
+    map_text,
     reason_of,
+    withheld_form,
 )
 from ...core.notices import notice
+from ...core.reading.as_read import file_text, read_text, with_file_text
 from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.boundary import Border
@@ -149,22 +152,16 @@ class Privacy(Policy):
         direction: Direction = "results" if message.role == "tool" else "input"
         treat = partial(self._treat, direction, seen, None)
         try:
-            parts = _rewrite_parts(message, lambda part: self._received_part(part, treat))
+            made = map_text(message, lambda text: str(self._rewrite(text, treat)))
+            args = {call.id: self._rewrite(call.args, treat) for call in message.calls}  # of an earlier conversation
         except Unjudged as problem:
-            held, reason = tuple([replace(call, args={}) for call in message.calls]), str(problem)
-            return Message(message.role, (*placeholder(reason).parts, *held))
+            return withheld_form(message, str(problem))
         if seen.blocked:
-            held = tuple([part for part in parts if isinstance(part, ToolCall)])
-            return Message(message.role, (*placeholder(reason_for(direction, seen)).parts, *held))
-        return message if parts == message.parts else Message(message.role, parts)
-
-    def _received_part(self, part: Part, treat: By) -> Part:
-        match part:
-            case Text(text):
-                return Text(self._rewrite(text, treat))
-            case ToolCall():  # of an earlier conversation
-                return replace(part, args=self._rewrite(part.args, treat))
-        return part
+            return withheld_form(message, reason_for(direction, seen))
+        if all(args[call.id] is call.args for call in message.calls):
+            return made
+        parts = [replace(part, args=args[part.id]) if isinstance(part, ToolCall) else part for part in made.parts]
+        return Message(message.role, tuple(parts))
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         if is_withheld(question):
@@ -172,7 +169,7 @@ class Privacy(Policy):
         if self._rules.has("input", "warn") and not view.state.replies:
             seen = Seen()
             try:
-                self._rewrite(question.text, partial(self._treat, "input", seen, None))
+                self._rewrite(read_text(question), partial(self._treat, "input", seen, None))
             except Unjudged as problem:
                 raise Halt(Stop("blocked", str(problem), withheld="input")) from None
             await warn_about("input", seen, view)
@@ -243,9 +240,7 @@ class Privacy(Policy):
             kept[id(message)] = before._replace(size=names.size, text=text)
             if not any(one in text for one in names.since(before.size)):
                 return before.made
-        parts = _rewrite_parts(message, lambda part: self._part_for_model(part, message.role, names))
-        same = all(one is other for one, other in zip(parts, message.parts, strict=True))
-        made = message if same else Message(message.role, parts)
+        made = _rewrite_message(message, lambda part: self._part_for_model(part, message.role, names))
         kept[id(message)] = _ForModel(message, made, names.size)
         return made
 
@@ -258,6 +253,9 @@ class Privacy(Policy):
             case Text(text):
                 changed = self._rewrite(text, to_model, find_known)
                 return part if changed == text else Text(changed)
+            case Media() if (content := file_text(part)) is not None:
+                changed = self._rewrite(content, to_model, find_known)
+                return part if changed == content else with_file_text(part, changed)
             case ToolCall():
                 args = self._rewrite(part.args, to_model, find_known)
                 return part if args is part.args else replace(part, args=args)
@@ -318,9 +316,8 @@ class Privacy(Policy):
                     return replace(part, args=to_tool(self._rewrite(part.args, for_tool, labels_in)))
             return part
 
-        message = reply.message
-        parts = _rewrite_parts(message, rewrite)
-        return reply if parts == message.parts else replace(reply, message=Message(message.role, parts))
+        made = _rewrite_message(reply.message, rewrite)
+        return reply if made is reply.message else replace(reply, message=made)
 
     def _treat_arguments(self, names: Pseudonyms, kind: str, data: str) -> str:
         blocked = self._rules.treatment("arguments", kind) == "block"
@@ -380,21 +377,19 @@ class Privacy(Policy):
         return self
 
 
-def _rewrite_parts(message: Message, rewrite: Callable[[Part], Part]) -> tuple[Part, ...]:
-    """Return the parts of a message rewritten. If data goes over the end of a text, all the text is in the first one."""
-    made = [rewrite(part) for part in message.parts]
-    texts = [place for place, part in enumerate(made) if isinstance(part, Text)]
-    if len(texts) > 1 and message.role != "tool":  # texts of tools are results of their own
-        whole = Message(message.role, (rewrite(Text(message.text)),))
-        if whole.text != Message(message.role, tuple(made)).text:
-            for place in texts:
-                made[place] = whole.parts[0] if place == texts[0] else Text("")
-    return tuple(made)
+def _rewrite_message(message: Message, rewrite: Callable[[Any], Any]) -> Message:
+    """Return a message with its parts rewritten. The texts keep their origin."""
+    made = map_text(message, lambda text: str(rewrite(Text(text)).text))
+    parts = tuple([part if isinstance(part, Text) else rewrite(part) for part in made.parts])
+    same = all(one is other for one, other in zip(parts, message.parts, strict=True))
+    return message if same else Message(message.role, parts)
 
 
 def _all_text(message: Message) -> str:
     names = ("text", "args", "output", "error", "shown")
-    return fold_text("\n".join(texts([getattr(part, name, None) for part in message.parts for name in names])))
+    held = [getattr(part, name, None) for part in message.parts for name in names]
+    held += [file_text(part) for part in message.parts if type(part) is Media]
+    return fold_text("\n".join(texts(held)))
 
 
 def _do_nothing(text: str) -> list[Found]:

@@ -39,6 +39,7 @@ from ...agent.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
+from ...core.people.asking import question_text
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
@@ -47,7 +48,7 @@ from ..encoding import Json
 from ..service import Service, log
 from ..users import Caller
 from .conversation import is_own
-from .transcript import TextTranscript, question_text
+from .transcript import TextTranscript
 
 _STATES = {
     "completed": "COMPLETED",

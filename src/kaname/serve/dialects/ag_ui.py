@@ -10,6 +10,7 @@ from starlette.responses import Response
 from ...agent.agent import Agent
 from ...agent.run import Run
 from ...core.events import Asked
+from ...core.people.asking import question_text
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..runs import user_input, user_of
@@ -17,7 +18,7 @@ from ..service import Service
 from ..stream import Streams, event
 from .chat import unsupported_error
 from .conversation import ServedRun, answer_for, read_answers
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, question_text
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript
 
 VERSION = "1.0"
 
@@ -47,7 +48,8 @@ class AgUi:
         card = await self._service.card(run_id, caller)
         said = next((one for one in map(_message, reversed(asked.get("messages") or [])) if one is not None), {})
         with refuse_malformed():
-            under_way = await self._service.agent_of(card).say(card.run_id, said, by=caller.name, urgent=urgent)
+            given = user_input(said)
+            under_way = await self._service.agent_of(card).say(card.run_id, given, by=caller.name, urgent=urgent)
         ids = {"threadId": str(asked.get("threadId", "")), "runId": str(asked.get("runId", ""))}
         told = {"result": {"runId": card.run_id, "underWay": under_way}, "outcome": {"type": "success"}}
         body = _event("RUN_STARTED", **ids, protocolVersion=VERSION) + _event("RUN_FINISHED", **ids, **told)

@@ -18,6 +18,7 @@ from ...agent.input import as_turn
 from ...core.errors import ConfigError, ModelError
 from ...core.events import Asked
 from ...core.notices import join_notices, notice
+from ...core.people.asking import question_in_words
 from ...core.values import plain_text
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
@@ -28,7 +29,7 @@ from ..stream import Stream, Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
 from .conversation import ServedRun, headers_of_failure
-from .transcript import INTERRUPTED, Kind, Transcript, question_in_words
+from .transcript import INTERRUPTED, Kind, Transcript
 
 _REFUSED = ("tools", "functions", "audio", "web_search_options")  # options that an agent would ignore
 _FINISHED = {"max_steps": "length", "budget": "length", "deadline": "length", "blocked": "content_filter"}

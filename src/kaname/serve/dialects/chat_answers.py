@@ -18,11 +18,11 @@ from ...core.events import Asked
 from ...core.messages import Message
 from ...core.notices import notice
 from ...core.people.answers import check_answer, is_yes_or_no, says
+from ...core.people.asking import question_in_words, run_code
 from ...core.runs import RunInfo
 from ..forms import require
 from ..service import Service
 from ..users import Caller
-from .transcript import question_in_words, run_code
 
 _PAGE = 500  # waiting runs of one user that are looked at together
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.chunks import Chunk
 from ...core.events import Asked
+from ...core.people.asking import question_text
 from ...core.people.visible import visible
 from ...core.record import record
 from ...core.values import plain_text
@@ -16,7 +17,7 @@ from ..problems import RATE_LIMITED
 from ..service import is_unstored
 from ..stream import event
 from .conversation import is_question
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call, question_text
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call
 
 PREFIX, APPROVAL, SERVER = "resp_", "mcpr_", "kaname"
 _INCOMPLETE = {"blocked": "content_filter"}

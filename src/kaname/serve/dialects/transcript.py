@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import Any, Literal
 
 from ...core.chunks import Chunk
 from ...core.events import Asked
 from ...core.messages import ToolCall, Usage
-from ...core.notices import Notice, notice
+from ...core.notices import notice
 from ...core.people.answers import is_yes_or_no
 from ...core.values import plain_text
 
@@ -194,32 +193,9 @@ def question_of(chunk: Chunk) -> Asked:
     return Asked(data["key"], data["content"], tuple(data["options"]), data["tool_call_id"], bool(data.get("in_doubt")), about)
 
 
-def question_text(question: Asked) -> str:
-    """Return a question with its options, for a protocol that shows only yes and no."""
-    if not question.options or is_yes_or_no(question.options):
-        return question.prompt
-    options = ", ".join(question.options)
-    return notice("serve.choose", "{content} Options: {options}.", content=question.prompt, options=options)
-
-
 def is_told_by_its_call(question: Asked) -> bool:
     """Return True if the call says all that is asked: a plain yes or no, without hidden characters, reasons or origins."""
     call = question.about
     if call is None or not is_yes_or_no(question.options):
         return False
     return question.prompt == f"Run {call.name}({json.dumps(call.args, ensure_ascii=False, default=str)})?"
-
-
-def question_in_words(run_id: str, question: Asked) -> Notice:
-    """Return a question as a message that the user answers in words. Its code says which question of which run it is."""
-    code = run_code(run_id) + _digest(f"{run_id}\0{question.key}")[:4]
-    return notice("serve.question", "{content} (question {code})", content=question_text(question), code=code)
-
-
-def run_code(run_id: str) -> str:
-    """Return the part of the code of a question that is the same for all questions of the run."""
-    return _digest(run_id)[:8]
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

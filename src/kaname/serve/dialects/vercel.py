@@ -14,6 +14,7 @@ from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
 from ...core.notices import join_notices, notice
+from ...core.people.asking import question_in_words
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import HttpRefused
@@ -23,7 +24,7 @@ from ..stream import Streams, event
 from ..users import Caller
 from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
 from .conversation import ServedRun, answer_for, read_answers
-from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call, question_in_words
+from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call
 
 _HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
 _DONE = b"data: [DONE]\n\n"

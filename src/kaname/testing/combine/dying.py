@@ -31,9 +31,9 @@ class MortalJournal:
     async def revive(self) -> None:
         """Start again, as a new process on the same files does. The leases of the dead one are free."""
         self.dead, self._left = False, -1
-        for run_id, epoch in self._leases.items():
+        leases, self._leases = self._leases, {}  # tasks of the dead process may still be about to end
+        for run_id, epoch in leases.items():
             await self.inner.release(run_id, epoch)
-        self._leases.clear()
 
     async def claim(self, run_id: str, **how: Any) -> Any:
         lease = await self.inner.claim(run_id, **how)

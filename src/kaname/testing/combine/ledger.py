@@ -100,6 +100,8 @@ class OutsideLedger:
     failures: list[Raised] = field(default_factory=list)
     got: list[Got] = field(default_factory=list)
     stopped: dict[str, int] = field(default_factory=dict)  # runs that were stopped, and when
+    restarted: list[tuple[int, str]] = field(default_factory=list)  # when somebody resumed a run without an answer
+    requests: dict[str, str] = field(default_factory=dict)  # the run that a request to a server has opened, by its root
     expired: list[tuple[int, str]] = field(default_factory=list)  # when a run's open questions had expired
     forks: dict[str, str] = field(default_factory=dict)  # the run that a fork came from
     unreadable: list[tuple[str, BaseException]] = field(default_factory=list)
@@ -113,6 +115,11 @@ class OutsideLedger:
     def now(self) -> int:
         """Return the number of the next entry."""
         return int(next(self._clock))
+
+    def run_of(self, entry: Ran | ModelSaw) -> str:
+        """Return the run, without its children, that an entry belongs to; that of a model is known from the outside only."""
+        run = entry.run if isinstance(entry, Ran) else ""
+        return run.split("/")[0] or self.requests.get(entry.root, entry.root)
 
     def write(self, tool: str, args: Mapping[str, Any], context: Any = None, **more: Any) -> Ran:
         """Record an execution. `context` is the `ToolContext` of the call, if the tool has one."""

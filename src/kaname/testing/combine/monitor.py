@@ -143,7 +143,16 @@ def _top(run: str) -> str:
 
 def _applies(rules: DeclaredRules, rule: ApprovalRule, deed: Ran) -> bool:
     """A transfer keeps the rules of both agents; a child run has those of its own agent."""
-    return rule.agent in ("", deed.agent or rules.head) or (rule.agent == rules.head and "/" not in deed.run)
+    run, agent = _called_by(rules, deed)
+    return rule.agent in ("", agent) or (rule.agent == rules.head and "/" not in run)
+
+
+def _called_by(rules: DeclaredRules, deed: Ran) -> tuple[str, str]:
+    """Return the run and the agent that made a call. One in the background works in a run of its own, named after the tool."""
+    if deed.agent != deed.tool or "/" not in deed.run:
+        return deed.run, deed.agent or rules.head
+    run = deed.run.rsplit("/", 2)[0]
+    return run, run.rsplit("/", 1)[1] if "/" in run else rules.head
 
 
 def _is_admissible(rule: ApprovalRule, answer: PersonAnswer) -> bool:
@@ -183,9 +192,10 @@ def refusals(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
 
 
 def stops(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
-    """A run that was stopped while it waited does not act any more."""
+    """A run that was stopped while it waited does not act any more, until somebody resumes it without an answer."""
     for deed in ledger.deeds:
-        if deed.run in ledger.stopped and deed.at > ledger.stopped[deed.run]:
+        stopped = ledger.stopped.get(deed.run, deed.at)
+        if stopped < deed.at and not any(run == deed.run and stopped < at < deed.at for at, run in ledger.restarted):
             yield Breach("stopped-but-ran", f"{deed.tool} ran in run {deed.run[:8]} after it was stopped")
 
 
@@ -241,32 +251,50 @@ def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
 
 
 def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
-    """Once a limit is spent, by whomever, no further paid call starts."""
+    """Once a limit is spent, by whomever, no further paid call starts.
+
+    The calls of one reply start together, and what a tool costs is known when it reports it: it counts from the next request
+    on.
+    """
     if rules.limit is None:
         return
     spent: dict[str, float] = defaultdict(float)
+    reported: dict[str, float] = defaultdict(float)
     entries: list[Ran | ModelSaw] = [*ledger.deeds, *ledger.seen]
     for one in sorted(entries, key=lambda entry: entry.at):
-        if one.cost and spent[one.root] > rules.limit * 1.0001 and one.root not in ledger.resumed:
+        run = ledger.run_of(one)
+        if isinstance(one, ModelSaw):
+            spent[run] += reported.pop(run, 0.0)
+        if one.cost and spent[run] > rules.limit * 1.0001 and run not in ledger.resumed:
             what = one.tool if isinstance(one, Ran) else f"model {one.model}"
-            yield Breach("budget-overrun", f"{what} was paid although ${spent[one.root]:.4f} of ${rules.limit:.4f} was spent")
+            yield Breach("budget-overrun", f"{what} was paid although ${spent[run]:.4f} of ${rules.limit:.4f} was spent")
             return
-        spent[one.root] += one.cost
+        (reported if isinstance(one, Ran) else spent)[run] += one.cost
 
 
 def quotas(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
-    """A tool runs at most as often as its quota says, and is not refused before."""
+    """A tool runs at most as often as its quota says, and is not refused before.
+
+    The quotas are those of the head: a member has its own rules in a child run. After a kill, a call that had been recorded as
+    started counts, although its code may not have run.
+    """
+    own = [one for one in ledger.deeds if "/" not in _called_by(rules, one)[0]]
+    deeds = [one for one in own if ledger.run_of(one) not in ledger.resumed]
     for name, most in rules.quotas.items():
-        counts = Counter(one.run or one.root for one in ledger.deeds if one.tool == name and one.run not in ledger.resumed)
+        counts = Counter(ledger.run_of(one) for one in deeds if one.tool == name)
         if counts and max(counts.values()) > most:
             yield Breach("quota-counts", f"{name} ran {max(counts.values())} times in a run, {most} allowed")
         for seen in ledger.seen:
-            if f"limit of calls to {name} is reached" in seen.last[1] or f"{name} is used up" in seen.last[1]:
-                roots = {seen.root, *_conversation(ledger, seen.root)}  # a fork has inherited what was started before it
-                count = sum(deed.tool == name and deed.root in roots and deed.at < seen.at for deed in ledger.deeds)
+            if f"limit of calls to {name} is reached" in seen.last[1] and ledger.run_of(seen) not in ledger.resumed:
+                turn = _conversation(ledger, ledger.run_of(seen))  # a fork goes on with the turn that it was made from
+                count = sum(one.tool == name and ledger.run_of(one) in turn and one.at < seen.at for one in own)
                 if count < most:
                     yield Breach("quota-refuses-early", f"{name} ran {count} times, and is refused although {most} are allowed")
                 break
+    for name, most in rules.shared_quotas.items():
+        count = sum(one.tool == name for one in ledger.deeds)
+        if count > most and not ledger.deaths:  # a kill can lose the entry of one call
+            yield Breach("quota-counts", f"{name} ran {count} times in all runs together, {most} allowed")
 
 
 # What is kept, and who sees it
@@ -315,7 +343,8 @@ def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Brea
 
 def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """A yes that was accepted is acted on, unless something else that is declared stops the call."""
-    if rules.quotas or rules.limit is not None or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
+    limited = rules.quotas or rules.shared_quotas or rules.limit is not None
+    if limited or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
         return
     ended = {got.run for got in ledger.got if got.kind == "completed"}
     for answer in ledger.answers:
@@ -345,7 +374,7 @@ def check_repeats(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breac
     if not rules.planned:
         return
     counts: Counter[tuple[Any, ...]] = Counter()
-    retried = {answer.run for answer in ledger.answers if answer.value == "retry"}
+    retried = {answer.run for answer in ledger.answers if answer.value in ("retry", "skip")}  # a person knows of it
     for deed in ledger.deeds:
         if deed.tool in rules.tools and rules.tools[deed.tool].effect == "irreversible" and deed.run not in retried:
             counts[deed.run, rules.canonical(deed.tool, deed.args)] += 1

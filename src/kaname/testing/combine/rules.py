@@ -63,6 +63,7 @@ class DeclaredRules:
     foreign: dict[str, str] = field(default_factory=dict)  # values that only outsiders name → their user, if they have one
     hidden: list[Hidden] = field(default_factory=list)
     quotas: dict[str, int] = field(default_factory=dict)  # executions of a tool in one run
+    shared_quotas: dict[str, int] = field(default_factory=dict)  # executions of a tool in all runs together
     limit: float | None = None  # US dollars for one run, with everything that it starts
     permit: set[str] | None = None  # the tools that a permit allows; None without a permit
     refused: Callable[[str, Mapping[str, Any]], bool] | None = None  # calls that a rule on arguments refuses

@@ -176,7 +176,7 @@ class Stage:
         """Resume a run, with or without answers."""
         if entry is None:
             self.ledger.resumed.add(run_id)
-            self.ledger.stopped.pop(run_id, None)  # a run that was stopped and then resumed on purpose goes on: it asks again
+            self.ledger.restarted.append((self.ledger.now(), run_id))
             entry = PersonAnswer(0, run_id, "", None, by)
         entry.accepted = True  # effects come before the call returns
         try:
