@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from itertools import groupby, takewhile, zip_longest
 from typing import Any, cast
@@ -25,6 +26,7 @@ from ..core.events import (
     Resumed,
     Stopped,
     ToolFinished,
+    ToolStarted,
 )
 from ..core.messages import ToolCall, ToolResult, Usage, user
 from ..core.notices import join_notices, notice, without_wording
@@ -129,10 +131,21 @@ class Replay:
 
 
 class _RecordedTool(ActionBase):
-    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result."""
+    """Checks arguments as the real tool does, asks what it asked, and gives the recorded result.
 
-    def __init__(self, tool: Action, results: Mapping[str, ToolResult], asked: Sequence[Asked], really_run: bool) -> None:
+    `try_again`: records the further tries of a call, which limits count.
+    """
+
+    def __init__(
+        self,
+        tool: Action,
+        results: Mapping[str, ToolResult],
+        asked: Sequence[Asked],
+        really_run: bool,
+        try_again: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
+        self._try_again = try_again
         self.name, self.description, self.parameters, self.effect = tool.name, tool.description, tool.parameters, tool.effect
         for name in _DECLARED:
             setattr(self, name, optional(tool, ActionBase, name))
@@ -151,6 +164,7 @@ class _RecordedTool(ActionBase):
                 raise question_as(one.key, one)
         if context.call_id not in self._results:
             raise ReplayDiverged(notice("replay.no_call", "{name} was called, but the record has no such call", name=self.name))
+        await self._try_again(context.call_id)
         return self._results[context.call_id]
 
 
@@ -209,7 +223,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     model = ReplayModel(_as_given(events, state.replied))
 
     def offline(one: Recipe) -> Recipe:
-        tools = {name: _RecordedTool(tool, results, asked, really_run) for name, tool in one.tools.items()}
+        tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
             tools[name].listed = False
         policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
@@ -220,9 +234,19 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     decided: list[Event] = []
     clock = _Clock(events, decided)
 
+    started = [event.body for event in events if isinstance(event.body, ToolStarted)]
+    begun: Counter[str] = Counter()
+
     def count(event: Event) -> None:
         if _is_decision(event.body):
             decided.append(event)
+        if isinstance(event.body, ToolStarted):
+            begun[event.body.call.id] += 1
+
+    async def try_again(call_id: str) -> None:
+        tries = [one for one in started if one.call.id == call_id][begun[call_id] :]
+        if tries:
+            await scope.record(*tries)
 
     scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
     scope.deps = deps

@@ -119,4 +119,4 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
 def declined(reason: str) -> ToolResult:
     """Return the result of a call whose question a person has declined."""
     told = notice("answer.declined", "the person who was asked declined to answer")
-    return ToolResult(error=told + f": {reason}" if reason else told)
+    return ToolResult(error=told + f": {reason}" if reason else told, retryable=False)
