@@ -45,7 +45,7 @@ from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
-from .recipe import describe
+from .recipe import describe, with_flow
 
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
@@ -176,6 +176,8 @@ async def replay(
     state.seq = 0
     stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
+    said = [event.body.message for event in events if isinstance(event.body, Received)]
+    offline = with_flow(offline) if any(message.quotes for message in (*state.said, *said)) else offline
     again = await _run_again(offline, state, events, rerun_pure_tools, deps)
     changes, others = tuple(_changes(then, now, unstarted)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
@@ -209,7 +211,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)
 
     journal, run = MemoryJournal(), events[0].run_id
-    times = iter([event.time for event in events])
+    times = iter(list[float]())
     decided: list[Event] = []
 
     def count(event: Event) -> None:
@@ -220,20 +222,20 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=lambda: next(times, events[-1].time)
     )
     scope.deps = deps
-    noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
-    numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
-    scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}
-    scope.recalled |= _summaries(events, state.replied)
+    found: dict[tuple[str, int], Any] = {**_summaries(events, state.replied)}
+    scope.recalled = found
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already
     before = state.replied
     for stage in _stages(events):
+        times = iter(stage.times)  # of its own facts: the time in which the run stood still does not count
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
         if stage.stopped is not None and scope.state.stop is None:
             await scope.record(stage.stopped)
             scope.epoch = (await journal.claim(run, takeover=True)).epoch
         await scope.record(*stage.inbox)
+        found |= stage.found  # not before: a lasting approval is found after the answer that gives it
         scope.failure = None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
             scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
@@ -278,13 +280,15 @@ class _Stage:
     inbox: list[Any]
     upto: int | None = None
     heard: dict[int, list[Interjected]] = field(factory=dict)  # what was said after so many replies of the run
+    times: list[float] = field(factory=list)  # of its facts
+    found: dict[tuple[str, int], Any] = field(factory=dict)  # what was brought in from outside, by name and reply
 
 
 def _stages(events: Sequence[Event]) -> list[_Stage]:
     """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
     second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
     opening = [e.body for e in takewhile(lambda e: isinstance(e.body, _OPENING), events)]
-    stages = [_Stage(None, opening)]
+    stages = [_Stage(None, opening, times=[event.time for event in events[: len(opening)]])]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None
     stood_still, replied = True, 0
@@ -299,8 +303,11 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
         if came and not stood_still:
             stages.append(_Stage(stopped, []))
             stopped = None
+        stages[-1].times.append(event.time)
         if came:
             stages[-1].inbox.append(body)
+        if isinstance(body, Custom) and isinstance(body.data, Mapping) and isinstance(body.data.get("reply"), int):
+            stages[-1].found[body.name, body.data["reply"]] = body.data.get("value")
         stood_still = came or (stood_still and isinstance(body, Resumed | Answered))
     return stages
 
