@@ -65,6 +65,9 @@ def lengths() -> Iterator[str]:
                 long = (node.end_lineno or 0) - node.lineno + 1
                 if long > FUNCTION_LINES:
                     yield f"{name}: {node.name} has {long} lines, the limit is {FUNCTION_LINES}"
+
+
+def the_loop() -> Iterator[str]:
     if (lines := (SOURCE / "kernel" / "loop.py").read_text().count("\n")) > LOOP_LINES:
         yield f"kernel/loop.py: {lines} lines do not fit on one screen of {LOOP_LINES}"
 
@@ -102,7 +105,7 @@ def foreign_imports() -> Iterator[str]:
 def cycles() -> Iterator[str]:
     """No module imports itself by a detour, not even for type checkers or inside functions; but the kernel's core may."""
     graph = {path: set(_imported(path)) for path in SOURCE.rglob("*.py") if path.name != "__init__.py"}
-    together = {SOURCE / "kernel" / name for name in ("ports.py", "scope.py", "view.py")}
+    together = {SOURCE / "kernel" / name for name in ("door.py", "ports.py", "scope.py", "view.py")}
     for path in together:
         graph[path] -= together
     done: set[Path] = set()
@@ -285,9 +288,10 @@ def main() -> int:
     if sys.argv[1:] == ["files"]:
         LISTED.write_text(files(), encoding="utf-8")
         return 0
+    for line in [*lengths(), *crowds()]:  # rulers to think about, not gates: see HOUSE.md
+        print(f"  (advice) {line}")
     broken = [
-        *lengths(),
-        *crowds(),
+        *the_loop(),
         *broad_excepts(),
         *foreign_imports(),
         *cycles(),

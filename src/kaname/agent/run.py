@@ -355,7 +355,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         def __getattr__(self, name: str) -> Any:
             from .peers.names import raise_missing
 
-            raise_missing(self, name)
+            raise_missing(self, name, Result)
 
     @property
     def usage(self) -> Usage:

@@ -174,23 +174,7 @@ class Opener:
         state = await load(self.journal, run_id)
         origin = Origin(state.user, agent=state.agent)
         answers = {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in given.items()}
-        if state.parent is not None and answers and request.parent is None:
-            raise InvalidState(
-                notice(
-                    "run.inner_answer",
-                    "run {run_id} is a part of run {parent}. Answer the question there.",
-                    run_id=run_id,
-                    parent=state.parent[0],
-                )
-            )
-        if state.seq == 2 and state.stop is not None and state.stop.kind == "cancelled" and not request.unfinished:
-            raise InvalidState(
-                notice(
-                    "run.never_begun",
-                    "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
-                    run_id=run_id,
-                )
-            )
+        _check_can_resume(request, state, answers)
         check_strategy(run_id, state, self.recipe)
         known, rests = await self._take_answers(request, state, channel, answers)
         if request.after is not None:
@@ -365,6 +349,28 @@ class Opener:
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope
+
+
+def _check_can_resume(request: RunRequest, state: State, answers: Mapping[str, Any]) -> None:
+    """Raise `InvalidState` for a run that is answered elsewhere, or that has never begun."""
+    run_id = request.run_id
+    if state.parent is not None and answers and request.parent is None:
+        raise InvalidState(
+            notice(
+                "run.inner_answer",
+                "run {run_id} is a part of run {parent}. Answer the question there.",
+                run_id=run_id,
+                parent=state.parent[0],
+            )
+        )
+    if state.seq == 2 and state.stop is not None and state.stop.kind == "cancelled" and not request.unfinished:
+        raise InvalidState(
+            notice(
+                "run.never_begun",
+                "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
+                run_id=run_id,
+            )
+        )
 
 
 def _words(known: Mapping[str, Given], given: Mapping[str, Given], admitted: Mapping[str, Given], state: State) -> list[str]:

@@ -121,9 +121,9 @@ def _ours(called: str, name: str, owner: Any) -> str:
     return PARAMETERS[there].get(name, "")
 
 
-def raise_missing(held: object, name: str) -> NoReturn:
-    """Raise the `AttributeError` for an attribute that is not there; the message names ours."""
-    if (found := _of_result(held, name)) is not None:
+def raise_missing(held: object, name: str, result: type | None = None) -> NoReturn:
+    """Raise the `AttributeError` for an attribute that is not there; the message names ours. `result`: what a run returns."""
+    if (found := _of_result(result, name)) is not None:
         told = notice(
             "run.not_awaited",
             "a Run has no attribute {name!r}; its result has: await the run (result = {waits}), or use run_sync "
@@ -147,11 +147,8 @@ def raise_missing(held: object, name: str) -> NoReturn:
     raise AttributeError(told)
 
 
-def _of_result(held: object, name: str) -> str | None:
-    """Return how the attribute is read from the result, if `held` is a run and a result has it, also under a peer's name."""
-    from ..result import Result
-    from ..run import Run
-
-    if not isinstance(held, Run) or name.startswith("_"):
+def _of_result(result: type | None, name: str) -> str | None:
+    """Return how the attribute is read from the result of a run, if a result has it, also under a peer's name."""
+    if result is None or name.startswith("_"):
         return None
-    return f"result.{name}" if hasattr(Result, name) else ATTRIBUTES["Result"].get(name)
+    return f"result.{name}" if hasattr(result, name) else ATTRIBUTES["Result"].get(name)
