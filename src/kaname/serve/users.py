@@ -171,8 +171,14 @@ class Users:
         """
         wanted = list(dict.fromkeys(roles))
         if not is_name(name):
-            told = "the name of a user must be printable, without spaces around it, and not {reserved}; it is {name!r}"
-            raise ConfigError(notice("users.name", told, name=name, reserved=ENVIRONMENT))
+            raise ConfigError(
+                notice(
+                    "users.name",
+                    "the name of a user must be printable, without spaces around it, and not {reserved}; it is {name!r}",
+                    name=name,
+                    reserved=ENVIRONMENT,
+                )
+            )
         for role in wanted:
             if not is_role(role):
                 raise ConfigError(notice("users.no_role", "there is no role {role!r}", role=role) + nearest(role, ROLES))

@@ -125,8 +125,8 @@ def _check_giver(key: str, asked: Asked, by: str, state: State, now: float) -> N
     if is_expired(asked, now):
         raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
     if asked.by == "other" and not state.is_another(by):
-        told = "another person than {user!r} must answer {key!r}"
-        raise InvalidState(notice("answer.other", told, user=by if by and by == state.by else state.user, key=key))
+        same = by if by and by == state.by else state.user
+        raise InvalidState(notice("answer.other", "another person than {user!r} must answer {key!r}", user=same, key=key))
 
 
 def _is_same(recorded: Any, answer: Any) -> bool:

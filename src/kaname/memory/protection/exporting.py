@@ -144,8 +144,9 @@ class _Archive:
     def _own(self, event: Event) -> Event:
         """Leave out who else started the run, answered or said something: that is another person's."""
         body = event.body
-        named = isinstance(body, Answered | Interjected | Opened)
-        return event._replace(body=replace(body, by=self._whose(body.by))) if named else event
+        if not isinstance(body, Answered | Interjected | Opened):
+            return event
+        return event._replace(body=replace(body, by=self._whose(body.by)))
 
     def _without_media(self, line: str) -> str:
         """Write pictures and files of a fact as files, and name them in their place."""
