@@ -59,6 +59,7 @@ class State:
     user: str = ""
     messages: list[Message] = field(factory=list)
     said: list[Message] = field(factory=list)  # the user's messages, also those that were summarised since
+    filed: list[Message] = field(factory=list)  # messages with files that were summarised since
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
     trace: str = ""  # the traceparent that it was started with
     model: str = ""  # the name of the model that the run was started with
@@ -141,7 +142,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
-    lists = ("messages", "said", "replies", "stand_ins")
+    lists = ("messages", "said", "filed", "replies", "stand_ins")
     names = (*lists, "open", "callers", "started", "results", "questions", "answers", "answered_by", "settled", "custom")
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
 
@@ -294,7 +295,7 @@ def _apply_handed_off(state: State, body: HandedOff, event: Event) -> None:
 def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
-        for messages in (state.messages, state.said):
+        for messages in (state.messages, state.said, state.filed):
             for place, message in enumerate(messages):
                 if message.role == "user" and withholds(body, "texts", message.text):
                     messages[place] = placeholder()
@@ -304,6 +305,7 @@ def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
     upto = min(max(0, body.upto), len(state.messages))
     if upto:
         question = state.messages[state.turn_start : min(state.turn_start + 1, upto)]
+        state.filed += [one for one in state.messages[:upto] if one not in question and one.holds_media]
         state.messages[:upto] = [user(body.summary), *question]
         state.turn_start = max(1, state.turn_start - upto + 1)
     _charge(state, body.usage)

@@ -14,7 +14,7 @@ from ..core.messages import Media, Message, Part, Text
 from ..core.notices import notice
 from ..kernel.bases import ModelBase, optional
 from .process.client import SenseError
-from .sources import content_of, open_source
+from .sources import open_source
 
 _SIDE, _MOST = 2_000, 3_700_000  # what all providers take: pixels a side, and bytes before base64
 _LONGEST, _LONGEST_TEXT = 900.0, 20_000  # seconds of a sound that is written down without being asked for; characters
@@ -64,7 +64,7 @@ async def explain(media: Media) -> str:
 
 async def _fit(media: Media) -> Media:
     """Make a picture as small as providers want it, or refuse it. Without Pillow, it stays as it is."""
-    content = content_of(media)
+    content = media.content
     if len(content) <= _MOST and not _is_long(media.mime, content) and media.mime not in ("image/bmp", "image/tiff"):
         return media
     from .local import fit
@@ -116,7 +116,7 @@ async def _text_of(media: Media) -> str:
 
         text = (await Senses(longest=_LONGEST).summarize(media)).text
     elif family == "text" or media.mime == "image/svg+xml":
-        text = content_of(media).decode("utf-8", "replace")
+        text = media.content.decode("utf-8", "replace")
     else:
         text = await local.pdf(media) if media.mime == "application/pdf" else "(there is no reader for such files)"
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "\n(shortened)"
