@@ -364,7 +364,7 @@ def test_paths_and_headers_lead_nowhere(served):
 def test_giant_body_is_refused_before_it_is_read(served):
     with client(served) as http:
         answer = http.post(
-            "/api/runs", content=b'{"input": "' + b"x" * 5_000_000 + b'"}', headers={"content-type": "application/json"}
+            "/api/runs", content=b'{"input": "' + b"x" * 31_000_000 + b'"}', headers={"content-type": "application/json"}
         )
         assert answer.status_code == 413
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Message, Part, Text
 from ..core.notices import notice
+from ..core.reading.media_types import LARGEST_FILE
 from ..kernel.bases import ModelBase, optional
 from .process.client import SenseError
 from .sources import open_source
@@ -45,7 +46,7 @@ async def admit_message(message: Message, model: Any) -> Message:
 async def _admit(media: Media, model: Any) -> Media:
     if media.url and not media.data and takes(model, media.mime):
         return media
-    media = await open_source(media)
+    media = await open_source(media, most=LARGEST_FILE)
     return await _fit(media) if media.mime in _PICTURES else media
 
 

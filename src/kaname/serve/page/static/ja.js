@@ -389,7 +389,7 @@ export const ja = {
   "Attach a file": "ファイルを添付",
   "Attached files": "添付したファイル",
   "Remove {name}": "{name} を外す",
-  "Too large: {names}": "大きすぎます: {names}",
+  "Too large: {names}. The files of a message can have 20 MB in all.": "大きすぎます: {names}。一つのメッセージのファイルは合計 20 MB までです。",
   "It can be undone.": "取り消せます。",
   "It cannot be undone.": "取り消せません。",
   // Queue
