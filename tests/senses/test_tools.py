@@ -2,12 +2,14 @@
 
 import asyncio
 from base64 import b64decode
+from io import BytesIO
 
 import pytest
 import pytest_asyncio
 
 from kaname import Agent, ConfigError, Media, ScriptedModel, call
-from kaname.senses.process.client import close_workers
+from kaname.senses import local
+from kaname.senses.process.client import SenseError, close_workers
 from kaname.senses.senses import Senses
 from kaname.senses.tools import NAMES, senses_tools
 from kaname.tools.loading import all_tools
@@ -41,6 +43,22 @@ async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machi
     assert "1 bill.png" in found[2].error
     assert "there is no file" in found[3].error
     assert "web addresses are not allowed" in found[4].error
+
+
+@pytest.mark.parametrize(("mode", "fmt", "more"), [("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}), ("L", "PNG", {})])
+async def test_picture_of_40_megapixels_is_scaled_down_and_changed_and_a_larger_one_is_refused(mode, fmt, more):
+    from PIL import Image
+
+    out = BytesIO()
+    Image.new(mode, (8000, 5000)).save(out, fmt, **more)
+    given = Media.of(out.getvalue(), name="a.png" if fmt == "PNG" else "a.webp")
+    assert (await local.fit(given, 2_000, 3_700_000)).data
+    turned = await Senses().edit(given, [{"do": "rotate", "degrees": 90}, {"do": "convert", "format": "png"}])
+    assert (turned.details["width"], turned.details["height"]) == (5000, 8000)
+    out = BytesIO()
+    Image.new("1", (8000, 5001)).save(out, "PNG")
+    with pytest.raises(SenseError, match="the limit is 40,000,000 in all"):
+        await local.fit(Media.of(out.getvalue()), 2_000, 3_700_000)
 
 
 async def test_folder_opens_its_own_files_only(tmp_path):
