@@ -39,7 +39,7 @@ async def admit_message(message: Message, model: Any) -> Message:
         media = await _admit(part, model)
         parts.append(media)
         if media.data and not takes(model, media.mime):
-            parts.append(Text(await explain(media)))
+            parts.append(Text(await explain(media), f"file {media.name or media.mime}"))  # not the words of the user
     return Message(message.role, tuple(parts))
 
 

@@ -257,13 +257,13 @@ class Guardrails(Policy):
         for verdict in verdicts if not state.replies else ():  # once a turn
             await view.warn("guardrails", verdict.reason)
         earlier = [one for one in state.messages[: state.turn_start] if one.role == "user" and not is_withheld(one)]
-        refused: list[str] = []
-        for text, message in {one.text: one for one in earlier if one.text != question.text}.items():
+        refused: list[Message] = []
+        for message in {one.text: one for one in earlier if one.text != question.text}.values():
             verdicts, cost = await self._judge_input(message)
             usage, no = usage + cost, first_block(verdicts)
             if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
                 raise Halt(Stop("blocked", no.reason, withheld="nothing"))
-            refused += [] if no is None else [text]
+            refused += [] if no is None else [one for one in earlier if one.text == message.text]
         if refused:
             await view.withhold(refused)
         return usage + await next(question)
