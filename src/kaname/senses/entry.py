@@ -109,7 +109,7 @@ async def _text_of(media: Media) -> str:
 
     family = media.mime.partition("/")[0]
     if media.mime in _PICTURES:
-        text = (await local.read(media)).text or "(no text was found in the picture)"
+        text = (await local.read(media)).told or "(no text was found in the picture)"
     elif family == "audio":
         text = (await local.transcribe(media, "", _LONGEST)).text or "(nobody speaks in it)"
     elif family == "video":

@@ -45,7 +45,8 @@ async def read(picture: Media) -> Page:
     needs("PIL", "av", "rapidocr")
     about, pixels = await worker("decoding").do("raster", [picture.content], mime=picture.mime, side=_READ_SIDE)
     found, _ = await worker("reading", COMPUTING).do("text", pixels, seconds=180.0, **_size(about))
-    return Page(tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]]))
+    lines = tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]])
+    return Page(lines, turned=found["turned"], sure=found["sure"])
 
 
 def _size(about: Mapping[str, Any]) -> dict[str, Any]:

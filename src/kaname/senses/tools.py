@@ -59,7 +59,7 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
             file: The name of a file of this conversation, or its number: 1 is the first.
         """
         page = await senses.read(find(file, context))
-        return page.text or "no text was found"
+        return page.told or "no text was found"
 
     @tool(effect="idempotent", timeout=600)
     async def describe_picture(file: str, context: ToolContext, question: str = "") -> Any:
