@@ -286,6 +286,25 @@ _TRIGGER = mapping_of(
     },
     required=["secret_env"],
 )
+_NOTIFY = mapping_of(
+    "Tell people that a question waits: by one of url, command and mail.",
+    {
+        "url": field_of("string", "a webhook of yours, signed as Standard Webhooks says"),
+        "secret_env": field_of("string", "the environment variable with the secret of the webhook"),
+        "command": {**TEXTS, "description": "a program and its arguments; it gets JSON on its standard input"},
+        "mail": {**TEXTS, "description": "addresses"},
+        "from": field_of("string", "the sender of mails"),
+        "smtp": field_of("string", "the mail server, with its port (localhost:25)"),
+        "user_env": field_of("string", "the environment variable with the name at the mail server; it must offer STARTTLS"),
+        "password_env": field_of("string", "the environment variable with the password"),
+        "agents": {**TEXTS, "description": "the agents whose questions count (all)"},
+        "role": field_of("string", "the role of the people who are told: only questions that it can answer (approve:all)"),
+        "user": field_of("string", "the user who is told; with the role approve, of questions of their own runs"),
+        "every": field_of(TIME, "how often they are told again until it is answered (1h)"),
+        "link": field_of("string", "the address of this server, such as https://kaname.example.com"),
+    },
+    required=["link"],
+)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -353,6 +372,7 @@ SCHEMA: dict[str, Any] = {
         "keep": _KEPT,
         "schedules": map_of("Runs at certain times, by name.", _SCHEDULE),
         "triggers": map_of("Webhooks by name.", _TRIGGER),
+        "notify": map_of("Notifications of waiting questions, by name.", _NOTIFY),
         "serve": _SERVE,
         "audit": _AUDIT,
         "trace": _TRACE,

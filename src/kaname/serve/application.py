@@ -56,6 +56,7 @@ from .sessions import SessionRoutes
 from .stream import Streams
 from .users import Users, users_file, users_named_by
 from .work.hooks import HookRoutes
+from .work.notify import Notifiers
 from .work.recovery import Recovery
 from .work.routes import WorkRoutes
 
@@ -153,6 +154,7 @@ def app(
     runs = RunRoutes(service, streams)
     kept = config.keep if keep is None and config is not None else keep
     background = _background(service, runs, kept)
+    background.append(Notifiers(service, {} if config is None else config.value.get("notify") or {}).keep_notifying)
     access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
