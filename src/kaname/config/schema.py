@@ -161,6 +161,11 @@ _AGENT = mapping_of(
         "results": RESULTS,
         "tool_search": TOOL_SEARCH,
         "project": field_of(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
+        "approvers_see": field_of(
+            "string",
+            "what people see who answer its questions for other users: nothing, the call, also this turn or the run (call)",
+            enum=["nothing", "call", "turn", "run"],
+        ),
         "team": {**TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
         "background": field_of("boolean", "the team can also work in the background (false)"),
         "keep": _KEPT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from logging import getLogger
@@ -149,6 +149,7 @@ def app(
     workflows = [one for one in served if isinstance(one, Workflow)]
     leaving = on_disconnect or in_file.get("on_disconnect") or STOP
     service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
+    service.shown = {name: one["approvers_see"] for name, one in _agents_in(config).items() if one.get("approvers_see")}
     service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
     streams = Streams()
     runs = RunRoutes(service, streams)
@@ -166,6 +167,10 @@ def app(
     inner.router.redirect_slashes = False
     guarded = RequestGuard(inner, access=access, who=who, hosts=hosts, origins=origins, limits=limits)
     return Application(service, guarded, streams, inner)
+
+
+def _agents_in(config: Config | None) -> Mapping[str, Any]:
+    return {} if config is None else config.value.get("agents") or {}
 
 
 def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:

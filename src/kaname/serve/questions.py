@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ..agent.result import Result
 from ..core.errors import ConfigError
@@ -13,7 +13,11 @@ from ..core.messages import Media, ToolCall
 from ..core.notices import Notice, notice, to_json
 from ..core.people.visible import file_in, visible, visible_json
 from ..core.reading.files import files_in_arguments
+from ..memory.compact import as_lines
 from ..policies.lasting import equal_arguments
+
+Shown = Literal["nothing", "call", "turn", "run"]
+SHOWN: tuple[Shown, ...] = get_args(Shown)
 
 
 def with_arguments(given: Any) -> Any:
@@ -77,3 +81,25 @@ def _call_of(result: Result[Any], key: str) -> ToolCall | None:
 
 def _describe(file: Media) -> dict[str, str]:
     return {"mime": file.mime, "name": visible(file.name), "hash": sha256(file.content).hexdigest()}
+
+
+def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) -> dict[str, Any]:
+    """Return a question with its run as a person sees it who can answer it, but not see the run.
+
+    `shown`: what the agent declares. "nothing": the name of the tool. "call": the call with its arguments. "turn", "run": also
+    what was said and done in this turn, or in the whole conversation.
+    """
+    if shown in ("nothing", "call"):
+        asked = {**asked, "run": {**asked["run"], "title": ""}}  # it is what the user wrote
+    if shown == "nothing":
+        call = asked["call"] or {}
+        kept = {name: call[name] for name in ("id", "name", "effect", "description") if name in call}
+        said = notice("serve.question_hidden", "A call of {tool} waits for an answer.", tool=call.get("name") or "a tool")
+        asked = {
+            **asked,
+            "prompt": said,
+            "notice": to_json(said),
+            "call": {**kept, "arguments": {}, "hidden": True} if kept else None,
+        }
+    messages = {"nothing": (), "call": (), "turn": result.state.turn, "run": result.state.history}[shown]
+    return {**asked, "conversation": [visible(line) for message in messages for line in as_lines(message)], "shown": shown}

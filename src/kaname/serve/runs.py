@@ -17,7 +17,7 @@ from ..agent.opening.answers import read_tasks
 from ..agent.result import Result
 from ..agent.run import Run, find_live
 from ..core.chunks import Chunk, chunks_of
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, RunNotFound
 from ..core.events import ToolFinished
 from ..core.messages import ToolResult
 from ..core.notices import notice
@@ -42,7 +42,7 @@ from .forms import (
     refuse_malformed,
 )
 from .problems import HttpRefused
-from .questions import question, with_arguments
+from .questions import question, shown_to_approver, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .users import Caller
@@ -140,8 +140,26 @@ class RunRoutes:
         return found, before
 
     async def get(self, request: Request) -> Response:
-        card = await self._allowed_card(request, "read")
-        return Json(await self._resource(card.run_id, caller_of(request)))
+        caller, run_id = caller_of(request, "read"), request.path_params["run_id"]
+        try:
+            card = await self._service.card(run_id, caller)
+        except RunNotFound:
+            return await self._only_questions(run_id, caller)
+        return Json(await self._resource(card.run_id, caller))
+
+    async def _only_questions(self, run_id: str, caller: Caller) -> Response:
+        """Return the questions of another user's run that the caller can answer, and what the agent shows for that."""
+        if not caller.answers_for_others:
+            raise RunNotFound(run_id)
+        try:
+            card = await self._service.card_to_answer(run_id, caller)
+        except HttpRefused:
+            raise RunNotFound(run_id) from None
+        waiting = await questions_of(self._service, card, card, caller) if card.status == "waiting" and not card.parent else []
+        if not waiting:
+            raise RunNotFound(run_id)
+        run = waiting[0]["run"]
+        return Json({**run, "questions": [{name: one[name] for name in one if name != "run"} for one in waiting]})
 
     async def messages(self, request: Request) -> Response:
         card = await self._allowed_card(request, "read")
@@ -359,6 +377,23 @@ def summary(card: RunInfo) -> dict[str, Any]:
         "parent": card.parent,
         "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
     }
+
+
+async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: Caller) -> list[dict[str, Any]]:
+    """Return the questions of a waiting run with its card, as the caller sees them.
+
+    Args:
+        above: The parent of a child run, or else the run. Work in the background asks by itself once its parent has ended;
+            other children's questions are asked by their parents.
+    """
+    if card.parent and above.status in UNDER_WAY:
+        return []
+    result, run = await service.agent_result(card.run_id), summary(above)
+    tools, prefix = ({}, f"{card.run_id}:") if card.parent else (service.tools_of(card), "")
+    asked = [{**question(result, key, tools), "key": f"{prefix}{key}", "run": run} for key in result.questions]
+    if caller.sees(card.user):
+        return asked
+    return [shown_to_approver(one, result, service.shown.get(above.agent, "call")) for one in asked]
 
 
 def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:

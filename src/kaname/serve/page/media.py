@@ -59,7 +59,8 @@ class MediaRoutes:
             if not caller.answers_for_others:
                 raise
             card = await self._service.card_to_answer(run_id, caller)
-            found = _find(_asked_about(await self._service.agent_result(card.run_id)), wanted)
+            shown = self._service.shown.get(card.agent, "call") != "nothing"
+            found = _find(_asked_about(await self._service.agent_result(card.run_id)), wanted) if shown else None
         else:
             found = await self._find_recorded(card.run_id, wanted)
         if found is None:

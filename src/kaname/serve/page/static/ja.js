@@ -307,6 +307,8 @@ export const ja = {
   "approved by {by}": "承認者: {by}",
   "until {time}": "{time} まで",
   "Expires: {time}": "期限: {time}",
+  "This agent does not show you the arguments of the call.": "このエージェントは、呼び出しの引数をあなたに表示しません。",
+  "What was said and done": "これまでの内容",
   "Another person than the user must answer.": "本人以外の人の回答が必要です。",
   Revoke: "取り消す",
   "Always allow": "常に許可する",

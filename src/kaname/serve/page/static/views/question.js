@@ -50,6 +50,11 @@ export function Values({ args, shown, files, attached, run }) {
 
 // The possible answers: each has a key, a word, and either an answer or a form to fill in.
 function answerWays(question, answer, fill) {
+  if (isApproval(question) && question.call.hidden)
+    return [
+      { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
+      { key: "n", word: t("Refuse"), act: () => fill("refuse") },
+    ];
   if (isApproval(question))
     return [
       { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
@@ -192,7 +197,9 @@ export function Question({ question, run, active, spent, choose, answering }) {
     </p>
     ${parts.map(one => html`<p dir="auto" class="why">${one}</p>`)}
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
-    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} files=${call.files} attached=${call.attached} run=${run} />` : null}
+    ${call?.hidden ? html`<p class="note">${t("This agent does not show you the arguments of the call.")}</p>` : null}
+    ${question.conversation?.length ? html`<details><summary>${t("What was said and done")}</summary><pre dir="auto">${question.conversation.join("\n")}</pre></details>` : null}
+    ${call && !call.hidden && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} files=${call.files} attached=${call.attached} run=${run} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("The call was started before a crash. It is unknown whether it took effect. Check before you decide.")}</p>` : null}
     ${known?.by === "other" ? html`<p class="note">${t("Another person than the user must answer.")}</p>` : null}
