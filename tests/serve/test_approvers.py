@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 import kaname.serve
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, call, tool
+from kaname import Agent, Approve, ConfigError, MemoryJournal, ScriptedModel, call, tool
 from kaname.serve.users import Caller
 
 PEOPLE = {"ann": ["talk", "approve"], "boss": ["approve:clerk"], "other": ["approve:hr"], "bob": ["talk", "approve"]}
@@ -67,3 +67,16 @@ async def test_people_who_cannot_answer_still_find_no_run():
             **{name: value for name, value in answer.json().items() if run_id in str(value)}
         }
     assert (await get("ann", f"/api/runs/{run_id}")).json()["title"] == "pay the bill"
+
+
+async def test_file_declares_what_approvers_see_and_who_is_notified(tmp_path):
+    (tmp_path / "kaname.yaml").write_text(
+        "journal: j.db\n"
+        "agents:\n  clerk: {model: openai/gpt-5.4-mini, approvers_see: turn}\n"
+        "notify:\n  boss: {command: ['true'], link: 'https://kaname.example.com', agents: [clerk], every: 2h}\n"
+    )
+    made = kaname.serve.app(tmp_path / "kaname.yaml", recover=False, mcp=False)
+    assert made.service.shown == {"clerk": "turn"}
+    (tmp_path / "kaname.yaml").write_text("agents:\n  clerk: {model: openai/gpt-5.4-mini, approvers_see: all}\n")
+    with pytest.raises(ConfigError, match="approvers_see"):
+        kaname.serve.app(tmp_path / "kaname.yaml", recover=False, mcp=False)
