@@ -98,5 +98,5 @@ def test_tool_that_a_program_calls_directly_has_no_files():
 def test_medium_gives_its_bytes_or_says_that_they_are_not_base64():
     assert Media.of(b"hello").content == b"hello"
     assert Media("image/*", url="https://example.com/a.png").content == b""
-    with pytest.raises(ConfigError, match="the data of x is not base64"):
+    with pytest.raises(ValueError, match="the data of x is not base64"):
         assert Media("image/png", "?", name="x").content

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..agent.work.schedule import MISSED
 from ..memory.retention import STATUSES
 from .policy_schema import (
     CACHE,
@@ -23,6 +22,7 @@ from .policy_schema import (
     map_of,
     mapping_of,
 )
+from .work_schema import NOTIFY, SCHEDULE, TRIGGER
 
 _PLAIN = {"integer", "number", "boolean"}
 
@@ -261,55 +261,6 @@ _AUDIT = {
         ),
     ],
 }
-_QUEUED = {
-    "agent": field_of("string", "the agent or workflow (the first agent)"),
-    "session_id": field_of("string", "the conversation"),
-    "user_id": field_of("string", "the user"),
-    "priority": field_of("integer", "runs with a higher priority are started first (0)"),
-    "key": field_of("string", "what a limit per key counts"),
-    "queue": field_of("string", "the queue (default)"),
-}
-_SCHEDULE = mapping_of(
-    "A run at certain times: set cron, every or at.",
-    {
-        "input": field_of(["string", "object"], "the input of the run; for a workflow, its parameters"),
-        "cron": field_of("string", "minute hour day month weekday, such as 0 9 * * 1-5"),
-        "tz": field_of("string", "the time zone of cron and at, such as Asia/Tokyo (UTC)"),
-        "every": field_of(TIME, "an interval such as 15m"),
-        "at": field_of("string", "one time, in quotes: 2026-12-01T09:00"),
-        "missed": field_of("string", "times without a worker: skip, one run for all, or all (one)", enum=[*MISSED]),
-        **_QUEUED,
-    },
-    required=["input"],
-)
-_TRIGGER = mapping_of(
-    "A webhook, POST /hooks/NAME of `kaname serve`, signed as Standard Webhooks says.",
-    {
-        "secret_env": field_of("string", "the environment variable with the secret"),
-        "input": field_of("string", "the input; {body} or {body.issue.title} is replaced by what the sender wrote"),
-        **_QUEUED,
-    },
-    required=["secret_env"],
-)
-_NOTIFY = mapping_of(
-    "Tell people that a question waits: by one of url, command and mail.",
-    {
-        "url": field_of("string", "a webhook of yours, signed as Standard Webhooks says"),
-        "secret_env": field_of("string", "the environment variable with the secret of the webhook"),
-        "command": {**TEXTS, "description": "a program and its arguments; it gets JSON on its standard input"},
-        "mail": {**TEXTS, "description": "addresses"},
-        "from": field_of("string", "the sender of mails"),
-        "smtp": field_of("string", "the mail server, with its port (localhost:25)"),
-        "user_env": field_of("string", "the environment variable with the name at the mail server; it must offer STARTTLS"),
-        "password_env": field_of("string", "the environment variable with the password"),
-        "agents": {**TEXTS, "description": "the agents whose questions count (all)"},
-        "role": field_of("string", "the role of the people who are told: only questions that it can answer (approve:all)"),
-        "user": field_of("string", "the user who is told; with the role approve, of questions of their own runs"),
-        "every": field_of(TIME, "how often they are told again until it is answered (1h)"),
-        "link": field_of("string", "the address of this server, such as https://kaname.example.com"),
-    },
-    required=["link"],
-)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -375,9 +326,9 @@ SCHEMA: dict[str, Any] = {
             },
         ),
         "keep": _KEPT,
-        "schedules": map_of("Runs at certain times, by name.", _SCHEDULE),
-        "triggers": map_of("Webhooks by name.", _TRIGGER),
-        "notify": map_of("Notifications of waiting questions, by name.", _NOTIFY),
+        "schedules": map_of("Runs at certain times, by name.", SCHEDULE),
+        "triggers": map_of("Webhooks by name.", TRIGGER),
+        "notify": map_of("Notifications of waiting questions, by name.", NOTIFY),
         "serve": _SERVE,
         "audit": _AUDIT,
         "trace": _TRACE,

@@ -110,16 +110,17 @@ class Media:
 
     @property
     def content(self) -> bytes:
-        """Return the bytes; none if the medium has only an address. Raises `ConfigError` if `data` is not base64."""
+        """Return the bytes; none if the medium has only an address. Raises `ValueError` if `data` is not base64."""
         from base64 import b64decode
+
+        from .notices import notice
+        from .reading.media_types import WrongMediaType
 
         try:
             return b64decode(self.data, validate=True)
         except ValueError:
-            from .errors import ConfigError
-            from .notices import notice
-
-            raise ConfigError(notice("media.base64", "the data of {name} is not base64", name=self.name or self.mime)) from None
+            told = notice("media.base64", "the data of {name} is not base64", name=self.name or self.mime)
+            raise WrongMediaType(told) from None
 
 
 @record

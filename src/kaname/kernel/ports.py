@@ -10,7 +10,7 @@ from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
 from ..core.messages import Media, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
-from ..core.reading.files import find_file, named_files, no_such_file
+from ..core.reading.files import named_files, require_file
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
@@ -352,14 +352,8 @@ class ToolContext(Generic[DepsT]):
         return named_files(self.state)
 
     def file(self, name: str) -> Media:
-        """Return a file of the conversation by its name or number; its bytes are in `content`.
-
-        Raises:
-            AgentError: There is no such file. The error names those that there are, so that the model can correct its call.
-        """
-        if (found := find_file(self.state, name)) is None:
-            raise no_such_file(self.state, name)
-        return found
+        """Return a file of the conversation by its name or number. Raises `AgentError` with the names of those there are."""
+        return require_file(self.state, name)
 
     async def note(self, name: str, data: Any) -> None:
         """Record a custom fact: it is stored in `state.custom[name]` and shown as a chunk of that type."""

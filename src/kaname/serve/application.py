@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from logging import getLogger
@@ -50,6 +50,7 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
+from .questions import Shown
 from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
@@ -149,13 +150,11 @@ def app(
     workflows = [one for one in served if isinstance(one, Workflow)]
     leaving = on_disconnect or in_file.get("on_disconnect") or STOP
     service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
-    service.shown = {name: one["approvers_see"] for name, one in _agents_in(config).items() if one.get("approvers_see")}
-    service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
+    service.auditor, service.shown = Auditor(audit_of(audit, service.journal, config), service.journal), _shown(config)
     streams = Streams()
     runs = RunRoutes(service, streams)
     kept = config.keep if keep is None and config is not None else keep
-    background = _background(service, runs, kept)
-    background.append(Notifiers(service, {} if config is None else config.value.get("notify") or {}).keep_notifying)
+    background = _background(service, runs, kept, config)
     access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
@@ -169,8 +168,10 @@ def app(
     return Application(service, guarded, streams, inner)
 
 
-def _agents_in(config: Config | None) -> Mapping[str, Any]:
-    return {} if config is None else config.value.get("agents") or {}
+def _shown(config: Config | None) -> dict[str, Shown]:
+    """Return what the agents of a file show to people who answer for other users, where they declare it."""
+    agents = {} if config is None else config.value.get("agents") or {}
+    return {name: one["approvers_see"] for name, one in agents.items() if one and one.get("approvers_see")}
 
 
 def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:
@@ -326,9 +327,10 @@ def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a:
     ]
 
 
-def _background(service: Service, runs: RunRoutes, keep: Keep | None) -> list[Work]:
+def _background(service: Service, runs: RunRoutes, keep: Keep | None, config: Config | None) -> list[Work]:
     """Return what the server does besides answering."""
     works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following, service.auditor.keep_counting]
+    works.append(Notifiers(service, {} if config is None else config.value.get("notify") or {}).keep_notifying)
     if keep is not None:
         gone = partial(runs.changes.announce_deleted, None)
         works.append(lambda: keep_pruning(service.journal, keep, gone, service.auditor.before_deleting))

@@ -42,10 +42,11 @@ from .forms import (
     refuse_malformed,
 )
 from .problems import HttpRefused
-from .questions import question, shown_to_approver, with_arguments
+from .questions import question, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .users import Caller
+from .waiting import questions_of, summary
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 
@@ -359,41 +360,6 @@ def user_input(given: Any) -> Any:
             if address is not None and not str(address).startswith("data:"):
                 raise ConfigError(notice("serve.media", "an image must be sent as a data: URL, not as a web address"))
     return given
-
-
-def summary(card: RunInfo) -> dict[str, Any]:
-    return {
-        "run_id": card.run_id,
-        "agent": card.agent,
-        "status": card.status,
-        "title": card.title,
-        "session_id": card.session,
-        "user_id": card.user,
-        "created": card.created,
-        "updated": card.updated,
-        "facts": card.seq,
-        "questions": card.questions,
-        "base": card.base,
-        "parent": card.parent,
-        "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
-    }
-
-
-async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: Caller) -> list[dict[str, Any]]:
-    """Return the questions of a waiting run with its card, as the caller sees them.
-
-    Args:
-        above: The parent of a child run, or else the run. Work in the background asks by itself once its parent has ended;
-            other children's questions are asked by their parents.
-    """
-    if card.parent and above.status in UNDER_WAY:
-        return []
-    result, run = await service.agent_result(card.run_id), summary(above)
-    tools, prefix = ({}, f"{card.run_id}:") if card.parent else (service.tools_of(card), "")
-    asked = [{**question(result, key, tools), "key": f"{prefix}{key}", "run": run} for key in result.questions]
-    if caller.sees(card.user):
-        return asked
-    return [shown_to_approver(one, result, service.shown.get(above.agent, "call")) for one in asked]
 
 
 def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:

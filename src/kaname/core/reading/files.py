@@ -59,6 +59,13 @@ def no_such_file(state: State, wanted: str) -> AgentError:
     )
 
 
+def require_file(state: State, wanted: str) -> Media:
+    """Return a file by its name or number. Raises `AgentError` with the names of those that there are."""
+    if (found := find_file(state, wanted)) is None:
+        raise no_such_file(state, wanted)
+    return found
+
+
 def files_in_arguments(state: State, arguments: Mapping[str, Any]) -> dict[str, list[Media]]:
     """Return the files of the conversation that arguments name, by the name of the argument: a text, or a list of texts."""
     found: dict[str, list[Media]] = {}

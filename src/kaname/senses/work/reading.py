@@ -72,7 +72,7 @@ def _length(lines: list[dict[str, Any]]) -> int:
 
 def _score(lines: list[dict[str, Any]]) -> float:
     """Return how sure the reader is on average, by characters."""
-    return sum([one["score"] * len(one["text"]) for one in lines]) / max(1, _length(lines))
+    return float(sum([one["score"] * len(one["text"]) for one in lines])) / max(1, _length(lines))
 
 
 def _is_tall(line: dict[str, Any]) -> bool:
