@@ -69,7 +69,8 @@ async def test_people_who_cannot_answer_still_find_no_run():
     assert (await get("ann", f"/api/runs/{run_id}")).json()["title"] == "pay the bill"
 
 
-async def test_file_declares_what_approvers_see_and_who_is_notified(tmp_path):
+async def test_file_declares_what_approvers_see_and_who_is_notified(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "kaname.yaml").write_text(
         "journal: j.db\n"
         "agents:\n  clerk: {model: openai/gpt-5.4-mini, approvers_see: turn}\n"

@@ -113,9 +113,7 @@ class Notifier:
         self._secrets = read_secrets(f"notify.{name}", given["secret_env"]) if given.get("secret_env") else []
         if given.get("url") and not self._secrets:
             raise _wrong(name, notice("notify.secret", "a webhook is signed: name the variable of its secret in secret_env"))
-        self._sent: dict[
-            str, tuple[float, float, int, int]
-        ] = {}  # by run: since when, when next, how often, how many questions
+        self._sent: dict[str, Reminders] = {}  # by run
 
     def concerns(self, card: RunInfo, agent: str) -> bool:
         """Return True if the people who are notified can answer the questions of this run."""
