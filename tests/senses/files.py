@@ -29,6 +29,20 @@ def picture(*lines, size=28, width=900, fmt="PNG", background="white", fill="bla
     return out.getvalue()
 
 
+def vertical(*columns, size=32):
+    """A picture with columns of Japanese, from right to left."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.new("RGB", (60 * len(columns) + 60, 700), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.truetype(local.font(), size)
+    for number, column in enumerate(columns):
+        for place, char in enumerate(column):
+            draw.text((60 * (len(columns) - number), 20 + size * 1.1 * place), char, font=font, fill="black")
+    out = io.BytesIO()
+    image.save(out, "PNG")
+    return out.getvalue()
+
+
 def sound(seconds=1.0, hertz=440.0, rate=16_000):
     import math
 

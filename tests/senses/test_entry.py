@@ -293,3 +293,14 @@ async def test_address_that_leads_to_a_private_one_is_not_fetched(address):
 )
 def test_address_that_leads_to_a_public_one_is_public(address):
     assert sources._public_address(address, 80) == (str(ipaddress.ip_address(address)), 80) or address.startswith("::ffff")
+
+
+async def test_title_of_a_session_is_what_the_user_wrote_or_the_name_of_the_file():
+    titles = []
+    for given in (["What is this?", media(b"a note", "text/plain", "note.txt")], [media(b"a note", "text/plain", "note.txt")]):
+        agent = Agent(Blind("a note"), journal="memory")
+        result = await agent.run(given)
+        assert "You cannot" in result.state.messages[0].text  # the model is told
+        assert result.state.said[0].own_text in ("", "What is this?")  # it is not what the user said
+        titles += [card.title for card in await agent.journal.runs()]
+    assert titles == ["What is this?", "note.txt"]

@@ -2,17 +2,19 @@
 
 import asyncio
 from base64 import b64decode
+from io import BytesIO
 
 import pytest
 import pytest_asyncio
 
 from kaname import Agent, ConfigError, Media, ScriptedModel, call
-from kaname.senses.process.client import close_workers
+from kaname.senses import local
+from kaname.senses.process.client import SenseError, close_workers
 from kaname.senses.senses import Senses
 from kaname.senses.tools import NAMES, senses_tools
 from kaname.tools.loading import all_tools
 
-from .files import picture, sound, video
+from .files import picture, sound, vertical, video
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # the processes, which take seconds to begin, are those of an event loop
 
@@ -41,6 +43,49 @@ async def test_file_is_found_by_its_name_or_number_and_nothing_else_of_the_machi
     assert "1 bill.png" in found[2].error
     assert "there is no file" in found[3].error
     assert "web addresses are not allowed" in found[4].error
+
+
+@pytest.mark.parametrize(("mode", "fmt", "more"), [("RGB", "PNG", {}), ("RGBA", "WEBP", {"lossless": True}), ("L", "PNG", {})])
+async def test_picture_of_40_megapixels_is_scaled_down_and_changed_and_a_larger_one_is_refused(mode, fmt, more):
+    from PIL import Image
+
+    out = BytesIO()
+    Image.new(mode, (8000, 5000)).save(out, fmt, **more)
+    given = Media.of(out.getvalue(), name="a.png" if fmt == "PNG" else "a.webp")
+    assert (await local.fit(given, 2_000, 3_700_000)).data
+    turned = await Senses().edit(given, [{"do": "rotate", "degrees": 90}, {"do": "convert", "format": "png"}])
+    assert (turned.details["width"], turned.details["height"]) == (5000, 8000)
+    out = BytesIO()
+    Image.new("1", (8000, 5001)).save(out, "PNG")
+    with pytest.raises(SenseError, match="the limit is 40,000,000 in all"):
+        await local.fit(Media.of(out.getvalue()), 2_000, 3_700_000)
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+async def test_turned_picture_is_read_in_order_and_its_boxes_are_those_of_the_picture(degrees):
+    from PIL import Image
+
+    lines = ["Invoice 4711 of the Sakura Trading Co.", "合計金額は12,480円です", "Thank you for your order"]
+    out, upright = BytesIO(), Image.open(BytesIO(picture(*lines)))
+    upright.rotate(degrees, expand=True).save(out, "PNG")
+    page = await local.read(Media.of(out.getvalue()))
+    assert page.text.replace(" ", "").splitlines() == [one.replace(" ", "") for one in lines]
+    assert page.turned == degrees
+    assert page.sure == (degrees in (0, 180))  # Japanese on its side may be vertical
+    (total,) = [one.box for one in page.lines if "円" in one.text]
+    expected = {0: (20, 80), 90: (80, 540), 180: (540, 100), 270: (100, 20)}[degrees]
+    assert abs(total[0] - expected[0]) < 60
+    assert abs(total[1] - expected[1]) < 60
+
+
+async def test_vertical_japanese_is_read_from_right_to_left_and_said_to_be_unsure():
+    columns = ["吾輩は猫である名前はまだない", "どこで生れたか頓と見当がつかぬ", "何でも薄暗いじめじめした所で"]
+    found = (await result_of(senses_tools(), call("read_text", file="1"), given=[Media.of(vertical(*columns), name="a.png")]))[
+        0
+    ]
+    assert found.output == "\n".join(
+        [*columns, "[The reader is not sure of this text: words may be wrong or in the wrong order.]"]
+    )
 
 
 async def test_folder_opens_its_own_files_only(tmp_path):

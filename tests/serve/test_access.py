@@ -364,7 +364,7 @@ def test_paths_and_headers_lead_nowhere(served):
 def test_giant_body_is_refused_before_it_is_read(served):
     with client(served) as http:
         answer = http.post(
-            "/api/runs", content=b'{"input": "' + b"x" * 5_000_000 + b'"}', headers={"content-type": "application/json"}
+            "/api/runs", content=b'{"input": "' + b"x" * 31_000_000 + b'"}', headers={"content-type": "application/json"}
         )
         assert answer.status_code == 413
 
@@ -662,7 +662,9 @@ def test_a_role_answers_the_questions_of_other_users_runs_of_one_agent(tmp_path)
         assert [len(one.get("/api/questions").json()["questions"]) for one in (ann, cfo, hr)] == [1, 1, 0]
         assert (run["questions"][0]["until"], run["questions"][0]["by"]) == (None, "")
         assert hr.post(f"{address}/answers", json={"answers": {key: "yes"}}).status_code in (403, 404)
-        assert cfo.get(address).status_code == 404, "it can answer, and not read the run"
+        seen = cfo.get(address).json()
+        assert (len(seen["questions"]), seen["title"], seen["questions"][0]["conversation"]) == (1, "", []), "only the question"
+        assert [cfo.get(f"{address}/{one}").status_code for one in ("messages", "facts", "story", "state")] == [404] * 4
         assert cfo.post(f"{address}/answers", json={"answers": {}}).status_code == 409
         events = {"accept": "text/event-stream"}
         always = {"approved": True, "for": "always"}
@@ -670,6 +672,7 @@ def test_a_role_answers_the_questions_of_other_users_runs_of_one_agent(tmp_path)
         assert (answered.status_code, answered.json()) == (202, {"run_id": run["run_id"]}), "and nothing of the run"
         while ann.get(address).json()["status"] in ("running", "waiting"):
             time.sleep(0.05)
+        assert cfo.get(address).status_code == 404, "there is nothing to decide any more"
         assert (tmp_path / "paid.txt").read_text().split() == ["5"]
         (grant,), none = [one.get("/api/approvals").json()["approvals"] for one in (cfo, hr)]
         assert (grant["user"], grant["by"], none) == ("ann", "cfo", []), "the one who gave it sees it"

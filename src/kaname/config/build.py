@@ -23,6 +23,7 @@ from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, mistakes_error
 
 _LISTS = ("tools", "approve", "equals", "policies", "team")
+_READ_ELSEWHERE = ("keep", "approvers_see")
 
 
 @record
@@ -313,7 +314,7 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     models = {SYNONYMS.get(name, name): block for name, block in models.items()}
     made = {}
     for name, agent in (value.get("agents") or {}).items():
-        given = {key: held for key, held in (agent or {}).items() if key != "keep"}
+        given = {key: held for key, held in (agent or {}).items() if key not in _READ_ELSEWHERE}
         for listed in _LISTS:
             given[listed] = tuple(given.get(listed) or ())
         own = given.get("mcp_servers") or {}

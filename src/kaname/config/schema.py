@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ..agent.work.schedule import MISSED
 from ..memory.retention import STATUSES
 from .policy_schema import (
     CACHE,
@@ -23,6 +22,7 @@ from .policy_schema import (
     map_of,
     mapping_of,
 )
+from .work_schema import NOTIFY, SCHEDULE, TRIGGER
 
 _PLAIN = {"integer", "number", "boolean"}
 
@@ -161,6 +161,11 @@ _AGENT = mapping_of(
         "results": RESULTS,
         "tool_search": TOOL_SEARCH,
         "project": field_of(["boolean", "string"], "a folder whose AGENTS.md and skills the agent is told of; true: this one"),
+        "approvers_see": field_of(
+            "string",
+            "what people see who answer its questions for other users: nothing, the call, also this turn or the run (call)",
+            enum=["nothing", "call", "turn", "run"],
+        ),
         "team": {**TEXTS, "description": "other agents of this file, to hand the conversation or a part of the work to"},
         "background": field_of("boolean", "the team can also work in the background (false)"),
         "keep": _KEPT,
@@ -257,36 +262,6 @@ _AUDIT = {
         ),
     ],
 }
-_QUEUED = {
-    "agent": field_of("string", "the agent or workflow (the first agent)"),
-    "session_id": field_of("string", "the conversation"),
-    "user_id": field_of("string", "the user"),
-    "priority": field_of("integer", "runs with a higher priority are started first (0)"),
-    "key": field_of("string", "what a limit per key counts"),
-    "queue": field_of("string", "the queue (default)"),
-}
-_SCHEDULE = mapping_of(
-    "A run at certain times: set cron, every or at.",
-    {
-        "input": field_of(["string", "object"], "the input of the run; for a workflow, its parameters"),
-        "cron": field_of("string", "minute hour day month weekday, such as 0 9 * * 1-5"),
-        "tz": field_of("string", "the time zone of cron and at, such as Asia/Tokyo (UTC)"),
-        "every": field_of(TIME, "an interval such as 15m"),
-        "at": field_of("string", "one time, in quotes: 2026-12-01T09:00"),
-        "missed": field_of("string", "times without a worker: skip, one run for all, or all (one)", enum=[*MISSED]),
-        **_QUEUED,
-    },
-    required=["input"],
-)
-_TRIGGER = mapping_of(
-    "A webhook, POST /hooks/NAME of `kaname serve`, signed as Standard Webhooks says.",
-    {
-        "secret_env": field_of("string", "the environment variable with the secret"),
-        "input": field_of("string", "the input; {body} or {body.issue.title} is replaced by what the sender wrote"),
-        **_QUEUED,
-    },
-    required=["secret_env"],
-)
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "kaname.yaml",
@@ -352,8 +327,9 @@ SCHEMA: dict[str, Any] = {
             },
         ),
         "keep": _KEPT,
-        "schedules": map_of("Runs at certain times, by name.", _SCHEDULE),
-        "triggers": map_of("Webhooks by name.", _TRIGGER),
+        "schedules": map_of("Runs at certain times, by name.", SCHEDULE),
+        "triggers": map_of("Webhooks by name.", TRIGGER),
+        "notify": map_of("Notifications of waiting questions, by name.", NOTIFY),
         "serve": _SERVE,
         "audit": _AUDIT,
         "trace": _TRACE,

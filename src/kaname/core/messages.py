@@ -111,6 +111,20 @@ class Media:
 
         return cls(checked_type(content, name, mime), b64encode(content).decode(), name=name)
 
+    @property
+    def content(self) -> bytes:
+        """Return the bytes; none if the medium has only an address. Raises `ValueError` if `data` is not base64."""
+        from base64 import b64decode
+
+        from .notices import notice
+        from .reading.media_types import WrongMediaType
+
+        try:
+            return b64decode(self.data, validate=True)
+        except ValueError:
+            told = notice("media.base64", "the data of {name} is not base64", name=self.name or self.mime)
+            raise WrongMediaType(told) from None
+
 
 @record
 class Thinking:
@@ -230,6 +244,10 @@ class Message:
     def own_text(self) -> str:
         """Return the text that the author of the message wrote: without parts that quote somebody else."""
         return "".join([part.text for part in self.parts if type(part) is Text and not part.source])
+
+    @property
+    def holds_media(self) -> bool:
+        return any(type(part) is Media or (type(part) is ToolResult and part.media) for part in self.parts)
 
     @property
     def thinking(self) -> str:

@@ -19,7 +19,7 @@ from .events import (
     ToolFinished,
     withholds,
 )
-from .messages import NOTHING, PLACEHOLDER, Usage
+from .messages import NOTHING, PLACEHOLDER, Media, Message, Usage
 from .people.answers import asks_person
 from .record import mutable
 
@@ -114,6 +114,12 @@ def as_title(text: str) -> str:
     return " ".join(text.split())[:_TITLE].encode("utf-8", "replace").decode()
 
 
+def title_of(message: Message) -> str:
+    """Return the title of a run that begins with a message: the words of its author, or else the names of its files."""
+    files = ", ".join([part.name or part.mime for part in message.parts if type(part) is Media])
+    return as_title(message.own_text) or as_title(files or message.text)
+
+
 def _index_custom(card: RunInfo, body: Custom, event: Event) -> None:
     if body.name == TITLE and isinstance(body.data, str):
         card.title = as_title(body.data)
@@ -123,7 +129,7 @@ def _index_custom(card: RunInfo, body: Custom, event: Event) -> None:
 
 def _index_received(card: RunInfo, body: Received, event: Event) -> None:
     if not card.title and body.message.role == "user":
-        card.title = as_title(body.message.text)
+        card.title = title_of(body.message)
     card.status, card.questions = "running", 0
 
 

@@ -32,7 +32,7 @@ from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 
-FOLD = 17
+FOLD = 18
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -61,6 +61,7 @@ class State:
     by: str = ""  # the person who started the run for the user
     messages: list[Message] = field(factory=list)
     said: list[Message] = field(factory=list)  # the user's messages, also those that were summarised since
+    filed: list[Message] = field(factory=list)  # messages with files that were summarised since
     parent: tuple[str, str] | None = None  # the run and the call that opened this one
     trace: str = ""  # the traceparent that it was started with
     model: str = ""  # the name of the model that the run was started with
@@ -148,7 +149,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
-    lists = ("messages", "said", "replies", "stand_ins")
+    lists = ("messages", "said", "filed", "replies", "stand_ins")
     dicts = ("open", "callers", "started", "starts", "results", "questions", "answers", "answered_by", "settled", "custom")
     names = (*lists, *dicts)
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
@@ -312,7 +313,7 @@ def _apply_handed_off(state: State, body: HandedOff, event: Event) -> None:
 def _apply_custom(state: State, body: Custom, event: Event) -> None:
     state.custom[body.name] = body.data
     if body.name == WITHHELD:
-        for messages in (state.messages, state.said):
+        for messages in (state.messages, state.said, state.filed):
             outside = {id(message) for message in from_outside(messages)}
             for place, message in enumerate(messages):
                 texts = (message.text, read_text(message)) if id(message) in outside else ()
@@ -324,6 +325,7 @@ def _apply_compacted(state: State, body: Compacted, event: Event) -> None:
     upto = min(max(0, body.upto), len(state.messages))
     if upto:
         question = state.messages[state.turn_start : min(state.turn_start + 1, upto)]
+        state.filed += [one for one in state.messages[:upto] if one not in question and one.holds_media]
         state.messages[:upto] = [user(body.summary), *question]
         state.turn_start = max(1, state.turn_start - upto + 1)
     _charge(state, body.usage)

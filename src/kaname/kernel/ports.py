@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runt
 from ..core.demands import Demand
 from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
-from ..core.messages import Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
+from ..core.messages import Media, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
 from ..core.notices import notice
+from ..core.reading.files import named_files, require_file
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
@@ -344,6 +345,15 @@ class ToolContext(Generic[DepsT]):
     def journal(self) -> Journal:
         """Return the journal of the run, to read other runs. Do not append to it: use `note`."""
         return self._run.journal
+
+    @property
+    def files(self) -> Mapping[str, Media]:
+        """Return the files of the conversation by name: those of the user's messages and of earlier results."""
+        return named_files(self.state)
+
+    def file(self, name: str) -> Media:
+        """Return a file of the conversation by its name or number. Raises `AgentError` with the names of those there are."""
+        return require_file(self.state, name)
 
     async def note(self, name: str, data: Any) -> None:
         """Record a custom fact: it is stored in `state.custom[name]` and shown as a chunk of that type."""

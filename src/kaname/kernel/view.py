@@ -13,7 +13,8 @@ from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned, withholding_fact
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
 from ..core.notices import notice
-from ..core.runs import as_title
+from ..core.reading.as_read import read_text
+from ..core.runs import title_of
 from ..core.state import State
 from .bases import SinkBase, optional
 from .door import decide
@@ -238,9 +239,9 @@ class RunView:
         found: tuple[str, Usage] = made.pop(0)
         return found
 
-    async def withhold(self, texts: Sequence[str]) -> None:
+    async def withhold(self, messages: Sequence[Message]) -> None:
         """Remove earlier user messages with these texts from the conversation, because they are blocked. The facts stay."""
-        await self._scope.record(withholding_fact(texts, [as_title(text) for text in texts]))
+        await self._scope.record(withholding_fact([read_text(one) for one in messages], [title_of(one) for one in messages]))
 
     async def compact(self, upto: int, summarise: Summarise) -> None:
         """Replace the first `upto` messages of the conversation by a summary, and record it as a fact.

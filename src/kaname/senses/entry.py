@@ -13,9 +13,10 @@ from ..core.errors import AgentError, ConfigError
 from ..core.messages import Media, Message, Part, Text
 from ..core.notices import notice
 from ..core.reading.as_read import file_source, file_text
+from ..core.reading.media_types import LARGEST_FILE
 from ..kernel.bases import ModelBase, optional
 from .process.client import SenseError
-from .sources import content_of, open_source
+from .sources import open_source
 
 _SIDE, _MOST = 2_000, 3_700_000  # what all providers take: pixels a side, and bytes before base64
 _LONGEST, _LONGEST_TEXT = 900.0, 20_000  # seconds of a sound that is written down without being asked for; characters
@@ -47,7 +48,7 @@ async def admit_message(message: Message, model: Any) -> Message:
 async def _admit(media: Media, model: Any) -> Media:
     if media.url and not media.data and takes(model, media.mime):
         return media
-    media = await open_source(media)
+    media = await open_source(media, most=LARGEST_FILE)
     return await _fit(media) if media.mime in _PICTURES else media
 
 
@@ -66,7 +67,7 @@ async def explain(media: Media) -> str:
 
 async def _fit(media: Media) -> Media:
     """Make a picture as small as providers want it, or refuse it. Without Pillow, it stays as it is."""
-    content = content_of(media)
+    content = media.content
     if len(content) <= _MOST and not _is_long(media.mime, content) and media.mime not in ("image/bmp", "image/tiff"):
         return media
     from .local import fit
@@ -110,7 +111,7 @@ async def _text_of(media: Media) -> str:
 
     family = media.mime.partition("/")[0]
     if media.mime in _PICTURES:
-        text = (await local.read(media)).text or "(no text was found in the picture)"
+        text = (await local.read(media)).told or "(no text was found in the picture)"
     elif family == "audio":
         text = (await local.transcribe(media, "", _LONGEST)).text or "(nobody speaks in it)"
     elif family == "video":

@@ -16,7 +16,6 @@ from ..models.local.weights import folder
 from . import weights
 from .process.client import COMPUTING, DECODING, Progress, SenseError, worker
 from .results import MadeMedia, Page, Scene, Sentence, SpeechText, SpokenTurn, TextLine
-from .sources import content_of
 
 _READ_SIDE, _FRAME_SIDE, _MOST_SCENES = 2_000, 1_280, 300  # pixels
 _MOST_CHARACTERS = 5_000  # of a text to speak
@@ -44,9 +43,10 @@ def font() -> str | None:
 async def read(picture: Media) -> Page:
     """Return the text in a picture: English, Japanese, Chinese and other Latin scripts."""
     needs("PIL", "av", "rapidocr")
-    about, pixels = await worker("decoding").do("raster", [content_of(picture)], mime=picture.mime, side=_READ_SIDE)
+    about, pixels = await worker("decoding").do("raster", [picture.content], mime=picture.mime, side=_READ_SIDE)
     found, _ = await worker("reading", COMPUTING).do("text", pixels, seconds=180.0, **_size(about))
-    return Page(tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]]))
+    lines = tuple([TextLine(one["text"], tuple(one["box"]), one["score"]) for one in found["lines"]])
+    return Page(lines, turned=found["turned"], sure=found["sure"])
 
 
 def _size(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,14 +56,14 @@ def _size(about: Mapping[str, Any]) -> dict[str, Any]:
 async def measure(picture: Media) -> Mapping[str, Any]:
     """Return the size, brightness and most common colours of a picture."""
     needs("PIL", "av")
-    about, _ = await worker("decoding").do("describe", [content_of(picture)], mime=picture.mime)
+    about, _ = await worker("decoding").do("describe", [picture.content], mime=picture.mime)
     return about  # type: ignore[no-any-return]
 
 
 async def fit(picture: Media, side: int, most: int) -> Media:
     """Return a picture that is at most `side` pixels long and `most` bytes large."""
     needs("PIL", "av")
-    about, made = await worker("decoding").do("fit", [content_of(picture)], mime=picture.mime, side=side, most=most)
+    about, made = await worker("decoding").do("fit", [picture.content], mime=picture.mime, side=side, most=most)
     return Media.of(made[0], about["mime"], _rename(picture.name, about["mime"]))
 
 
@@ -72,7 +72,7 @@ async def edit(picture: Media, steps: Sequence[Mapping[str, Any]]) -> MadeMedia:
     needs("PIL", "av")
     wanted = [await _with_boxes(picture, step) if isinstance(step, Mapping) and step.get("words") else step for step in steps]
     work = worker("decoding")
-    about, made = await work.do("edit", [content_of(picture)], mime=picture.mime, steps=wanted, font=font())
+    about, made = await work.do("edit", [picture.content], mime=picture.mime, steps=wanted, font=font())
     return MadeMedia(Media.of(made[0], about["mime"], _rename(picture.name, about["mime"])), details=about)
 
 
@@ -100,7 +100,7 @@ async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
     patience = max(DECODING.seconds, longest / _DECODE_RATE)
     limits = DECODING._replace(memory=DECODING.memory + int(longest * 32_000 * 2.2))  # the samples themselves
     work = worker("decoding", limits)
-    about, pcm = await work.do("sound", [content_of(sound)], seconds=patience, longest=longest)
+    about, pcm = await work.do("sound", [sound.content], seconds=patience, longest=longest)
     return pcm[0], about["seconds"]
 
 
@@ -161,7 +161,7 @@ async def scenes(video: Media, longest: float, progress: Progress | None = None)
     needs("av", "PIL")
     about, frames = await worker("decoding").do(
         "scenes",
-        [content_of(video)],
+        [video.content],
         seconds=max(60.0, longest / 2),
         progress=progress,
         longest=longest,
@@ -178,7 +178,7 @@ async def scenes(video: Media, longest: float, progress: Progress | None = None)
 async def pdf(document: Media) -> str:
     """Return the text of the first pages of a PDF file."""
     needs("av", "PIL", "pypdf")
-    said, _ = await worker("decoding").do("pdf", [content_of(document)])
+    said, _ = await worker("decoding").do("pdf", [document.content])
     return str(said["text"])
 
 

@@ -20,7 +20,7 @@ from ..models.http.client import PATIENT, Http, Timeouts
 from ..models.http.errors import Who, from_status, garbled_reply
 from ..policies.budget.purchase import buy, is_limited
 from .results import MadeMedia, Sentence, SpeechText
-from .sources import content_of, fetch
+from .sources import fetch
 
 _OPENAI = "https://api.openai.com/v1"
 _MOST, _LONGEST = 100_000_000, 86_400.0  # bytes of an answer, seconds of a sound
@@ -182,7 +182,7 @@ async def _length(sound: Media) -> float | None:
 
 def _file(media: Media) -> tuple[str, str, bytes]:
     name = "".join([one if one.isalnum() or one in "._-" else "_" for one in media.name or "file"])[:100]
-    return name, media.mime, content_of(media)
+    return name, media.mime, media.content
 
 
 def _parse(content: bytes, who: Who) -> Mapping[str, Any]:

@@ -94,7 +94,7 @@ class Senses:
         about, page = await local.measure(media), await local.read(media)
         light = "dark" if about["brightness"] < 0.3 else "bright" if about["brightness"] > 0.7 else "of medium brightness"
         told = f"A picture of {about['width']} x {about['height']} pixels, {light}; colours {', '.join(about['colours'])}."
-        told += f"\nText in it:\n{page.text}" if page.text else "\nNo text was found in it."
+        told += f"\nText in it:\n{page.told}" if page.text else "\nNo text was found in it."
         return Description(told + "\n(No model has looked at it: objects and scenes are not described.)", details=about)
 
     def _sees(self, media: Media) -> bool:

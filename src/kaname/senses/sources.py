@@ -9,8 +9,6 @@ import re
 import socket
 import ssl
 import threading
-from base64 import b64decode
-from binascii import Error as NotBase64
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,7 +58,7 @@ async def _open(source: Source, most: int) -> Media:
         content, mime = await asyncio.to_thread(fetch, source.url, most)
         name = source.name or Path(urlsplit(source.url).path).name
         source = Media.of(content, source.mime or mime, name)
-    content = content_of(source)
+    content = source.content
     if not content:
         raise ConfigError(notice("media.empty", "{name} is empty", name=source.name or "the file"))
     if len(content) > most:
@@ -86,14 +84,6 @@ async def _second_look(content: bytes, mime: str, name: str) -> str:
     if found["group"] in _GROUPS and mime.partition("/")[0] in {*_GROUPS, "text"} - {found["group"]}:
         raise contradiction(name, mime, found["mime"])
     return mime
-
-
-def content_of(media: Media) -> bytes:
-    """Return the bytes of a medium."""
-    try:
-        return b64decode(media.data, validate=True)
-    except (NotBase64, ValueError):
-        raise ConfigError(notice("media.base64", "the data of {name} is not base64", name=media.name or media.mime)) from None
 
 
 def _read_file(given: str | Path, most: int) -> Media:

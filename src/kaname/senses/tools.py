@@ -13,6 +13,7 @@ from ..core.errors import AgentError, ConfigError, nearest
 from ..core.messages import Media, ToolResult, Usage
 from ..core.notices import notice
 from ..core.people.labels import ToolLabels
+from ..core.reading.files import find_file, no_such_file
 from ..kernel.ports import ToolContext
 from ..tools.function import FunctionTool, tool
 from .process.client import Progress
@@ -62,7 +63,7 @@ def _pictures(senses: Senses, folder: str | Path | None, urls: bool) -> list[Fun
             file: The name of a file of this conversation, or its number: 1 is the first.
         """
         page = await senses.read(find(file, context))
-        return page.text or "no text was found"
+        return page.told or "no text was found"
 
     @tool(effect="idempotent", timeout=600, labels=_READS)
     async def describe_picture(file: str, context: ToolContext, question: str = "") -> Any:
@@ -209,30 +210,13 @@ class Finder:
             if not self._urls:
                 raise AgentError(notice("senses.no_urls", "web addresses are not allowed here; use a file of the conversation"))
             return wanted
-        media = media_in(context)
-        named = [one for one in media if one.name == wanted]
-        if named:
-            return named[-1]  # the newest of that name
-        if wanted.lstrip("#").isdecimal() and 0 < int(wanted.lstrip("#")) <= len(media):
-            return media[int(wanted.lstrip("#")) - 1]
+        if (found := find_file(context.state, wanted)) is not None:
+            return found
         if self._folder is not None:
             path = (self._folder / wanted).resolve()
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
-        names = ", ".join([f"{number} {one.name or one.mime}" for number, one in enumerate(media, 1)]) or "none"
-        told = notice(
-            "senses.no_file", "there is no file {wanted!r} in this conversation. Its files: {names}", wanted=wanted, names=names
-        )
-        raise AgentError(told)
-
-
-def media_in(context: ToolContext) -> list[Media]:
-    """Return the media of the conversation that hold data, the oldest first: those of users and of tools."""
-    found: list[Media] = []
-    for message in context.state.messages:
-        for part in message.parts:
-            found += [part] if isinstance(part, Media) else part.media if isinstance(part, ToolResult) else ()
-    return [one for one in found if one.data]
+        raise no_such_file(context.state, wanted)
 
 
 def _shown(context: ToolContext) -> Progress:

@@ -50,12 +50,14 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
+from .questions import Shown
 from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
 from .stream import Streams
 from .users import Users, users_file, users_named_by
 from .work.hooks import HookRoutes
+from .work.notify import Notifiers
 from .work.recovery import Recovery
 from .work.routes import WorkRoutes
 
@@ -151,11 +153,11 @@ def app(
     workflows = [one for one in served if isinstance(one, Workflow)]
     leaving = on_disconnect or in_file.get("on_disconnect") or STOP
     service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
-    service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
+    service.auditor, service.shown = Auditor(audit_of(audit, service.journal, config), service.journal), _shown(config)
     streams = Streams()
     runs = RunRoutes(service, streams)
     kept = config.keep if keep is None and config is not None else keep
-    background = _background(service, runs, kept)
+    background = _background(service, runs, kept, config)
     access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
@@ -175,6 +177,12 @@ def app(
         proxies=[*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)],
     )
     return Application(service, guarded, streams, inner)
+
+
+def _shown(config: Config | None) -> dict[str, Shown]:
+    """Return what the agents of a file show to people who answer for other users, where they declare it."""
+    agents = {} if config is None else config.value.get("agents") or {}
+    return {name: one["approvers_see"] for name, one in agents.items() if one and one.get("approvers_see")}
 
 
 def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:
@@ -331,9 +339,10 @@ def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a:
     ]
 
 
-def _background(service: Service, runs: RunRoutes, keep: Keep | None) -> list[Work]:
+def _background(service: Service, runs: RunRoutes, keep: Keep | None, config: Config | None) -> list[Work]:
     """Return what the server does besides answering."""
     works: list[Work] = [service.keep_removing_unstored, service.auditor.keep_following, service.auditor.keep_counting]
+    works.append(Notifiers(service, {} if config is None else config.value.get("notify") or {}).keep_notifying)
     if keep is not None:
         gone = partial(runs.changes.announce_deleted, None)
         works.append(lambda: keep_pruning(service.journal, keep, gone, service.auditor.before_deleting))

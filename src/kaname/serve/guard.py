@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core import tracing
 from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
+from ..core.reading.media_types import LARGEST_FILE
 from ..core.record import record
 from .access import signin
 from .access.guessing import Rates, TooManyTokens, WrongToken
@@ -38,6 +39,8 @@ _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
+_LEAST_SPEED = 100_000  # bytes a second: a large body has more time
+_LARGE_AT_ONCE = 8  # bodies with files that arrive at the same time
 _POLICY = b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 _ALWAYS = [
     (b"x-content-type-options", b"nosniff"),
@@ -56,7 +59,9 @@ class RequestLimits:
     """Limits on requests.
 
     Args:
-        body: The largest body of a request in bytes (default: 4,000,000).
+        body: The largest body of a request in bytes, without files (default: 4,000,000).
+        files: How many bytes the files of a request can have in all (default: 20,000,000). Only callers with the role `talk`
+            can send files.
         rate: How many requests a caller can send per second, on average (default: 50).
         burst: How many requests a caller can send at once (default: 200).
     """
@@ -64,6 +69,12 @@ class RequestLimits:
     body: int = 4_000_000
     rate: float = 50.0
     burst: int = 200
+    files: int = LARGEST_FILE
+
+    @property
+    def with_files(self) -> int:
+        """Return the largest body of a request with files, which are base64 there."""
+        return self.body + (self.files + 2) // 3 * 4
 
 
 class RequestGuard:
@@ -89,6 +100,7 @@ class RequestGuard:
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
         self._proxies = Proxies(proxies)
+        self._large = set[LimitedBody]()  # the large ones that arrive now
 
     @property
     def is_open(self) -> bool:
@@ -116,7 +128,11 @@ class RequestGuard:
             )
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 return await _preflight(sending, headers.get("access-control-request-headers", ""))
-            await self._inner(scope, self._limit_body(receive), sending)
+            body = LimitedBody(receive, self._limits, caller.may("talk"), self._large)
+            try:
+                await self._inner(scope, body.receive, sending)
+            finally:
+                self._large.discard(body)
         except AgentError as problem:
             if line.status:
                 raise
@@ -216,29 +232,6 @@ class RequestGuard:
             getLogger("kaname.serve").error("%s", problem)
             raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
 
-    def _limit_body(self, receive: Receive) -> Receive:
-        """Return a `receive` that refuses a body that is too large or arrives too slowly."""
-        read, done, until = 0, False, asyncio.get_running_loop().time() + _BODY_SECONDS
-
-        async def receive_limited() -> Message:
-            nonlocal read, done
-            if done:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(until):  # for all of it, however it is cut
-                    message = await receive()
-            except TimeoutError:
-                told = notice("serve.slow_body", "the request did not arrive within {seconds} s", seconds=_BODY_SECONDS)
-                raise HttpRefused(408, told, connection="close") from None
-            read += len(message.get("body", b""))
-            done = not message.get("more_body", False)
-            if read > self._limits.body:
-                told = notice("serve.body", "the request is larger than {most} bytes", most=self._limits.body)
-                raise HttpRefused(413, told, connection="close")
-            return message
-
-        return receive_limited
-
     def _with_headers(self, send: Send, line: AccessLine, origin: str, abort: Callable[[], None]) -> Send:
         """Return a `send` that adds the headers of every response, and sends a large body in pieces."""
         shared = [(b"access-control-allow-origin", origin.encode()), (b"vary", b"origin")] if origin in self._origins else []
@@ -260,6 +253,45 @@ class RequestGuard:
             await (_in_pieces(send, message, abort) if len(message.get("body", b"")) > PIECE else send(message))
 
         return send_with_headers
+
+
+class LimitedBody:
+    """A body that is refused if it is too large or arrives too slowly, or if too many large ones arrive at once.
+
+    `files`: True if the caller can send files. `large`: the large bodies that arrive now.
+    """
+
+    def __init__(self, receive: Receive, limits: RequestLimits, files: bool, large: set[LimitedBody]) -> None:
+        self._receive, self._limits, self._large = receive, limits, large
+        self._most = limits.with_files if files else limits.body
+        self._read, self._done, self._begun = 0, False, asyncio.get_running_loop().time()
+
+    async def receive(self) -> Message:
+        if self._done:
+            return await self._receive()
+        seconds = _BODY_SECONDS + self._read / _LEAST_SPEED  # for all of it, however it is cut
+        try:
+            async with asyncio.timeout_at(self._begun + seconds):
+                message = await self._receive()
+        except TimeoutError:
+            told = notice("serve.slow_body", "the request did not arrive within {seconds} s", seconds=round(seconds))
+            raise HttpRefused(408, told, connection="close") from None
+        self._read += len(message.get("body", b""))
+        self._done = not message.get("more_body", False)
+        if self._read > self._most:
+            told = notice("serve.body", "the request is larger than {most} bytes", most=self._most)
+            raise HttpRefused(413, told, connection="close")
+        if self._read > self._limits.body:
+            self._count_as_large()
+        if self._done:
+            self._large.discard(self)
+        return message
+
+    def _count_as_large(self) -> None:
+        if len(self._large - {self}) >= _LARGE_AT_ONCE:
+            told = notice("serve.busy", "too many files arrive at the moment; try again")
+            raise HttpRefused(503, told, connection="close", retry_after="2")
+        self._large.add(self)
 
 
 class AccessLine:

@@ -17,7 +17,7 @@ from ..agent.opening.answers import read_tasks
 from ..agent.result import Result
 from ..agent.run import Run, find_live
 from ..core.chunks import Chunk, chunks_of
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, RunNotFound
 from ..core.events import ToolFinished
 from ..core.messages import ToolResult
 from ..core.notices import notice
@@ -46,6 +46,7 @@ from .questions import question, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .users import Caller
+from .waiting import questions_of, summary
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 
@@ -141,8 +142,26 @@ class RunRoutes:
         return found, before
 
     async def get(self, request: Request) -> Response:
-        card = await self._allowed_card(request, "read")
-        return Json(await self._resource(card.run_id, caller_of(request)))
+        caller, run_id = caller_of(request, "read"), request.path_params["run_id"]
+        try:
+            card = await self._service.card(run_id, caller)
+        except RunNotFound:
+            return await self._only_questions(run_id, caller)
+        return Json(await self._resource(card.run_id, caller))
+
+    async def _only_questions(self, run_id: str, caller: Caller) -> Response:
+        """Return the questions of another user's run that the caller can answer, and what the agent shows for that."""
+        if not caller.answers_for_others:
+            raise RunNotFound(run_id)
+        try:
+            card = await self._service.card_to_answer(run_id, caller)
+        except HttpRefused:
+            raise RunNotFound(run_id) from None
+        waiting = await questions_of(self._service, card, card, caller) if card.status == "waiting" and not card.parent else []
+        if not waiting:
+            raise RunNotFound(run_id)
+        run = waiting[0]["run"]
+        return Json({**run, "questions": [{name: one[name] for name in one if name != "run"} for one in waiting]})
 
     async def messages(self, request: Request) -> Response:
         card = await self._allowed_card(request, "read")
@@ -348,24 +367,6 @@ def user_input(given: Any) -> Any:
             if address is not None and not str(address).startswith("data:"):
                 raise ConfigError(notice("serve.media", "an image must be sent as a data: URL, not as a web address"))
     return given
-
-
-def summary(card: RunInfo) -> dict[str, Any]:
-    return {
-        "run_id": card.run_id,
-        "agent": card.agent,
-        "status": card.status,
-        "title": card.title,
-        "session_id": card.session,
-        "user_id": card.user,
-        "created": card.created,
-        "updated": card.updated,
-        "facts": card.seq,
-        "questions": card.questions,
-        "base": card.base,
-        "parent": card.parent,
-        "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
-    }
 
 
 def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapping[str, Any]) -> dict[str, Any]:

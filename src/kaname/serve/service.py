@@ -21,6 +21,7 @@ from ..kernel.chain import overrides
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused
+from .questions import Shown
 from .users import Caller
 
 OnDisconnect = Literal["stop", "continue"]
@@ -64,6 +65,7 @@ class Service:
             )
             raise ConfigError(told)
         self.on_disconnect = on_disconnect
+        self.shown: dict[str, Shown] = {}  # by agent: what a person sees who can answer its questions, but not see the run
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self.closing = False

@@ -12,7 +12,6 @@ from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
 from ..core.notices import notice
-from ..core.runs import UNDER_WAY, RunInfo
 from ..kernel.bases import StrategyBase, optional
 from ..memory.files import MemoryFiles
 from ..memory.sessions import SEARCHED, Session
@@ -22,10 +21,9 @@ from .encoding import Json
 from .forms import LAST, Rename, caller_of, number, read_body
 from .page.graphs import draw_graph
 from .problems import HttpRefused
-from .questions import question
-from .runs import summary
 from .service import Service
 from .users import ROLES
+from .waiting import questions_of
 
 
 class SessionRoutes:
@@ -88,20 +86,8 @@ class SessionRoutes:
             above = await self._service.journal.runs(run_id=card.parent, limit=1) if card.parent else [card]
             if not above or not (caller.sees(card.user) or caller.can_answer(card.user, above[0].agent)):
                 continue
-            if card.parent:
-                waiting += await self._questions_of_task(card, above[0])
-                continue
-            result = await self._service.agent_result(card.run_id)
-            tools = self._service.tools_of(card)
-            waiting += [{**question(result, key, tools), "run": summary(card)} for key in result.questions]
+            waiting += await questions_of(self._service, card, above[0], caller)
         return Json({"questions": waiting, "next": following})
-
-    async def _questions_of_task(self, card: RunInfo, above: RunInfo) -> list[dict[str, Any]]:
-        """Return the questions of work in the background whose run has ended. Other children's are asked by their parents."""
-        if above.status in UNDER_WAY:
-            return []
-        result, run = await self._service.agent_result(card.run_id), summary(above)
-        return [{**question(result, key, {}), "key": f"{card.run_id}:{key}", "run": run} for key in result.questions]
 
     async def me(self, request: Request) -> Response:
         """Return the name and the roles of the caller, the version of the server, and the name of the project."""

@@ -16,7 +16,7 @@ from ...core.openai_shape import result_text
 from ...core.people.asking import question_in_words, question_text
 from ...core.people.labels import FLOW
 from ...core.record import replace
-from ...core.runs import as_title
+from ...core.runs import title_of
 from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.load import load, read_run
@@ -44,7 +44,7 @@ async def recognise(
     if not open_places or first is None:
         return Recognised(messages)
     cards = await journal.runs(agent=agent, user=user, limit=_LOOKED_THROUGH)
-    title = as_title(first.text)
+    title = title_of(first)
     for card in [one for one in cards if one.title == title and not one.parent][:_LOADED]:
         state, spoken = await load(journal, card.run_id), _spoken(await read_run(journal, card.run_id))
         found = {place: _find(sent[place], messages[place], state, spoken) for place in open_places}

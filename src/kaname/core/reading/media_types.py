@@ -16,6 +16,7 @@ class WrongMediaType(ValueError):
 
 
 UNKNOWN = "application/octet-stream"
+LARGEST_FILE = 20_000_000  # bytes of a file in a message; of all files of a request
 _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

@@ -266,13 +266,13 @@ class Guardrails(Policy):
         asked = read_text(question)
         others = [one for one in state.messages[state.turn_start + 1 :] if one.role == "tool" and one.quotes]
         earlier = [one for one in from_outside(state.messages[: state.turn_start]) + others if not is_withheld(as_read(one))]
-        refused: list[str] = []
+        refused: list[Message] = []
         for text, message in {text: one for one in earlier if (text := read_text(one)) != asked}.items():
             verdicts, cost = await self._judge_input(message)
             usage, no = usage + cost, first_block(verdicts)
             if no is not None and no.failed:  # it was let through before: nobody knows why not to send it now
                 raise Halt(Stop("blocked", no.reason, withheld="nothing"))
-            refused += [] if no is None else [text]
+            refused += [] if no is None else [one for one in earlier if read_text(one) == text]
         if refused:
             await view.withhold(refused)
         return usage + await next(question)

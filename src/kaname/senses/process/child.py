@@ -41,7 +41,7 @@ def main() -> None:
     opening, _ = requests.get()
     module = importlib.import_module(f"kaname.senses.work.{opening['work']}")
     module.load(opening)
-    most = memory_used() + opening["memory"] // 2
+    most = memory_used() + opening["memory"] // (8 if opening["work"] == "decoding" else 2)
     held = hold_down(opening["memory"], writes=opening["work"] != "decoding" and opening["work"] != "reading")
     _write(out, {"ready": held})
     while True:

@@ -40,7 +40,7 @@ class WorkLimits(NamedTuple):
     memory: int = 256_000_000
 
 
-DECODING, COMPUTING = WorkLimits(30.0, 256_000_000), WorkLimits(600.0, 2_500_000_000)
+DECODING, COMPUTING = WorkLimits(30.0, 900_000_000), WorkLimits(600.0, 2_500_000_000)
 
 
 class WorkProcess:

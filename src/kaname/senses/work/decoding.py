@@ -37,7 +37,10 @@ def load(opening: dict[str, Any]) -> None:
 
 
 def _open(job: Job, side: int = 0) -> Any:
-    """Open a picture with the decoder of its type, and no other one. `side`: the longest side that is needed."""
+    """Open a picture with the decoder of its type, and no other one.
+
+    `side`: the longest side that is needed. The picture is made smaller first: 40 million pixels use 160 MB, each copy again.
+    """
     from PIL import Image, ImageOps
 
     kind = _FORMATS.get(job.data["mime"])
@@ -54,15 +57,22 @@ def _open(job: Job, side: int = 0) -> Any:
     if image.width * image.height > _MOST_PIXELS or pixels > _MOST_DRAFTED:
         raise Refused(f"it has {job.data['size'][0]:,} x {job.data['size'][1]:,} pixels; the limit is {_MOST_PIXELS:,} in all")
     image.seek(0)
-    shown = image.convert("RGBA" if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA") else "RGB")
-    return ImageOps.exif_transpose(shown) if kind in ("JPEG", "WEBP", "TIFF") else shown
+    if side and image.mode in ("RGB", "RGBA", "L"):
+        image.thumbnail((side, side))
+    wanted = "RGBA" if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA") else "RGB"
+    shown = image if image.mode == wanted else image.convert(wanted)
+    del image
+    if side:
+        shown.thumbnail((side, side))
+    ImageOps.exif_transpose(shown, in_place=True) if kind in ("JPEG", "WEBP", "TIFF") else None
+    return shown
 
 
 def _on_white(image: Any) -> Any:
     from PIL import Image
 
     if image.mode != "RGBA":
-        return image.convert("RGB")
+        return image if image.mode == "RGB" else image.convert("RGB")
     white = Image.new("RGB", image.size, "white")
     white.paste(image, mask=image.getchannel("A"))
     return white
@@ -70,17 +80,14 @@ def _on_white(image: Any) -> Any:
 
 def raster(job: Job) -> _Made:
     """Return the picture as RGB bytes, at most `side` pixels long, with the factor by which it was made smaller."""
-    image = _on_white(_open(job, side := job.data["side"]))
-    before = image.size
-    image.thumbnail((side, side))
+    image = _on_white(_open(job, job.data["side"]))
     told = {"width": image.width, "height": image.height, "factor": max(job.data["size"]) / max(image.size)}
-    return {**told, "whole": before}, [image.tobytes()]
+    return told, [image.tobytes()]
 
 
 def fit(job: Job) -> _Made:
     """Return the picture as JPEG or PNG, at most `side` pixels long and `most` bytes large."""
-    image = _open(job, side := job.data["side"])
-    image.thumbnail((side, side))
+    image = _open(job, job.data["side"])
     kind, made = ("PNG", _encode(image, "PNG")) if image.mode == "RGBA" else ("JPEG", _encode(image, "JPEG"))
     quality = 85
     while len(made) > job.data["most"]:
@@ -97,7 +104,6 @@ def describe(job: Job) -> _Made:
     from PIL import ImageStat
 
     image = _on_white(_open(job, 256))
-    image.thumbnail((256, 256))
     stat = ImageStat.Stat(image)
     colours = image.quantize(4).convert("RGB").getcolors(65536) or []
     common = ["#{:02x}{:02x}{:02x}".format(*colour) for _, colour in sorted(colours, reverse=True)[:3]]

@@ -242,7 +242,7 @@ class _Refused(Exception):
     """The provider answered that the request is wrong."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
+class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follow no redirects: the secret and the code are only for the provider's own address."""
 
     def redirect_request(self, *args: Any, **more: Any) -> None:
@@ -252,7 +252,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[str, Any]:
     request = urllib.request.Request(url, form, dict(headers))
     try:
-        with urllib.request.build_opener(_NoRedirects).open(request, timeout=_SECONDS) as answer:
+        with urllib.request.build_opener(NoRedirects).open(request, timeout=_SECONDS) as answer:
             found = json.loads(answer.read(_LARGEST))
     except urllib.error.HTTPError as problem:
         with problem:

@@ -45,23 +45,13 @@ class Hook:
         self.source = f"webhook {name}"
         self.agent = find_target(agents, f"triggers.{name}", how.pop("agent", ""))
         self.how = how
-        self._secrets = [_secret(one) for one in os.environ.get(variable, "").split()]
-        if not self._secrets or min(map(len, self._secrets)) < _SHORTEST:
-            told = notice(
-                "hook.secret",
-                "triggers.{name}: set the environment variable {variable} to a secret of at least {shortest} bytes",
-                name=name,
-                variable=variable,
-                shortest=_SHORTEST,
-            )
-            raise ConfigError(told)
+        self._secrets = read_secrets(f"triggers.{name}", variable)
 
     def check(self, headers: Mapping[str, str], body: bytes, now: float) -> str:
         """Return the id of the delivery. Raises `HttpRefused` if the signature is wrong or its time is not now."""
         delivery, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        signed = f"{delivery}.{stamp}.".encode() + body
-        given = [one[3:].encode() for one in headers.get("webhook-signature", "").split() if one.startswith("v1,")]
-        wanted = [b64encode(hmac.digest(secret, signed, "sha256")) for secret in self._secrets]
+        given = [one.encode() for one in headers.get("webhook-signature", "").split() if one.startswith("v1,")]
+        wanted = [sign(secret, delivery, stamp, body).encode() for secret in self._secrets]
         if not any(hmac.compare_digest(one, right) for one in given[:10] for right in wanted):
             raise HttpRefused(401, notice("hook.signature", "the signature of this webhook is missing or wrong"))
         if not stamp.isdecimal() or len(stamp) > 20 or abs(now - int(stamp)) > _WINDOW:
@@ -115,6 +105,26 @@ async def _read(request: Request) -> bytes:
         if size > _LARGEST:
             raise HttpRefused(413, notice("serve.body", "the request is larger than {most} bytes", most=_LARGEST))
     return b"".join(pieces)
+
+
+def sign(secret: bytes, delivery: str, stamp: str, body: bytes) -> str:
+    """Return the signature of a delivery, as Standard Webhooks says."""
+    return f"v1,{b64encode(hmac.digest(secret, f'{delivery}.{stamp}.'.encode() + body, 'sha256')).decode()}"
+
+
+def read_secrets(place: str, variable: str) -> list[bytes]:
+    """Return the secrets in an environment variable, separated by spaces. Raises `ConfigError` if one is too short."""
+    found = [_secret(one) for one in os.environ.get(variable, "").split()]
+    if not found or min(map(len, found)) < _SHORTEST:
+        told = notice(
+            "hook.secret",
+            "{place}: set the environment variable {variable} to a secret of at least {shortest} bytes",
+            place=place,
+            variable=variable,
+            shortest=_SHORTEST,
+        )
+        raise ConfigError(told)
+    return found
 
 
 def _secret(text: str) -> bytes:

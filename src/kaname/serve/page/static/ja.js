@@ -308,6 +308,8 @@ export const ja = {
   "approved by {by}": "承認者: {by}",
   "until {time}": "{time} まで",
   "Expires: {time}": "期限: {time}",
+  "This agent does not show you the arguments of the call.": "このエージェントは、呼び出しの引数をあなたに表示しません。",
+  "What was said and done": "これまでの内容",
   "Another person than the user must answer.": "本人以外の人の回答が必要です。",
   Revoke: "取り消す",
   "Always allow": "常に許可する",
@@ -390,7 +392,7 @@ export const ja = {
   "Attach a file": "ファイルを添付",
   "Attached files": "添付したファイル",
   "Remove {name}": "{name} を外す",
-  "Too large: {names}": "大きすぎます: {names}",
+  "Too large: {names}. The files of a message can have 20 MB in all.": "大きすぎます: {names}。一つのメッセージのファイルは合計 20 MB までです。",
   "It can be undone.": "取り消せます。",
   "It cannot be undone.": "取り消せません。",
   // Queue

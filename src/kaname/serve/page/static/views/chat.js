@@ -219,9 +219,9 @@ export default function Chat({ path, query }) {
     if (await (going ? say(input, urgent, text) : ask(input))) (setFiles([]), field.current && (field.current.value = ""));
   };
   const attach = async list => {
-    const { files: more, tooLarge } = await filesOf(list);
+    const { files: more, tooLarge } = await filesOf(list, files);
     setFiles(known => [...known, ...more]);
-    setProblem(tooLarge.length ? new Error(t("Too large: {names}", { names: tooLarge.join(", ") })) : null);
+    setProblem(tooLarge.length ? new Error(t("Too large: {names}. The files of a message can have 20 MB in all.", { names: tooLarge.join(", ") })) : null);
   };
   const drop = event => event.dataTransfer?.files.length && (event.preventDefault(), attach(event.dataTransfer.files));
   const paste = event => event.clipboardData?.files.length && (event.preventDefault(), attach(event.clipboardData.files));

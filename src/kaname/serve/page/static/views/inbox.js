@@ -78,7 +78,7 @@ export default function Inbox() {
                     onClick=${() => (lose(false), choose(id(one)))}
                   >
                     <p class="meta">
-                      <a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>
+                      ${one.shown ? html`<b>${one.run.title || one.run.agent}</b>` : html`<a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>`}
                       ${["", one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
                     </p>
                     <${Question}

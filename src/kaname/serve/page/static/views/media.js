@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../vendor/preact.js";
 import { blob, runPath, saveFile } from "../server.js";
 import { t } from "../words.js";
 
-const LARGEST = 20_000_000; // bytes of an attached file
+const LARGEST = 20_000_000; // bytes of all attached files of a message
 const KINDS = { image: /^image\/(png|jpeg|gif|webp)$/, audio: /^audio\//, video: /^video\// };
 
 export const kindOf = mime => Object.keys(KINDS).find(kind => KINDS[kind].test(mime)) || "file";
@@ -35,17 +35,21 @@ export function Medium({ one }) {
 const read = file =>
   new Promise((done, fail) => {
     const reader = new FileReader();
-    reader.onload = () => done({ name: file.name || "clipboard.png", url: reader.result, mime: file.type });
+    reader.onload = () => done({ name: file.name || "clipboard.png", url: reader.result, mime: file.type, size: file.size });
     reader.onerror = () => fail(reader.error);
     reader.readAsDataURL(file);
   });
 
-// The files of a drop, a paste or a file field, as data URLs. Files that are too large are left out, and named in `tooLarge`.
-export async function filesOf(list) {
-  const every = [...(list || [])];
-  const small = every.filter(file => file.size <= LARGEST);
-  const tooLarge = every.filter(file => file.size > LARGEST).map(file => file.name);
-  return { files: await Promise.all(small.map(read)), tooLarge };
+// The files of a drop, a paste or a file field, as data URLs. Files that do not fit next to those that are attached are left
+// out, and named in `tooLarge`.
+export async function filesOf(list, attached) {
+  let left = LARGEST - attached.reduce((sum, one) => sum + one.size, 0);
+  const [fitting, tooLarge] = [[], []];
+  for (const file of list || []) {
+    if (file.size > left) tooLarge.push(file.name);
+    else (fitting.push(file), (left -= file.size));
+  }
+  return { files: await Promise.all(fitting.map(read)), tooLarge };
 }
 
 // The input of a run: the text, or the text with its files.

@@ -6,7 +6,7 @@ import { inbox, loadQuestions, may, use } from "../shared.js";
 import { Button, Announce, ErrorBox, useKeys } from "../parts.js";
 import { by, callText, parseLoosely, money, asText, visible, visibleLine, when } from "../format.js";
 import { notice, problemText, t } from "../words.js";
-import { kindOf } from "./media.js";
+import { kindOf, Medium } from "./media.js";
 
 const EFFECTS = {
   pure: "It changes nothing.",
@@ -30,7 +30,8 @@ function Picture({ name, data }) {
   return url ? html`<img src=${url} alt=${visibleLine(name)} />` : null;
 }
 
-export function Values({ args, shown, files }) {
+// `attached`: files of the conversation that arguments name, by argument. `run`: the run that has them.
+export function Values({ args, shown, files, attached, run }) {
   if (typeof args !== "object" || args === null) return html`<pre>${visible(asText(args))}</pre>`;
   const names = Object.keys(args);
   if (!names.length) return html`<p class="note">${t("without arguments")}</p>`;
@@ -41,6 +42,7 @@ export function Values({ args, shown, files }) {
           <dd>
             <pre>${shown?.[name] ?? visible(asText(args[name]))}</pre>
             ${kindOf(files?.[name] || "") === "image" ? html`<${Picture} name=${name} data=${args[name]} />` : null}
+            ${(attached?.[name] || []).map(one => html`<${Medium} key=${one.hash} one=${{ ...one, run }} />`)}
           </dd>`,
     )}
   </dl>`;
@@ -48,6 +50,11 @@ export function Values({ args, shown, files }) {
 
 // The possible answers: each has a key, a word, and either an answer or a form to fill in.
 function answerWays(question, answer, fill) {
+  if (isApproval(question) && question.call.hidden)
+    return [
+      { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
+      { key: "n", word: t("Refuse"), act: () => fill("refuse") },
+    ];
   if (isApproval(question))
     return [
       { key: "y", word: t("Approve"), act: () => answer("yes"), kind: "main yes" },
@@ -190,7 +197,9 @@ export function Question({ question, run, active, spent, choose, answering }) {
     </p>
     ${parts.map(one => html`<p dir="auto" class="why">${one}</p>`)}
     ${call?.description && approval ? html`<p class="note">${call.description}</p>` : null}
-    ${call && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} files=${call.files} />` : null}
+    ${call?.hidden ? html`<p class="note">${t("This agent does not show you the arguments of the call.")}</p>` : null}
+    ${question.conversation?.length ? html`<details><summary>${t("What was said and done")}</summary><pre dir="auto">${question.conversation.join("\n")}</pre></details>` : null}
+    ${call && !call.hidden && (approval || question.in_doubt) ? html`<${Values} args=${call.arguments} shown=${call.shown} files=${call.files} attached=${call.attached} run=${run} />` : null}
     ${call?.effect && approval ? html`<p class="note">${t(EFFECTS[call.effect] || call.effect)}</p>` : null}
     ${question.in_doubt ? html`<p class="note">${t("The call was started before a crash. It is unknown whether it took effect. Check before you decide.")}</p>` : null}
     ${known?.by === "other" ? html`<p class="note">${t("Another person than the user must answer.")}</p>` : null}
