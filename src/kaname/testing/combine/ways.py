@@ -21,7 +21,7 @@ from typing import Any
 
 from ...agent.ids import SharedSession
 from ...agent.many.map import MapInput
-from ...agent.steps.sequence import AgentConfiguration
+from ...agent.steps.configuration import AgentConfiguration
 from ...agent.work.worker import Worker
 from ...core.errors import InvalidState
 from ...core.messages import Media
@@ -116,6 +116,9 @@ async def meeting(stage: Stage) -> None:
     stage.session = SharedSession("meeting")
     user, other = stage.user, stage.slot("other")
     if other:
+        stage.rules.foreign |= {
+            value: "bob" for value in stage.rules.foreign if value in other
+        }  # they are his words
         await stage.settle(await stage.begin(f"bob: {other}", user="bob"), "bob")
     await stage.settle(await stage.begin(f"{user}: {stage.all_words()}", user=user), user)
 
