@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..core.codec import digest
 from ..core.durations import seconds
 from ..core.errors import ConfigError, InvalidState
-from ..core.messages import Message
+from ..core.events import Interjected, Opened, Received
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
@@ -107,12 +107,16 @@ def _bring_text(tools: Mapping[str, Any]) -> bool:
     )
 
 
-def for_messages(recipe: Recipe, said: Iterable[Message], others: bool = False) -> Recipe:
-    """Return the recipe for a run with these messages: text from outside, quoted in one of them or brought by a tool that was
-    registered since, must not act. `others`: another user has spoken before."""
+def for_run(recipe: Recipe, state: State, opening: Sequence[Any] = ()) -> Recipe:
+    """Return the recipe for a run: text from outside must not act, be it quoted in a message, said by another user before, or
+    brought by a tool that was registered since.
+
+    `opening`: the facts with which the run begins, if they are not in the state yet.
+    """
+    said = [*state.said, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
+    others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in opening)
     quoted = others or any(message.role == "user" and message.quotes for message in said)
-    outside = quoted or _bring_text(recipe.tools)
-    return with_flow(recipe) if outside else recipe
+    return with_flow(recipe) if quoted or _bring_text(recipe.tools) else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

@@ -47,7 +47,7 @@ from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
-from .recipe import describe, for_messages
+from .recipe import describe, for_run
 
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
@@ -190,8 +190,7 @@ async def replay(
     state.seq = 0
     stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
-    given = [event.body.message for event in events if isinstance(event.body, Received)]
-    again = await _run_again(for_messages(offline, (*state.said, *given)), state, events, rerun_pure_tools, deps)
+    again = await _run_again(for_run(offline, state, _opening(events)), state, events, rerun_pure_tools, deps)
     unknown = {*unstarted, *[name for name, one in recipe.tools.items() if unstarted and _lists_tools(one)]}
     changes, others = tuple(_changes(then, now, unknown)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
@@ -338,7 +337,7 @@ class _Stage:
 def _stages(events: Sequence[Event]) -> list[_Stage]:
     """Opened, Received | … Asked | Resumed, Answered | … Stopped (cancelled) | Resumed … gives three stages, of which the
     second is stopped from outside. A life after a crash is no stage of its own: in a replay nobody dies."""
-    opening = [e.body for e in takewhile(lambda e: isinstance(e.body, _OPENING), events)]
+    opening = _opening(events)
     stages = [_Stage(None, opening, events[max(0, len(opening) - 1)].time)]
     decided = sum([_is_decision(body) for body in opening])
     stopped: Stopped | None = None
@@ -359,6 +358,11 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
             stages[-1].time = event.time
         stood_still = came or (stood_still and isinstance(body, Resumed | Answered))
     return stages
+
+
+def _opening(events: Sequence[Event]) -> list[Any]:
+    """Return the facts with which a run begins."""
+    return [event.body for event in takewhile(lambda event: isinstance(event.body, _OPENING), events)]
 
 
 def _comes(body: Any) -> bool:

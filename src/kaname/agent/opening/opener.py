@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, for_messages, other_model
+from ..recipe import check_strategy, describe, for_run, other_model
 from .answers import TaskQuestions, check_answers, read_tasks
 from .entrance import Origin, admit, admit_answer, words_of
 from .history import recognise
@@ -325,9 +325,7 @@ class Opener:
             if hold.lease.seq:
                 raise RunExists(run_id)
             state.seq = 0
-            given = [fact.message for fact in facts if isinstance(fact, Received | Interjected)]
-            others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in facts)
-            hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, given, others)
+            hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, facts)
             await self._record(scope, facts)
             scope.interrupted = dict(state.started)
             yield scope
@@ -340,12 +338,10 @@ class Opener:
             await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
             raise
 
-    def _scope(
-        self, run_id: str, epoch: int, state: State, channel: Channel, given: Sequence[Message] = (), others: bool = False
-    ) -> Scope:
-        """Return the scope of a run. `given`: what is about to be said; `others`: another user has spoken before."""
+    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
+        """Return the scope of a run. `opening`: the facts that are about to be recorded."""
         state.agent = state.agent or self.recipe.name
-        recipe = for_messages(self.recipe, (*state.said, *given), others)
+        recipe = for_run(self.recipe, state, opening)
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child = run_child
         return scope

@@ -116,6 +116,7 @@ async def meeting(stage: Stage) -> None:
     stage.session = SharedSession("meeting")
     user, other = stage.user, stage.slot("other")
     if other:
+        stage.rules.foreign |= {value: "bob" for value in stage.rules.foreign if value in other}  # they are his words
         await stage.settle(await stage.begin(f"bob: {other}", user="bob"), "bob")
     await stage.settle(await stage.begin(f"{user}: {stage.all_words()}", user=user), user)
 
