@@ -8,7 +8,6 @@ from typing import Any
 from ...core.errors import JournalError
 from ...core.events import Event
 
-
 DEAD, KILLED = "the process is dead", "the process was killed at this fact"  # only the generator reads them
 
 
