@@ -21,7 +21,7 @@ from typing import Any
 
 from ...agent.ids import SharedSession
 from ...agent.many.map import MapInput
-from ...agent.steps.sequence import AgentConfiguration
+from ...agent.steps.configuration import AgentConfiguration
 from ...agent.work.worker import Worker
 from ...core.errors import InvalidState
 from ...core.messages import Media
