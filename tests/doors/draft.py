@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kaname import Agent, MemoryJournal, SqliteJournal, Team, ToolContext, ToolLabels, tool
+import kaname
+from kaname import Agent, MemoryJournal, SqliteJournal, Team, ToolContext, ToolLabels
 from kaname.testing.combine.brain import Brain
 from kaname.testing.combine.dying import MortalJournal
 from kaname.testing.combine.ledger import OutsideLedger
@@ -17,6 +18,22 @@ from kaname.testing.combine.stage import FORMS, PEOPLE, Stage
 from kaname.testing.combine.ways import ON_FILE
 
 Move = Callable[[Stage, "Draft"], Awaitable[None]]
+_signatures: dict[Any, Any] = {}  # of the tools of all cases, by their code: reading one takes a tenth of a case
+
+
+def tool(**how: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a tool as `kaname.tool` does. Tools of the same code share their signature over all cases."""
+
+    def make(function: Callable[..., Any]) -> Any:
+        made: Any = kaname.tool(**how)(function)
+        known = _signatures.get(function.__code__)
+        if known is None:
+            _signatures[function.__code__] = made.signature
+        else:
+            made.signature = known
+        return made
+
+    return make
 
 
 @dataclass

@@ -8,6 +8,8 @@ from typing import Any
 from ...core.errors import JournalError
 from ...core.events import Event
 
+DEAD, KILLED = "the process is dead", "the process was killed at this fact"  # only the generator reads them
+
 
 class Died(JournalError):
     """The process was killed here."""
@@ -45,14 +47,14 @@ class MortalJournal:
 
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
         if self.dead:
-            raise Died("the process is dead")
+            raise Died(DEAD)
         dies = self._left == 0
         self._left -= 1
         if not dies or self._written:
             await self.inner.append(events, epoch, keep=keep)
         if dies:
             self.dead = True
-            raise Died("the process was killed at this fact")
+            raise Died(KILLED)
 
     async def release(self, run_id: str, epoch: int) -> None:
         if not self.dead:

@@ -253,8 +253,7 @@ def arguments(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
 def money(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     """Once a limit is spent, by whomever, no further paid call starts.
 
-    The calls of one reply start together, and what a tool costs is known when it reports it: it counts from the next request
-    on.
+    Calls of one reply start together. What a tool costs is known when it reports it, and counts from the next request on.
     """
     if rules.limit is None:
         return

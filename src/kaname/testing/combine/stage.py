@@ -14,7 +14,7 @@ from typing import Any
 from ...core.codec import encode
 from ...core.errors import AgentError, InvalidState, RunBusy
 from ...core.messages import ToolCall
-from .dying import Died, MortalJournal
+from .dying import DEAD, KILLED, Died, MortalJournal
 from .ledger import Got, OutsideLedger, PersonAnswer, root, who
 from .monitor import is_lasting
 from .rules import DeclaredRules
@@ -265,7 +265,7 @@ class Stage:
 
 def _was_killed(error: BaseException | None) -> bool:
     while error is not None:
-        if isinstance(error, Died) or "the process is dead" in str(error) or "was killed at this fact" in str(error):
+        if isinstance(error, Died) or DEAD in str(error) or KILLED in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -185,15 +185,19 @@ async def plan(stage: Stage) -> None:
 @way
 async def map_(stage: Stage) -> None:
     """The same job is mapped for two users."""
-    words = stage.all_words()
+    words, known = stage.all_words(), set[str]()
     for user in (stage.user, "zoe"):
         agent = stage.make(user)
         with stage.inside(f"map of {user}", user):
             results = await stage.attempt("map", _map(agent, [MapInput(words, key="A-17", user=user)]))
         for result in results or ():
             if result is not None:
-                stage.ledger.resumed.add(result.run_id)  # the second call of `map` resumes a run that has reached a limit
+                stage.ledger.requests[f"map of {user}"] = result.run_id
+                if result.run_id in known:  # the second call of `map` resumes a run that has reached a limit
+                    stage.ledger.resumed.add(result.run_id)
+                known.add(result.run_id)
                 stage.ledger.got.append(Got(stage.ledger.now(), user, str(result.output), result.run_id, result.stop.kind))
+    stage.agent = stage.make(stage.user)  # a tool that two agents share works for the user of the agent that was made last
 
 
 async def _map(agent: Any, inputs: list[MapInput]) -> Any:
