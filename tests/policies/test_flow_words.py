@@ -149,7 +149,7 @@ def test_tool_is_asked_for_by_the_words_of_its_name(tool: str, text: str, asked:
 def test_value_is_meant_for_a_tool_unless_its_message_asks_only_for_something_else(
     texts: tuple[str, ...], tool: str, named: list[str]
 ) -> None:
-    asking = said(*texts).asking(verbs_of(tool))
+    asking = said(*texts).requests_for(verbs_of(tool))
     assert asking is not None
     assert [one for one in ("/srv/a.md", "/srv/b.md") if asking.has(one)] == named
 

@@ -41,11 +41,11 @@ def _arguments_as_text(args: Any) -> dict[str, Any]:
     texts = {name for name, one in args.items() if isinstance(one, str)} - files.keys()
     shown = {name: visible(one) if name in texts else visible_json(one) for name, one in args.items()}
     equal = equal_arguments(args)
-    told = {"text": _indented(args), "shown": shown, **({"files": files} if files else {})}
-    return told if equal is None else {**told, "equal": _indented(equal)}
+    told = {"text": _as_json_text(args), "shown": shown, **({"files": files} if files else {})}
+    return told if equal is None else {**told, "equal": _as_json_text(equal)}
 
 
-def _indented(value: Any) -> str:
+def _as_json_text(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 

@@ -115,7 +115,7 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
     if method is not tool and len(named) < 2 and _takes_text(method):
         return TextTool(tool, schema if named else None)
     if schema is None:
-        return FunctionTool(method, name=tool.name, description=tool.description, **_declared(tool))
+        return FunctionTool(method, name=tool.name, description=tool.description, **_declarations(tool))
     if not isinstance(schema, Mapping) or not can_call(method, **dict.fromkeys(named)):
         told = notice(
             "tool.parameters",
@@ -128,10 +128,10 @@ def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
         raise ConfigError(told)
     run = method if schema is own else partial(_call_validated, own, method)
     about = {"name": tool.name, "description": tool.description, "parameters": schema, "execute": run}
-    return DefinedTool(about | _declared(tool))
+    return DefinedTool(about | _declarations(tool))
 
 
-def _declared(tool: Any) -> dict[str, Any]:
+def _declarations(tool: Any) -> dict[str, Any]:
     """Return what a tool declares of its effect."""
     return {
         key: getattr(tool, key) for key in ("effect", "timeout", "undo", "reconcile", "labels", "price") if hasattr(tool, key)

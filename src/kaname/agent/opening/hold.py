@@ -15,7 +15,7 @@ from ...kernel.ports import Journal, Lease, Turn
 from ...kernel.scope import Scope
 
 
-class Hold:
+class HeldRun:
     """A run that this process has claimed. `scope`: what is recorded through the claim, as soon as it is known."""
 
     def __init__(self, lease: Lease) -> None:
@@ -30,9 +30,11 @@ class Hold:
 
 
 @asynccontextmanager
-async def hold_run(journal: Journal, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> AsyncIterator[Hold]:
+async def hold_run(
+    journal: Journal, run_id: str, *, takeover: bool = False, turn: Turn | None = None
+) -> AsyncIterator[HeldRun]:
     """Claim a run. It is released when the block is left in any way, unless a recorded stop has ended the claim."""
-    hold = Hold(await journal.claim(run_id, takeover=takeover, turn=turn))
+    hold = HeldRun(await journal.claim(run_id, takeover=takeover, turn=turn))
     try:
         yield hold
     finally:
@@ -40,7 +42,7 @@ async def hold_run(journal: Journal, run_id: str, *, takeover: bool = False, tur
             await _release(journal, run_id, hold, sys.exception())
 
 
-async def _release(journal: Journal, run_id: str, hold: Hold, problem: BaseException | None) -> None:
+async def _release(journal: Journal, run_id: str, hold: HeldRun, problem: BaseException | None) -> None:
     """Let others resume the run; not before the threads of its tools have ended, or both would do the same work."""
     release, scope = partial(journal.release, run_id, hold.lease.epoch), hold.scope
     if scope is not None and scope.is_at_work and scope.threads.when_idle(lambda: asyncio.run(release())):

@@ -172,7 +172,7 @@ class PerformanceOptimizer:
                 based. All of them can be left out.
         """
         tools = _by_name(available_tools_with_metadata)
-        scores = {name: matching_words(task_description, name, _described(about)) for name, about in tools.items()}
+        scores = {name: matching_words(task_description, name, _description(about)) for name, about in tools.items()}
         fitting = [name for name in tools if scores[name] >= max(scores.values()) / 2]
         priced = any(_number(_metadata(tools[name]), "cost") is not None for name in fitting)
         unknown = None if priced else 0.0  # a cost that no tool has is no difference between them
@@ -218,7 +218,7 @@ def _metadata(about: Any) -> Mapping[str, Any]:
     return about if isinstance(about, Mapping) else {}
 
 
-def _described(about: Any) -> str:
+def _description(about: Any) -> str:
     return str(about.get("description") or "") if isinstance(about, Mapping) else str(getattr(about, "description", ""))
 
 

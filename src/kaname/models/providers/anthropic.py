@@ -172,7 +172,7 @@ class Anthropic(ServedModel):
         parts = [b'"tools":[' + b",".join(tools) + b"]"] if tools else []
         instructions = "\n\n".join([m.text for m in request.messages if m.role == "system" and m.text])
         if instructions:
-            parts.append(b'"system":[' + _marked(dump({"type": "text", "text": instructions}).encode(), self._mark) + b"]")
+            parts.append(b'"system":[' + _with_mark(dump({"type": "text", "text": instructions}).encode(), self._mark) + b"]")
         turns = [message for message in request.messages if message.role != "system" and message.parts]
         parts.append(b'"messages":[' + b",".join(_turns(turns, self._mark)) + b"]")
         return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
@@ -189,7 +189,7 @@ class Anthropic(ServedModel):
             shapes = [
                 dump({"name": t.name, "description": t.description, "input_schema": t.parameters}).encode() for t in tools
             ]
-            self._tools = (tools, b",".join([*shapes[:-1], _marked(shapes[-1], self._mark)]))
+            self._tools = (tools, b",".join([*shapes[:-1], _with_mark(shapes[-1], self._mark)]))
         return self._tools[1]
 
 
@@ -197,7 +197,7 @@ def _is_native(schema: Any) -> bool:
     return getattr(schema, "mode", "") == "native"
 
 
-def _marked(block: bytes, mark: bytes) -> bytes:
+def _with_mark(block: bytes, mark: bytes) -> bytes:
     """Return a block up to whose end the API caches the request."""
     return block[:-1] + mark
 
@@ -213,7 +213,7 @@ def _turns(messages: list[Message], mark: bytes) -> list[bytes]:
     open_thought = said and isinstance(said[-1].parts[-1], Thinking)  # which takes no mark
     last = -1 if open_thought else len(turns) - 1
     return [
-        b'{"role":"' + role.encode() + b'","content":[' + (_marked(blocks, mark) if place == last else blocks) + b"]}"
+        b'{"role":"' + role.encode() + b'","content":[' + (_with_mark(blocks, mark) if place == last else blocks) + b"]}"
         for place, (role, blocks) in enumerate(turns)
     ]
 

@@ -20,7 +20,7 @@ from ...kernel.results import check_usage
 from .budget import Account, refusal
 from .estimate import Estimate
 from .funds import Bill, Funds, PaidLedger, RunLimits, calling, limits_of
-from .purchase import Purchase, exceeding
+from .purchase import Purchase, excess
 from .purse import PURSES
 from .size import Measured, bound_input, remember
 
@@ -70,7 +70,7 @@ class Meter(Policy):
             result = await next(call)
             if type(result) is ToolResult and result.usage is not NOTHING:
                 metered = bill.usage + view.spent_by_children(call.id)
-                own = exceeding(check_usage(result.usage, f"the tool {call.name!r}"), metered)
+                own = excess(check_usage(result.usage, f"the tool {call.name!r}"), metered)
         finally:
             calling.reset(inside)
             bill.is_open = False

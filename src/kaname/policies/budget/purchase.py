@@ -204,7 +204,7 @@ async def meter(
         made = await work()
         if (told := reported(made)) is None:
             return made, NOTHING
-        own, is_recorded = exceeding(told, bill.usage), True
+        own, is_recorded = excess(told, bill.usage), True
         purchase.settle(own)
         return made, bill.usage + own
     finally:
@@ -228,7 +228,7 @@ def _payer() -> RunView | None:
     return view if view is not None and view.state.stop is None else None
 
 
-def exceeding(reported: Usage, metered: Usage) -> Usage:
+def excess(reported: Usage, metered: Usage) -> Usage:
     """Return the part of what a tool reports that was not metered while it worked.
 
     A tool may report the total, with the agents that ran inside it, or only what kaname cannot see.

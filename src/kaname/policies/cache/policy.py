@@ -100,16 +100,18 @@ class Cache(Policy):
             self._store.close()
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
-        reply: ModelReply = await self._storing(next(request), view, lambda body, reply: body.reply.message == reply.message)
+        reply: ModelReply = await self._work_and_store(
+            next(request), view, lambda body, reply: body.reply.message == reply.message
+        )
         return reply
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        result: ToolResult = await self._storing(
+        result: ToolResult = await self._work_and_store(
             next(call), view, lambda body, result: body.result == replace(result, usage=NOTHING)
         )
         return result
 
-    async def _storing(self, work: Awaitable[Any], view: RunView, unchanged: Callable[[Any, Any], bool]) -> Any:
+    async def _work_and_store(self, work: Awaitable[Any], view: RunView, unchanged: Callable[[Any, Any], bool]) -> Any:
         """Do the work, and store what was computed in it if the policies in between have not changed it."""
         made: list[_Made] = []
         token = _made.set(made)

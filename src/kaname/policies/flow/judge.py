@@ -66,7 +66,7 @@ class FlowJudge:
     def judge(self, call: ToolCall, labels: ToolLabels, schema: Mapping[str, Any]) -> FlowVerdict:
         """Judge a call of a tool that acts, by the strict rule."""
         marks = self.marks(call, labels, schema)
-        asking = self._words.asking(said_for(labels.verbs) or verbs_of(call.name))
+        asking = self._words.requests_for(said_for(labels.verbs) or verbs_of(call.name))
         asked_for = asking is not None and all(self._is_meant(mark, asking) for mark in marks)
         foreign = [mark for mark in marks if mark.whose in ("source", "nowhere")]
         waits = not asked_for or any(mark.role == "target" for mark in foreign)

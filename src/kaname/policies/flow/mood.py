@@ -100,7 +100,7 @@ _WHEN_OR_HOW_MANY = "部日朝晩夜週月年時分度回個枚本冊件通円�
 _KANA_END = re.compile(r"[ぁ-ん]$|[払込出消当]$|^[一-鿿]$")
 
 
-class Sentence:
+class UserSentence:
     """A sentence of the user without what it quotes, and the places in it where a requested verb can stand."""
 
     def __init__(self, text: str) -> None:
@@ -185,14 +185,14 @@ class Sentence:
         return any(_USUAL.match(self.text, place) for place, _ in self._openings)
 
 
-def sentences_in(text: str) -> list[Sentence]:
+def sentences_in(text: str) -> list[UserSentence]:
     """Return the sentences of a text. Line breaks end one, too. Of a very long one, only its two ends are looked at."""
     pieces = [one for one in _STOP.split(text) if one.strip()]
     kept = [[one] if len(one) <= _LONGEST else [one[: _LONGEST // 2], "…" + one[-_LONGEST // 2 :]] for one in pieces]
-    return [Sentence(one) for pair in kept for one in pair]
+    return [UserSentence(one) for pair in kept for one in pair]
 
 
-def ask_for(sentences: Iterable[Sentence], verbs: Iterable[str]) -> bool:
+def ask_for(sentences: Iterable[UserSentence], verbs: Iterable[str]) -> bool:
     """Return True if some sentence asks for one of these verbs."""
     wanted = [verb.lower() for verb in verbs if verb]
     return any(sentence.asks_for(verb) for sentence in sentences for verb in wanted)

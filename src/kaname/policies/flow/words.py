@@ -10,7 +10,7 @@ from typing import Any
 
 from ..guardrails.folded import fold_text
 from .dates import Moments, moments_in
-from .mood import Sentence, ask_for, sentences_in
+from .mood import UserSentence, ask_for, sentences_in
 from .numbers import numbers_in
 
 _SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?=\s|$)|\n\s*\n")  # a line goes on in the next one
@@ -50,7 +50,7 @@ class UserWords:
         self._negated = "\n".join([sentence.lower() for sentence in said if _is_negated(sentence)])
 
     @cached_property
-    def _wishes(self) -> list[Sentence]:
+    def _wishes(self) -> list[UserSentence]:
         """Return the sentences that can ask for something, without what they quote."""
         told = [sentence for sentence in self._told if not _is_negated(sentence)]
         return [one for sentence in told for one in sentences_in(_QUOTED.sub('""', sentence))]
@@ -99,7 +99,7 @@ class UserWords:
         verbs = [verb.lower() for verb in verbs if verb]
         return ask_for(self._wishes, verbs) and not any(_verb_pattern(verb).search(self._negated) for verb in verbs)
 
-    def asking(self, verbs: Iterable[str]) -> UserWords | None:
+    def requests_for(self, verbs: Iterable[str]) -> UserWords | None:
         """Return the messages that request one of these verbs and those that ask for nothing; None if no message does.
 
         What the user names in a message that asks only for something else is not meant for this request.

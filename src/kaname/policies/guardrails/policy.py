@@ -239,7 +239,7 @@ class Guardrails(Policy):
         """Return the verdicts of the checks that are not `allow` or have cost something. One that blocks is the last."""
         verdicts = []
         for check in checks:
-            verdict, spent = await meter(check_name(check), partial(run_check, check, text, self.check_seconds), _reported)
+            verdict, spent = await meter(check_name(check), partial(run_check, check, text, self.check_seconds), _usage_of)
             verdict = verdict if verdict.usage == spent else replace(verdict, usage=spent)
             if verdict.action is not GuardrailAction.ALLOW or verdict.usage != NOTHING:
                 verdicts.append(verdict)
@@ -342,7 +342,7 @@ class Guardrails(Policy):
         return withheld_form(message, found[0].reason) if found else message
 
 
-def _reported(verdict: GuardrailResult) -> Usage | None:
+def _usage_of(verdict: GuardrailResult) -> Usage | None:
     return None if verdict.failed else verdict.usage
 
 

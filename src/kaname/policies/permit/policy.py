@@ -161,7 +161,7 @@ class Permit(Policy):
             return [(HAND_OVER, agent if isinstance(agent, str) and agent else None)]
         if tool not in self._resources:
             return [(USE, tool)]
-        return [(USE, tool), (READ, _filled(self._resources[tool], args))]
+        return [(USE, tool), (READ, _resource_id(self._resources[tool], args))]
 
     def _caller(self, agent: str, view: RunView) -> RunCaller:
         state, above = view.state, self._above[-1].path if self._above else ()
@@ -202,7 +202,7 @@ def _caller_name(call: ToolCall, view: RunView) -> str:
     return root.team[name].name if root.team and name in root.team else root.name
 
 
-def _filled(template: str, args: Mapping[str, Any]) -> str | None:
+def _resource_id(template: str, args: Mapping[str, Any]) -> str | None:
     """Return the id of the data with a call's arguments in it, or None if one of them is missing or not a text or integer."""
     names = _ARGUMENT.findall(template)
     if any(type(args.get(name)) not in (str, int) for name in names):

@@ -132,7 +132,9 @@ def _near(kind: str, value: str, near: str, words: str, firsts: str = "012345678
     return _form(kind, value, None, firsts, words)._replace(near=regex.compile(rf"(?i:{near})\Z"))
 
 
-def _named(kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 100, after: int = 10) -> list[DataForm]:
+def _forms_near(
+    kind: str, words: str, value: str, firsts: str = "0123456789", before: int = 100, after: int = 10
+) -> list[DataForm]:
     """Return the forms of a value with one of the words up to so many characters before it, or after it."""
     return [
         _near(kind, value, rf"(?:{words})[\s\S]{{0,{before}}}", words, firsts),
@@ -164,8 +166,8 @@ def _money() -> list[DataForm]:
         _numbers("card", rf"{_START}[2-6][0-9]{{12,18}}{_END}", is_card),
         _numbers("card", rf"{_START}[2-6][0-9]{{3}}(?:{_SEP}[0-9]{{4}}){{3}}(?:{_SEP}[0-9]{{1,3}})?{_END}", is_card),
         _numbers("card", rf"{_START}3[0-9]{{3}}{_SEP}[0-9]{{6}}{_SEP}[0-9]{{4,5}}{_END}", is_card),
-        *_named("bank_account", "口座|account|acct", seven, before=60),
-        *_named("bank_account", "普通|当座|貯蓄", seven, before=8, after=3),
+        *_forms_near("bank_account", "口座|account|acct", seven, before=60),
+        *_forms_near("bank_account", "普通|当座|貯蓄", seven, before=8, after=3),
         _form("bank_account", rf"{english}(?P<value>{_START}[0-9]{{8,17}}{_END})", words="account|acct|a/c"),
         _form("bank_account", r"記号[^0-9\n]{0,4}(?P<value>1[0-9]{4}[^0-9\n]{0,8}[0-9]{6,8})(?![0-9])", words="記号"),
     ]
@@ -180,8 +182,8 @@ def _documents() -> list[DataForm]:
     begins = "0123456789明大昭平令MTSHRmtshr"
     words = "生年月日|出生|誕生日|生まれ|birth|dob|d.o.b|born"
     return [
-        *_named("driving_licence", "免許|licence|license", twelve),
-        *_named("passport", "旅券|パスポート|passport", r"(?<![A-Za-z0-9])[A-Za-z]{2} ?[0-9]{7}(?![0-9A-Za-z])", letters),
+        *_forms_near("driving_licence", "免許|licence|license", twelve),
+        *_forms_near("passport", "旅券|パスポート|passport", r"(?<![A-Za-z0-9])[A-Za-z]{2} ?[0-9]{7}(?![0-9A-Za-z])", letters),
         _numbers("my_number", rf"(?<!(?i:追跡|注文|伝票|order|tracking|invoice)[^0-9\n]{{0,12}}){twelve}", is_my_number),
         _near("date_of_birth", day, rf"(?:{field})[\s\S]{{0,180}}", words, ""),
         _near("date_of_birth", day, rf"(?:{said})[^0-9。\n]{{0,24}}|(?<![a-z])b\. ?", f"{words}|b.", ""),
@@ -216,14 +218,16 @@ def _contacts() -> list[DataForm]:
             "(0",
         ),
         _numbers("phone", rf"{tel}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{3}} [0-9]{{6}}){_END}"),
-        *_named("phone", "電話|携帯|連絡先|tel|fax|phone|call|dial|mobile", rf"{tel}0[1-9][0-9]{{8}}{_END}"),
+        *_forms_near("phone", "電話|携帯|連絡先|tel|fax|phone|call|dial|mobile", rf"{tel}0[1-9][0-9]{{8}}{_END}"),
         _form(
             "phone",
             rf"{tel}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_END}",
             None,
             "(23456789",
         ),
-        *_named("postal_code", "〒|郵便番号|postal|postcode|post code|zip|jp-", rf"{_START}{seven}{_END}", before=100, after=3),
+        *_forms_near(
+            "postal_code", "〒|郵便番号|postal|postcode|post code|zip|jp-", rf"{_START}{seven}{_END}", before=100, after=3
+        ),
         _near(
             "postal_code", rf"{_START}[0-9]{{7}}{_END}", "(?:〒|郵便番号|zip|postal)[^0-9\\n]{0,8}", "〒|郵便番号|zip|postal"
         ),

@@ -192,10 +192,10 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
         result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
         raise HttpRefused(500, f"{result.stop.kind}: " + stop_for(result.stop, who).detail + f" ({result.run_id})")
-    return await _labelled(plain_text(result.recorded).encode("utf-8", "replace").decode(), service, result.run_id)
+    return await _with_labels(plain_text(result.recorded).encode("utf-8", "replace").decode(), service, result.run_id)
 
 
-async def _labelled(text: str, service: Service, run_id: str) -> Any:
+async def _with_labels(text: str, service: Service, run_id: str) -> Any:
     """Return the answer, and say in its `_meta` if the run has read other people's text."""
     if FLOW not in (await load(service.journal, run_id)).custom:
         return text
