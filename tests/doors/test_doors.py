@@ -17,7 +17,6 @@ CASES = 2000
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="issue 47, parts 2 to 5: the pairs in benchmarks/doors.md are not mended yet", strict=False)
 def test_two_thousand_combinations_break_no_promise():
     first = random.SystemRandom().randrange(10**9)
     for seed in range(first, first + CASES):
