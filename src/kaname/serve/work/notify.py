@@ -38,7 +38,7 @@ log = getLogger("kaname.serve.notify")
 
 
 @record
-class Waiting:
+class WaitingQuestions:
     """A run with questions for a person, as a notification names it."""
 
     run_id: str
@@ -91,7 +91,7 @@ class Notifier:
 
     def __init__(self, name: str, given: Mapping[str, Any], agents: Mapping[str, Any]) -> None:
         self.name, self._given = name, given
-        ways: dict[str, Callable[[Waiting], Awaitable[None]]] = {"url": self._post, "command": self._call, "mail": self._mail}
+        ways: dict[str, Callable[[WaitingQuestions], Awaitable[None]]] = {"url": self._post, "command": self._call, "mail": self._mail}
         named = [way for way in ways if given.get(way)]
         if len(named) != 1 or (given.get("mail") and not given.get("from")):
             raise _wrong(name, notice("notify.ways", "name one of url, command and mail; a mail also needs from"))
@@ -133,11 +133,11 @@ class Notifier:
             known.seq, known.questions = card.seq, card.questions
             if now >= known.due:
                 link = f"{self._link}/#/inbox"
-                sent = await self._try(Waiting(run_id, agent, card.questions, known.since, known.count, link))
+                sent = await self._try(WaitingQuestions(run_id, agent, card.questions, known.since, known.count, link))
                 known.count += sent
                 known.due = now + (self._every if sent else min(_AGAIN, self._every))
 
-    async def _try(self, waiting: Waiting) -> bool:
+    async def _try(self, waiting: WaitingQuestions) -> bool:
         try:
             async with asyncio.timeout(_SECONDS):
                 await self._send(waiting)
@@ -146,14 +146,14 @@ class Notifier:
             return False
         return True
 
-    async def _post(self, waiting: Waiting) -> None:
+    async def _post(self, waiting: WaitingQuestions) -> None:
         stamp, body = str(int(time.time())), waiting.json
         signatures = [sign(secret, waiting.delivery, stamp, body) for secret in self._secrets]
         headers = {"webhook-id": waiting.delivery, "webhook-timestamp": stamp, "webhook-signature": " ".join(signatures)}
         request = urllib.request.Request(self._given["url"], body, {**headers, "content-type": "application/json"})
         await asyncio.to_thread(_open, request)
 
-    async def _call(self, waiting: Waiting) -> None:
+    async def _call(self, waiting: WaitingQuestions) -> None:
         """Run the command without a shell. It gets the notification as JSON on its standard input."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*self._given["command"], stdin=pipe, stdout=asyncio.subprocess.DEVNULL)
@@ -165,7 +165,7 @@ class Notifier:
         if process.returncode:
             raise ConfigError(notice("notify.command", "the command ended with {code}", code=process.returncode))
 
-    async def _mail(self, waiting: Waiting) -> None:
+    async def _mail(self, waiting: WaitingQuestions) -> None:
         mail = EmailMessage()
         mail["To"], mail["From"], mail["Subject"] = ", ".join(self._given["mail"]), self._given["from"], waiting.subject
         mail["Message-ID"] = f"<{waiting.delivery}@{urlsplit(self._link).hostname}>"
