@@ -97,10 +97,11 @@ async def test_guardrails_on_the_use_of_tools():
         return path
 
     rails = Guardrails(tools=[ToolRule("read", max_calls=1, arguments={"path": "/data/.*"})])
-    script = [call("read", path="/etc/passwd"), call("read", path="/data/a"), "done"]
+    script = [call("read", path="/etc/passwd"), call("read", path="/data/a"), call("read", path="/data/b"), "done"]
     result = await Agent(ScriptedModel(script), [read], policies=[rails], journal=MemoryJournal()).run("?")
     assert "cannot be called with this path" in result.steps[0].observation
-    assert "limit of calls to read is reached" in result.steps[1].observation
+    assert result.steps[1].observation == "/data/a"  # a call that was refused does not count
+    assert "limit of calls to read is reached" in result.steps[2].observation
 
 
 def pdf_of(text):

@@ -91,7 +91,11 @@ class Notifier:
 
     def __init__(self, name: str, given: Mapping[str, Any], agents: Mapping[str, Any]) -> None:
         self.name, self._given = name, given
-        ways: dict[str, Callable[[WaitingQuestions], Awaitable[None]]] = {"url": self._post, "command": self._call, "mail": self._mail}
+        ways: dict[str, Callable[[WaitingQuestions], Awaitable[None]]] = {
+            "url": self._post,
+            "command": self._call,
+            "mail": self._mail,
+        }
         named = [way for way in ways if given.get(way)]
         if len(named) != 1 or (given.get("mail") and not given.get("from")):
             raise _wrong(name, notice("notify.ways", "name one of url, command and mail; a mail also needs from"))
