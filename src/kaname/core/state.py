@@ -32,7 +32,7 @@ from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 
-FOLD = 18
+FOLD = 19
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -76,6 +76,7 @@ class State:
     noted: bool = False  # the note for the next model call is already in the messages
     replies: list[ModelReplied] = field(factory=list)  # of this turn
     started: dict[str, ToolStarted] = field(factory=dict)  # and not finished
+    interrupted: list[str] = field(factory=list)  # calls that a crash has interrupted: running them again is the same start
     starts: dict[str, int] = field(factory=dict)  # how often tools were started in this turn, by name; a resume keeps it
     stand_ins: list[tuple[str, str]] = field(factory=list)  # calls of this turn that another tool was used for, and which
     results: dict[str, ToolResult] = field(factory=dict)  # of this turn
@@ -149,7 +150,7 @@ class State:
 
 def copy_of(state: State) -> State:
     """Return a copy of a state that can evolve while the original stays as it is."""
-    lists = ("messages", "said", "filed", "replies", "stand_ins")
+    lists = ("messages", "said", "filed", "replies", "stand_ins", "interrupted")
     dicts = ("open", "callers", "started", "starts", "results", "questions", "answers", "answered_by", "settled", "custom")
     names = (*lists, *dicts)
     return replace(state, **{name: copy(getattr(state, name)) for name in names})
@@ -207,7 +208,7 @@ def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
     state.attempt = body.attempt
     nowhere = state.stop is not None and state.stop.kind in ("undecodable", "incomplete", "blocked")
     led_nowhere = nowhere or state.limit is not None
-    state.stop, state.output = None, None
+    state.stop, state.output, state.interrupted = None, None, list(state.started)
     _show_question(state)
     if body.renewed:
         state.spent, state.limit = Spent(), None
@@ -262,11 +263,15 @@ def _apply_model_replied(state: State, body: ModelReplied, event: Event) -> None
 
 def _apply_tool_started(state: State, body: ToolStarted, event: Event) -> None:
     call = body.call
-    state.started[call.id] = body
+    before, state.started[call.id] = state.started.get(call.id), body
     asked = state.open.get(call.id)
     if asked is not None and asked.name != call.name and (call.id, call.name) not in state.stand_ins:
         state.stand_ins.append((call.id, call.name))
     _charge_call(state, call)
+    if state.interrupted and call.id in state.interrupted:
+        state.interrupted.remove(call.id)
+        if before is not None and before.call.name == call.name:
+            return
     starts, by_tool = state.starts, state.spent.by_tool
     starts[call.name] = starts.get(call.name, 0) + 1
     by_tool[call.name] = by_tool.get(call.name, 0) + 1

@@ -144,7 +144,7 @@ class Scope:
 
     def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int]) -> bool:
         """Return True if the tool of the call was started fewer than `limit` times. See `RunView.may_start`."""
-        if call.id in self.unstarted:
+        if call.id in self.unstarted or (self.state.interrupted and call.id in self.state.interrupted):
             return True
         started, underway = self.state.started, self.incoming
         self._starting = {key: one for key, one in self._starting.items() if key in underway and started.get(key) is one[1]}
