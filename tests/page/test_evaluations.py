@@ -57,7 +57,7 @@ def test_a_failing_case_leads_to_its_run_and_two_evaluations_are_compared(go, jo
     page.go_back()
     page = go(f"#/evals/{jobs[1]}")
     page.get_by_label("Compare with").select_option(jobs[0])
-    expect(page.locator(".verdict")).to_contain_text("real: 50.0 points better (p = 0.00195, 20 cases)")
+    expect(page.locator(".verdict")).to_contain_text("real: 50.0 points better (p = 0.00293, 20 cases)")
     expect(page.locator("main")).to_contain_text("better: case 0, case 2")
 
 

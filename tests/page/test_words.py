@@ -48,8 +48,8 @@ def test_the_vendored_library_is_the_one_that_was_looked_at():
 
 
 def test_the_script_of_the_page_is_small():
-    """63 KB as they come over the wire, the library among them; charts, evaluations, learning, the queue and the Japanese words are fetched by who needs them."""
+    """65 KB as they come over the wire, the library among them; charts, evaluations, learning, the queue and the Japanese words are fetched by who needs them."""
     files = [
         path for path in STATIC.rglob("*.js") if path.name not in ("figures.js", "evals.js", "learn.js", "work.js", "ja.js")
     ]
-    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) < 63_000
+    assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) < 65_000

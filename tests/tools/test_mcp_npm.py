@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from kaname import Agent, ScriptedModel, call
+from kaname import Agent, Flow, ScriptedModel, call
 
 PACKAGES = ["@modelcontextprotocol/server-everything", "@modelcontextprotocol/server-filesystem"]
 
@@ -20,7 +20,7 @@ def npm():
 
 
 async def used(script, server, **more):
-    agent = Agent(ScriptedModel(script), mcp_servers={"npm": {**server, "start_timeout": 120}}, journal="memory", **more)
+    agent = Agent(ScriptedModel(script), mcp_servers={"npm": {**server, "start_timeout": 120}}, journal="memory", policies=[Flow("off")], **more)
     async with agent:
         assert not agent.servers.problems
         result = await agent.run("go")
