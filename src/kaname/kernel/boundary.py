@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
-from pathlib import Path
-from sysconfig import get_paths
 from traceback import extract_tb
 from types import TracebackType
 from typing import Any, Self
@@ -15,8 +13,8 @@ from ..core.errors import AgentError, Signal
 from ..core.values import shorten
 
 _LONGEST = 10_000
-_OURS = str(Path(__file__).parent.parent)
-_PYTHON = tuple({str(Path(get_paths()[name])) for name in ("stdlib", "platstdlib")})
+_OURS = __file__.rpartition("kernel")[0]
+_PYTHON = asyncio.__file__.rpartition("asyncio")[0]  # the folder of the standard library
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 Kinds = tuple[type[BaseException], ...]
 
@@ -52,7 +50,7 @@ def _nearness(file: str) -> int:
     """Return how near code is to the user: 2 for a file of the user, 1 for a package or typed code, 0 for Python and kaname."""
     if file.startswith((_OURS, "<frozen ")):
         return 0
-    if file.startswith("<") or not _INSTALLED.isdisjoint(Path(file).parts):
+    if file.startswith("<") or not _INSTALLED.isdisjoint(file.replace("\\", "/").split("/")):
         return 1
     return 0 if file.startswith(_PYTHON) else 2
 

@@ -67,7 +67,7 @@ class Attempt:
 
     def step_outcomes(self) -> dict[str, dict[str, Any]]:
         """Return what became of its steps, `reused` where an earlier plan's call stands for the step's own."""
-        told = {} if self.progress is None else self.progress.as_json()
+        told = {} if self.progress is None else self.progress.told()
         return {name: {**one, "reused": True} if self.prefix + name in self.reused else one for name, one in told.items()}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-
 from ..events import Asked
 from ..notices import Notice, notice
 from .answers import is_yes_or_no
@@ -29,4 +27,6 @@ def run_code(run_id: str) -> str:
 
 
 def _digest(text: str) -> str:
+    from hashlib import sha256  # slow to load, and rarely needed
+
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

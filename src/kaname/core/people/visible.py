@@ -7,7 +7,6 @@ import re
 import unicodedata
 from base64 import b64decode
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"  # letters and symbols that look like nothing
@@ -112,6 +111,8 @@ def file_in(text: str) -> tuple[str, bytes] | None:
 
 def describe_file(mime: str, content: bytes) -> str:
     """Return the type, size and hash of a file."""
+    from hashlib import sha256  # slow to load, and rarely needed
+
     return f"<{mime}, {len(content):,} bytes, sha256 {sha256(content).hexdigest()[:16]}>"
 
 

@@ -336,7 +336,7 @@ class Progress:
             "cost": state.spent.usage.cost,
         }
 
-    def as_json(self) -> dict[str, dict[str, Any]]:
+    def told(self) -> dict[str, dict[str, Any]]:
         return {name: node.as_json() for name, node in self.nodes.items()}
 
     def all_calls(self) -> list[ToolCall]:

@@ -8,6 +8,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,8 @@ def _try(agent: Any, seed: int, moves: tuple[str, ...], run_tools: bool) -> list
     given = agent if isinstance(agent, Agent) else agent()
     with tempfile.TemporaryDirectory() as folder:
         trial = _AgentTrial(given, seed, moves, run_tools, Path(folder))
-        asyncio.run(trial.play())
+        with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+            thread.submit(lambda: asyncio.run(trial.play())).result()
     return find_broken(trial.rules, trial.ledger)
 
 
