@@ -6,7 +6,7 @@ from unicodedata import normalize
 
 import pytest
 
-from kaname import Agent, Approve, Compact, ConfigError, Media, ScriptedModel, ToolContext, ToolResult, call, tool
+from kaname import Agent, Approve, Compact, ConfigError, Flow, Media, ScriptedModel, ToolContext, ToolResult, call, tool
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -39,7 +39,7 @@ def desk(*calls, policies=(), journal="memory", context=()):
 
 async def test_file_that_a_tool_made_or_the_user_sent_is_there_by_name_and_number():
     mails = [call("send_mail", to="ann", attachment=one) for one in ("bar.png", "note.txt", "#2", "1")]
-    agent, sent = desk(call("draw", name="bar.png", what="x"), *mails, "sent")
+    agent, sent = desk(call("draw", name="bar.png", what="x"), *mails, "sent", policies=[Flow("off")])
     result = await agent.run(["Draw a chart and mail it.", Media.of(b"hello", name="note.txt")])
     chart, note = ("ann", "bar.png", "image/png", PNG + b"x"), ("ann", "note.txt", "text/plain", b"hello")
     assert sent == [chart, note, chart, note]
