@@ -20,7 +20,13 @@ def npm():
 
 
 async def used(script, server, **more):
-    agent = Agent(ScriptedModel(script), mcp_servers={"npm": {**server, "start_timeout": 120}}, journal="memory", policies=[Flow("off")], **more)
+    agent = Agent(
+        ScriptedModel(script),
+        mcp_servers={"npm": {**server, "start_timeout": 120}},
+        journal="memory",
+        policies=[Flow("off")],
+        **more,
+    )
     async with agent:
         assert not agent.servers.problems
         result = await agent.run("go")
