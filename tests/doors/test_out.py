@@ -12,6 +12,7 @@ import pytest
 
 from kaname import (
     Agent,
+    AgentConfiguration,
     Approve,
     Cache,
     Equals,
@@ -370,3 +371,21 @@ def test_one_function_records_an_answer_and_one_asks_about_a_call():
         "policies/flow/outbox.py answer_of",  # which of the calls that wait are allowed
         "policies/batch.py _wait",  # nobody is asked: a provider's batch answers
     }
+
+
+@pytest.mark.parametrize("way", ["resume", "fork"])
+@pytest.mark.parametrize("answer", [{"output": "paid by hand"}, {"approved": False, "reason": "too much"}])
+async def test_call_that_the_caller_has_run_or_declined_is_not_run_by_the_agent(shop, way, answer):
+    def agent() -> Agent[Any]:
+        return shop.agent(script=lambda request: "done" if request.messages[-1].role == "tool" else call("pay", yen=5))
+
+    sequence = agent().steps("pay", configuration=AgentConfiguration(auto_execute_tools=False))
+    while (step := await sequence.next_step()) is not None and step.kind != "tool_call":
+        pass
+    await sequence.aclose()
+    waiting = await agent().result(sequence.run_id)
+    if way == "fork":
+        waiting = await agent().fork(waiting.run_id)
+    done = await agent().resume(waiting.run_id, {only(waiting): answer})
+    assert done.completed
+    assert shop.paid == []

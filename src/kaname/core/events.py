@@ -51,6 +51,7 @@ class Received:
     message: Message
 
 
+RESULT = "result:"  # before the id of a call: the key of the question that asks the caller for its result
 BACKGROUND = "background:"  # before the id of a child run: the fact that notes it, and the message that tells of its end
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .calls import call_key
 from .events import (
+    RESULT,
     WITHHELD,
     Answered,
     Asked,
@@ -282,7 +283,7 @@ def _apply_tool_finished(state: State, body: ToolFinished, event: Event) -> None
     started = state.started.pop(result.call_id, None)
     if started is None and result.call_id not in state.results and not result.waiting:
         _charge_call(state, state.open.get(result.call_id) or ToolCall(result.call_id, result.name))
-        if f"result:{result.call_id}" in state.answers:  # the caller has carried it out
+        if f"{RESULT}{result.call_id}" in state.answers:  # the caller has carried it out
             _count_start(state, result.name, 1)
     _charge(state, result.usage)
     if started is not None and result.not_run:  # the tool itself has refused it

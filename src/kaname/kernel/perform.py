@@ -17,7 +17,7 @@ from ..core.errors import (
     ToolNotFoundError,
     UnexpectedError,
 )
-from ..core.events import HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
+from ..core.events import RESULT, HandedOff, ModelReplied, Noted, Stopped, ToolFinished, ToolStarted, Warned
 from ..core.messages import CLIENT_CALLS, NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, user
 from ..core.notices import notice
 from ..core.record import replace
@@ -31,7 +31,7 @@ from .door import amend, decide
 from .effects import settle
 from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
-from .results import fit_result, must_be_json, result_from_client
+from .results import fit_result, must_be_json, result_from_caller, result_from_client
 from .scope import Scope, silent
 from .threads import inside, working_for
 
@@ -284,6 +284,8 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
         return ToolResult(error=str(problem), not_run=True)
     if is_judged and (refused := await decide(ToolCall(call.id, call.name, shown.args), scope)) is not None:
         return refused
+    if scope.state.answers and f"{RESULT}{call.id}" in scope.state.answers:  # the caller has run it: it is not run once more
+        return result_from_caller(call, "", scope.state.answers)
     scope.interrupted.pop(call.id, None)  # settled, if it was in doubt
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.codec import dump
 from ..core.errors import Suspend, UnexpectedError
+from ..core.events import RESULT
 from ..core.messages import MCP_APPROVAL, NOTHING, ToolCall, ToolResult, Usage
 from ..core.notices import notice
 from ..core.people.answers import NO, YES, read_approval, read_refusal
@@ -100,7 +101,7 @@ def result_from_caller(call: ToolCall, prompt: str, answers: Mapping[str, Any]) 
     `prompt`: the question, or "" for one that names the call with its arguments. The answer is the output itself,
     `{"output": …}`, or `{"error": "…"}`. A person who declines returns nothing: the call has failed.
     """
-    key = f"result:{call.id}"
+    key = f"{RESULT}{call.id}"
     if key not in answers:
         args = visible_json(call.args)
         told = notice("external.run", "Run {name}({args}) and answer with its result.", name=visible_line(call.name), args=args)

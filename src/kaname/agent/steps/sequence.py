@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from ...core.calls import same_call
 from ...core.errors import AgentError, BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
-from ...core.events import Stopped
+from ...core.events import RESULT, Stopped
 from ...core.messages import NOTHING, ToolCall, ToolResult, Usage
 from ...core.notices import notice
 from ...core.record import record
@@ -205,7 +205,7 @@ class AgentStepSequence(Refusing):
         handed = handing.calls if (handing := _handing(scope)) is not None else None
         for call in [call for call in reply.calls if call.id in self._chosen]:
             result = state.results.get(call.id)
-            if handed is not None and result is None and f"result:{call.id}" not in state.questions:
+            if handed is not None and result is None and f"{RESULT}{call.id}" not in state.questions:
                 continue  # a policy has not decided over it yet
             if handed is not None:
                 call = handed.get(call.id, call)  # a person may have changed it
@@ -234,7 +234,7 @@ class AgentStepSequence(Refusing):
         """The result of a call that the caller ran: any value, or a `ToolResult`."""
         result = to_result(output)
         error = result.error if error is None else error
-        await self.answer(f"result:{call_id}", {"output": result.output} if error is None else {"error": error})
+        await self.answer(f"{RESULT}{call_id}", {"output": result.output} if error is None else {"error": error})
 
     async def answer(self, key: str, answer: Any, *, by: str = "") -> None:
         """Answer a question of the run.
@@ -270,7 +270,7 @@ class AgentStepSequence(Refusing):
             prepared = tool.prepare(call)
         except BadArguments as problem:
             raise ToolExecutionFailed(call.name, problem) from problem
-        if call.id in scope.state.results or f"result:{call.id}" in scope.state.answers:
+        if call.id in scope.state.results or f"{RESULT}{call.id}" in scope.state.answers:
             raise InvalidState(notice("sequence.has_result", "call {id!r} already has a result", id=call.id))
         if handed is None:
             result = await self._run_by_hand(scope, call)
@@ -354,7 +354,7 @@ class AgentStepSequence(Refusing):
         return self._scope
 
     def _what_is_missing(self, scope: Scope) -> str:
-        keys = ", ".join([key.removeprefix("result:") for key in scope.state.questions])
+        keys = ", ".join([key.removeprefix(RESULT) for key in scope.state.questions])
         return notice(
             "sequence.waiting",
             "the sequence is waiting for: {keys}. Pass results with submit(call_id, output), and answers with answer(key, …)",
