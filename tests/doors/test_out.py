@@ -383,9 +383,8 @@ async def test_call_that_the_caller_has_run_or_declined_is_not_run_by_the_agent(
     while (step := await sequence.next_step()) is not None and step.kind != "tool_call":
         pass
     await sequence.aclose()
-    waiting = await agent().result(sequence.run_id)
-    if way == "fork":
-        waiting = await agent().fork(waiting.run_id)
+    again = agent().fork if way == "fork" else agent().resume  # a run that was stopped asks once more
+    waiting = await again(sequence.run_id)
     done = await agent().resume(waiting.run_id, {only(waiting): answer})
     assert done.completed
     assert shop.paid == []
