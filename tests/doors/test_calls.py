@@ -364,6 +364,7 @@ async def test_answers_of_a_sequence_are_checked_as_those_of_a_run(hand_out):
 async def test_question_of_a_sequence_expires():
     sequence = paying(paid := [], Approve("pay", expires="1ms", then="refuse"))
     steps = await all_steps(sequence)
+    assert [step.kind for step in steps] == ["tool_call", "tool_result", "final_response"]
     assert "not answered in time" in steps[1].result.error
     assert paid == []
 
@@ -374,7 +375,8 @@ async def all_steps(sequence: Any) -> list[Any]:
 
     async def pull() -> bool:
         try:
-            steps.extend([step async for step in sequence])
+            async for step in sequence:
+                steps.append(step)
         except InvalidState:
             return False
         return True

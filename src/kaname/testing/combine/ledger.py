@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from kaname.core.events import RESULT
+
 root: ContextVar[str] = ContextVar("root", default="")
 """The conversation that the running task works for. A way in sets it; tools and models read it."""
 who: ContextVar[str] = ContextVar("who", default="")
@@ -67,6 +69,10 @@ class PersonAnswer:
     expired: bool = False  # whether the question had expired when the answer came
     root: str = ""
     made: str = ""  # which implementation of the tool the question was about
+
+    def __post_init__(self) -> None:
+        if self.key.startswith(RESULT):  # the caller gives the result of its own call: nothing is allowed by it
+            self.tool, self.args = "", None
 
 
 @dataclass(frozen=True)
