@@ -12,6 +12,7 @@ from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspen
 from ..core.events import Asked
 from ..core.messages import NOTHING, Usage
 from ..core.notices import join_notices, notice
+from ..core.people.labels import FLOW
 from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State
@@ -95,6 +96,7 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
             await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
+        scope.unclean.add(context.call_id)
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
         await _ask_again(child_id, str(unusable), scope, context)
@@ -103,6 +105,8 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
         spent[child_id] = run.usage
     for key, asked in result.questions.items():
         _pass_up(prefix + key, asked, scope, context)
+    if FLOW in result.state.custom:
+        scope.unclean.add(context.call_id)
     return result
 
 

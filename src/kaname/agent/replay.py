@@ -12,6 +12,7 @@ from typing import Any, cast
 from ..core.codec import dump, encode_body
 from ..core.errors import ReplayDiverged
 from ..core.events import (
+    RESULT,
     Answered,
     Asked,
     Compacted,
@@ -264,12 +265,20 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             await scope.record(stage.stopped)
             scope.epoch = (await journal.claim(run, takeover=True)).epoch
         await scope.record(*stage.inbox)
+        _charge_callers(scope, stage.inbox, results)
         clock.outside, scope.failure = None, None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
             scope.inbox += [] if scope.inbox else stage.heard.pop(scope.state.replied - before, [])
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
+
+
+def _charge_callers(scope: Scope, inbox: Sequence[Any], results: Mapping[str, ToolResult]) -> None:
+    """Charge what the caller spent on the calls that it ran itself."""
+    for call_id in [body.key.removeprefix(RESULT) for body in inbox if isinstance(body, Answered)]:
+        if call_id in results:
+            scope.view.charge(results[call_id].usage, call_id)
 
 
 class _Clock:

@@ -301,4 +301,6 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
     result: ToolResult = ToolResult(error=str(outcome)) if isinstance(outcome, Failure) else outcome
+    if call.id in scope.unclean:
+        result = replace(result, untrusted=True)
     return result if call.name == incoming.requested else replace(result, tool=call.name)

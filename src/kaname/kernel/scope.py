@@ -58,6 +58,7 @@ class Scope:
         self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
         self.scratch: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what calls and their children have spent so far, by call
+        self.unclean: set[str] = set()  # calls whose children have read text from outside
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 Mode = Literal["off", "everything", "strict"]
-_CHILD_READ = (FLOW, "child")  # in the scratch of a parent: a child run has read text from outside
 MODES: tuple[Mode, ...] = ("off", "everything", "strict")
 
 
@@ -60,7 +59,6 @@ class Flow(Policy):
         self._words = (words,) if words else ()
         self._inherited: tuple[str, ...] | None = None  # in a child run: the words of the user who started the first run
         self._tainted_above = False
-        self._parents_scratch: dict[Any, Any] = {}
 
     def check(self, tools: Mapping[str, Action]) -> None:
         if self._inherited is None:
@@ -73,7 +71,7 @@ class Flow(Policy):
         child = object.__new__(type(self))
         child.__dict__ |= self.__dict__
         child._inherited = tuple(self._all_words(view))
-        child._tainted_above, child._parents_scratch = self._is_tainted(view), view.scratch
+        child._tainted_above = self._is_tainted(view)
         return child
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
@@ -125,7 +123,7 @@ class Flow(Policy):
         """Run a call, and note before its result is recorded whether other people may have written it."""
         result = await next(call)
         ran = result.tool or call.name
-        brought = result.is_error or result.untrusted or view.scratch.get(_CHILD_READ, False)
+        brought = result.is_error or result.untrusted
         clean = self.labelled.is_trusted(ran, view.tools(call).get(ran, None)) and not brought
         if not clean and _says_something(result) and not result.transfer:
             await self._note_taint(ran, view)
@@ -190,7 +188,6 @@ class Flow(Policy):
 
     async def _note_taint(self, source: str, view: RunView) -> None:
         """Record that text from outside was read. It holds for the rest of the conversation."""
-        self._parents_scratch[_CHILD_READ] = True
         if FLOW not in view.state.custom:
             if self.is_default and self._inherited is None:
                 told = notice(
