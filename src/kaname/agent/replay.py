@@ -29,7 +29,7 @@ from ..core.events import (
     ToolFinished,
     ToolStarted,
 )
-from ..core.messages import ToolCall, ToolResult, Usage, user
+from ..core.messages import ToolCall, ToolResult, user
 from ..core.notices import join_notices, notice, without_wording
 from ..core.people.answers import asks_person
 from ..core.record import field, mutable, record, replace
@@ -40,10 +40,11 @@ from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
-from ..kernel.ports import Action, Journal, Recipe, ToolContext
+from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHandler
 from ..kernel.scope import Scope
-from ..kernel.view import COMPACTED
+from ..kernel.view import COMPACTED, RunView
 from ..models.providers.replay import ReplayModel, without_folder
+from ..policies.choice.equals import Equals
 from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
 from ..tools.mcp.recorded import RecordedServerTool
@@ -219,14 +220,15 @@ def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str]
 async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], really_run: bool, deps: Any) -> list[Event]:
     events = list(_without_gaps(events))
     results = {e.body.result.call_id: e.body.result for e in events if isinstance(e.body, ToolFinished)}
-    asked = [e.body for e in events if isinstance(e.body, Asked) and not e.body.in_doubt]
+    asked = [e.body for e in events if isinstance(e.body, Asked)]
     model = ReplayModel(_as_given(events, state.replied))
 
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
             tools[name].listed = False
-        policies = tuple([held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)])
+        known = [chosen if isinstance(held, Equals) else held for held in one.policies]
+        policies = tuple([held for held in known if held.replayed and not isinstance(held, Timeout | Deadline)])
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=policies, team=team)
 
@@ -234,7 +236,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     decided: list[Event] = []
     clock = _Clock(events, decided)
 
-    started = [event.body for event in events if isinstance(event.body, ToolStarted)]
+    started, chosen = list(_starts(events)), _AsChosen(events)
     begun: Counter[str] = Counter()
 
     def count(event: Event) -> None:
@@ -250,16 +252,14 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
     scope.deps = deps
-    noted = [event.body for event in events if isinstance(event.body, Custom) and isinstance(event.body.data, Mapping)]
-    numbered = [body for body in noted if isinstance(body.data.get("reply"), int)]
-    scope.recalled = {(body.name, body.data["reply"]): body.data.get("value") for body in numbered}
-    scope.recalled |= _summaries(events, state.replied)
+    scope.recalled = _recalled(events, state.replied)
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already
     before = state.replied
     for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
+        scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
         clock.outside = stage.time
         if stage.stopped is not None and scope.state.stop is None:
             await scope.record(stage.stopped)
@@ -272,6 +272,34 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             await advance(scope)
             await scope.write_pending()
     return [event async for event in journal.read(run)]
+
+
+class _AsChosen(Policy):
+    """Calls the tool that `Equals` chose when the run was recorded."""
+
+    depth = Equals.depth
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        started = [event.body.call for event in events if isinstance(event.body, ToolStarted)]
+        self._names = {call.id: call.name for call in reversed(started)}
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        return await next(replace(call, name=self._names.get(call.id, call.name)))
+
+
+def _starts(events: Sequence[Event]) -> Iterator[ToolStarted]:
+    """Yield the starts of calls that count: running an interrupted call again is the same start."""
+    at_work: dict[str, str] = {}
+    interrupted: dict[str, str] = {}
+    for body in [event.body for event in events]:
+        if isinstance(body, Resumed):
+            interrupted = dict(at_work)
+        elif isinstance(body, ToolFinished):
+            at_work.pop(body.result.call_id, None)
+        elif isinstance(body, ToolStarted):
+            at_work[body.call.id] = body.call.name
+            if interrupted.pop(body.call.id, None) != body.call.name:
+                yield body
 
 
 def _charge_callers(scope: Scope, inbox: Sequence[Any], results: Mapping[str, ToolResult]) -> None:
@@ -321,13 +349,15 @@ def _as_given(events: Sequence[Event], replied: int) -> Iterator[Event]:
         yield event
 
 
-def _summaries(events: Sequence[Event], replied: int) -> dict[tuple[str, int], list[tuple[str, Usage]]]:
-    """Return the summaries by the number of the reply before which each was made."""
-    found: dict[tuple[str, int], list[tuple[str, Usage]]] = {}
-    for event in events:
-        replied += isinstance(event.body, ModelReplied)
-        if isinstance(event.body, Compacted):
-            found.setdefault((COMPACTED, replied + 1), []).append((event.body.summary, event.body.usage))
+def _recalled(events: Sequence[Event], replied: int) -> dict[tuple[str, int], Any]:
+    """Return what came from outside of the run, and the summaries, by the number of the reply before which each was used."""
+    found: dict[tuple[str, int], Any] = {}
+    for body in [event.body for event in events]:
+        replied += isinstance(body, ModelReplied)
+        if isinstance(body, Compacted):
+            found.setdefault((COMPACTED, replied + 1), []).append((body.summary, body.usage))
+        elif isinstance(body, Custom) and isinstance(body.data, Mapping) and isinstance(body.data.get("reply"), int):
+            found[body.name, body.data["reply"]] = body.data.get("value")
     return found
 
 
@@ -375,21 +405,18 @@ def _opening(events: Sequence[Event]) -> list[Any]:
 
 
 def _comes(body: Any) -> bool:
-    """Return True for what begins a stage: an answer, or a new start after a stop."""
-    return (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and not _doubt(body.key))
-
-
-def _doubt(key: str) -> bool:
-    """Return True for a question that a replay does not ask: how a call ended that a crash interrupted, or a batch."""
-    return key.startswith("in-doubt:") or not asks_person(key)
+    """Return True for what begins a stage: an answer of a person, or a new start after a stop."""
+    return (isinstance(body, Resumed) and body.renewed) or (isinstance(body, Answered) and asks_person(body.key))
 
 
 def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blind: bool = False) -> Difference | None:
     """`blind`: what was sent to the model cannot be compared, only what was decided."""
+    cut = not _ended_by_itself(recorded)  # by death or from outside: it is compared as far as it goes
+    again = [*_without_unfinished(recorded, again)] if cut else again
     before, now = list(_decisions(recorded, blind=blind)), list(_decisions(again, blind=blind))
     for old, new in zip_longest(before, now):
-        if old is None and new is not None and not _ended_by_itself(recorded):
-            return None  # the record was cut off, by death or from outside; as far as it goes, it is the same
+        if old is None and cut:
+            return None
         fact, then, prompt, was = old or (0, "", "", "")
         _, told, sent, words = new or (0, "", "", "")
         if old is None or new is None or then != told:
@@ -397,6 +424,12 @@ def _first_difference(recorded: Sequence[Event], again: Sequence[Event], *, blin
         if prompt != sent and not blind:
             return Difference(fact, prompt, sent, prompt=True)
     return None
+
+
+def _without_unfinished(recorded: Sequence[Event], again: Sequence[Event]) -> Iterator[Event]:
+    """Yield the facts of a replay without the results of calls that have none in the record."""
+    known = {event.body.result.call_id for event in recorded if isinstance(event.body, ToolFinished)}
+    return (event for event in again if not isinstance(event.body, ToolFinished) or event.body.result.call_id in known)
 
 
 def _decisions(events: Sequence[Event], *, blind: bool) -> Iterator[tuple[int, str, str, str]]:
