@@ -30,6 +30,7 @@ from kaname import (
     tool,
 )
 from kaname.agent.figures import rate
+from kaname.agent.talk.background import InBackground
 from kaname.cli.many.files import Line, Results
 from kaname.core.errors import RunExists
 from kaname.core.messages import Media, Text, ToolResult
@@ -173,6 +174,7 @@ def more_pay():
     [
         (one_pay(), other_pay()),
         (one_pay(), more_pay()),
+        (InBackground(one_pay()), InBackground(other_pay())),
         (made("ann"), made("zoe")),
         (made(one_pay().function), made(other_pay().function)),
         (Shop("ann").price, Shop("zoe").price),

@@ -49,7 +49,7 @@ from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
-from .recipe import describe, for_run
+from .recipe import describe, for_run, with_flow
 
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
@@ -251,7 +251,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
             await scope.record(*tries)
 
     scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
-    scope.deps = deps
+    scope.deps, scope.guarded = deps, with_flow
     scope.recalled = _recalled(events, state.replied)
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:

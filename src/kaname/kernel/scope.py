@@ -55,6 +55,7 @@ class Scope:
         self.failure: AgentError | None = None  # why the run failed, for the caller
         self.deps: Any = None  # what the program lends to its tools; it is not recorded
         self.open_child: Callable[..., Awaitable[Any]] | None = None
+        self.guarded: Callable[[Recipe], Recipe] = lambda recipe: recipe  # the recipe for a run that reads text from outside
         self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
         self.scratch: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
         self.child_usage: dict[str, dict[str, Usage]] = {}  # what calls and their children have spent so far, by call
@@ -123,6 +124,14 @@ class Scope:
         if agent.name not in self._rules:
             self._rules[agent.name] = join_rules(self.root.stops, agent.stops)
         return self._rules[agent.name]
+
+    def guard(self) -> bool:
+        """Go on with policies against text from outside. Return False if the run has them already."""
+        before, self.root = self.root, self.guarded(self.root)
+        if self.root is before:
+            return False
+        self._rules, self._deciders, self.joints = {}, {}, {}
+        return True
 
     def caller(self, call: ToolCall) -> Recipe:
         """Return the agent that made the call. Another agent may be at work by now."""

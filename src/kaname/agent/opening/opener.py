@@ -29,7 +29,7 @@ from ...kernel.threads import off_loop
 from ...tools.to_json import to_result
 from ..child import run_child
 from ..ids import SharedSession
-from ..recipe import check_strategy, describe, for_run, other_model
+from ..recipe import check_strategy, describe, for_run, other_model, with_flow
 from .answers import TaskQuestions, check_answers, read_tasks
 from .entrance import Origin, admit, admit_answer, words_of
 from .history import recognise
@@ -343,7 +343,7 @@ class Opener:
         state.agent = state.agent or self.recipe.name
         recipe = for_run(self.recipe, state, opening)
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
-        scope.open_child = run_child
+        scope.open_child, scope.guarded = run_child, with_flow
         return scope
 
 

@@ -108,7 +108,7 @@ class InBackground(Doing):
         super().__init__(tool.name)
         self._tool = tool
         self.description, self.parameters, self.labels = tool.description, tool.parameters, tool.labels
-        self.wanted_deps = tool.wanted_deps
+        self.wanted_deps, self.identity = tool.wanted_deps, (tool,)
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)

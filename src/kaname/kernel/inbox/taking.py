@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 async def take_messages(scope: Scope, admit: Admission) -> bool:
-    """Record the messages that wait. Return False if a policy ends the run because of one: its text is not recorded.
+    """Record the messages that wait. Return False if a policy ends the run because of one, whose text is not recorded, or if
+    one brings text from outside for the first time: from now on, the run is guarded, and the step is decided anew.
 
     A question of a child in the background is raised, after the messages before it.
     """
@@ -43,13 +44,13 @@ async def take_messages(scope: Scope, admit: Admission) -> bool:
             return False
         scope.unbilled += judged
         admitted.append(said)
-    await _record(scope, admitted)
-    return True
+    return await _record(scope, admitted)
 
 
-async def _record(scope: Scope, admitted: list[Interjected]) -> None:
+async def _record(scope: Scope, admitted: list[Interjected]) -> bool:
     if admitted:
         await scope.record(*admitted)
+    return not any([said.message.quotes for said in admitted]) or not scope.guard()
 
 
 def interrupt(scope: Scope, task: asyncio.Task[object]) -> None:

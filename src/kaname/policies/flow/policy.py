@@ -171,16 +171,16 @@ class Flow(Policy):
         if self._inherited is not None:
             return False
         agents = (view.root, *view.root.team.values())
-        count = sum([len(agent.tools) for agent in agents])
+        judged = sum([len(agent.tools) for agent in agents]), len(view.state.said), view.agent.name
         known = view.scratch.get(self)
-        if known is None or known[:2] != (count, view.agent.name):  # servers may add tools
+        if known is None or known[0] != judged:  # servers may add tools, and other people may say something
             others = [one for one in view.policies() if isinstance(one, Flow) and one is not self]
             above = any(one._inherited is not None for one in others)
             replaced = self.is_default and any(not one.is_default for one in others)
             outside = any(message.quotes for message in view.state.said)
             needed = not self.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
-            known = view.scratch[self] = count, view.agent.name, above or replaced, needed
-        return bool(known[2]) or not (known[3] or FLOW in view.state.custom)
+            known = view.scratch[self] = judged, above or replaced, needed
+        return bool(known[1]) or not (known[2] or FLOW in view.state.custom)
 
     def _is_tainted(self, view: RunView) -> bool:
         alone = self._inherited is None and view.state.parent is not None  # what its parent has read is unknown
