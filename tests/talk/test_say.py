@@ -78,7 +78,8 @@ async def test_a_message_is_seen_at_the_next_model_call_after_the_results_of_the
     working.go.set()
     result = await asyncio.wait_for(run, SECONDS)
     assert working.sent == [["How much?"], ["How much?", "In yen, please"]]
-    assert [type(one).__name__ for one in await facts(journal, run.run_id)][-4:] == [
+    kinds = [type(one).__name__ for one in await facts(journal, run.run_id)]
+    assert [kind for kind in kinds if kind not in ("Warned", "Custom")][-4:] == [
         "ToolFinished", "Interjected", "ModelReplied", "Stopped",
     ]  # fmt: skip
     (said,) = [one for one in await facts(journal, run.run_id) if isinstance(one, Interjected)]

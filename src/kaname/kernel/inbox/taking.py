@@ -50,7 +50,7 @@ async def take_messages(scope: Scope, admit: Admission) -> bool:
 async def _record(scope: Scope, admitted: list[Interjected]) -> bool:
     if admitted:
         await scope.record(*admitted)
-    return not any([said.message.quotes for said in admitted]) or not scope.guard()
+    return not any(said.message.quotes for said in admitted) or not scope.guard()
 
 
 def interrupt(scope: Scope, task: asyncio.Task[object]) -> None:
