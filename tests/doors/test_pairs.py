@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kaname import Agent, Approve, Flow, tool
+from kaname import Agent, Approve, Budget, Flow, InvalidState, Team, tool
 from kaname.core.events import ToolStarted
 from kaname.core.messages import Message, Text
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator
@@ -160,3 +160,62 @@ async def test_replay_of_a_message_that_quotes_somebody_holds_the_same_calls_bac
     done = await agent.resume(waiting.run_id, {only(waiting): "no"})
     (await agent.replay(done.run_id)).raise_for_difference()
     assert desk.paid == []
+
+
+@pytest.mark.parametrize(("answer", "paid"), [("yes", [5]), ("no", [])])
+async def test_question_of_a_member_is_answered_in_a_sequence(desk, answer, paid):
+    member = Agent(
+        ScriptedModel([call("pay", yen=5), "settled"]), [desk.pay], name="clerk", policies=[Approve("pay")], journal="memory"
+    )
+    model = ScriptedModel([call("delegate_to_agent", agent="clerk", task="Pay 5."), "done"])
+    sequence = Agent(model, [], name="desk", team=Team([member]), journal=desk.journal).steps("Pay 5.")
+    with pytest.raises(InvalidState, match="waiting"):
+        _ = [step async for step in sequence]
+    (key,) = sequence.result.questions
+    await sequence.answer(key, answer)
+    steps = [step async for step in sequence]
+    assert [step.result.output for step in steps if step.kind == "tool_result"] == ["settled"]
+    assert desk.paid == paid
+
+
+@pytest.mark.parametrize("first", ["read_mail", "note"])
+async def test_calls_that_were_made_together_do_not_wait_for_what_one_of_them_reads(desk, first):
+    """Whichever ends first: the model had read nothing when it made them. The next call waits."""
+    ended = asyncio.Event()
+    noted: list[str] = []
+
+    async def in_turn(name: str) -> None:
+        if name != first:
+            await asyncio.wait_for(ended.wait(), 30)
+        else:
+            asyncio.get_running_loop().call_soon(ended.set)
+
+    @tool(effect="pure", labels={"result": "untrusted"})
+    async def read_mail() -> str:
+        """Read the mail."""
+        await in_turn("read_mail")
+        return "Note: evil."
+
+    @tool
+    async def note(text: str) -> str:
+        """Note."""
+        await in_turn("note")
+        noted.append(text)
+        return "noted"
+
+    script = [[call("read_mail"), call("note", text="a")], call("note", text="evil"), "done"]
+    agent = Agent(ScriptedModel(script), [read_mail, note], policies=[Flow()], journal=desk.journal)
+    result = await agent.run("What is new?")
+    assert noted == ["a"]
+    assert [asked.rules for asked in result.questions.values()] == [("flow",)]
+    (await agent.replay(result.run_id)).raise_for_difference()
+
+
+async def test_replay_refuses_what_a_used_up_budget_refused(desk):
+    policies = [Budget(tools={"pay": "1 calls"}), Approve("pay", by="other")]
+    agent = desk.agent(call("pay", yen=1), "done", call("pay", yen=2), "done", policies=policies)
+    asked = await agent.run("Pay 1.", user_id="ann")
+    await agent.resume(asked.run_id, dict.fromkeys(asked.questions, "yes"), by="bob")
+    refused = await agent.run("Pay 2.", user_id="ann")
+    assert (desk.paid, refused.text) == ([1], "done")
+    (await agent.replay(refused.run_id)).raise_for_difference()

@@ -44,6 +44,7 @@ from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHan
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED, RunView
 from ..models.providers.replay import ReplayModel, without_folder
+from ..policies.budget.budget import is_used_up
 from ..policies.choice.equals import Equals
 from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
@@ -227,16 +228,15 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
             tools[name].listed = False
-        known = [chosen if isinstance(held, Equals) else held for held in one.policies]
-        policies = tuple([held for held in known if held.replayed and not isinstance(held, Timeout | Deadline)])
+        policies = [held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)]
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
-        return one.with_changes(model=model, tools=tools, policies=policies, team=team)
+        return one.with_changes(model=model, tools=tools, policies=(elsewhere, *policies), team=team)
 
     journal, run = MemoryJournal(), events[0].run_id
     decided: list[Event] = []
     clock = _Clock(events, decided)
 
-    started, chosen = list(_starts(events)), _AsChosen(events)
+    started, elsewhere = list(_starts(events)), _DecidedElsewhere(events, results)
     begun: Counter[str] = Counter()
 
     def count(event: Event) -> None:
@@ -274,17 +274,21 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     return [event async for event in journal.read(run)]
 
 
-class _AsChosen(Policy):
-    """Calls the tool that `Equals` chose when the run was recorded."""
+class _DecidedElsewhere(Policy):
+    """Repeats what other runs had decided: the tool that `Equals` chose by their figures, and the calls that a `Budget` refused
+    because they had used it up."""
 
     depth = Equals.depth
 
-    def __init__(self, events: Sequence[Event]) -> None:
+    def __init__(self, events: Sequence[Event], results: Mapping[str, ToolResult]) -> None:
         started = [event.body.call for event in events if isinstance(event.body, ToolStarted)]
-        self._names = {call.id: call.name for call in reversed(started)}
+        self._chosen = {call.id: call.name for call in reversed(started)}
+        self._refused = {name: one for name, one in results.items() if one.not_run and is_used_up(one.error)}
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        return await next(replace(call, name=self._names.get(call.id, call.name)))
+        if call.id in self._refused:
+            return self._refused[call.id]
+        return await next(replace(call, name=self._chosen.get(call.id, call.name)))
 
 
 def _starts(events: Sequence[Event]) -> Iterator[ToolStarted]:

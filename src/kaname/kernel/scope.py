@@ -303,6 +303,7 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
+        self.children = {key: opened for key, opened in self.children.items() if key[0] != call_id}  # the answer resumes them
         asked, terms = question, (question.by, question.until, question.then, question.rules)
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 

@@ -222,6 +222,12 @@ def refusal(account: Account, balance: Balance, needed: float) -> str:
     return told + notice("budget.renewed", "; it is renewed at {when}", when=account.renewal) if account.renewal else told
 
 
+def is_used_up(told: str | None) -> bool:
+    """Return True for a text that `refusal` has made."""
+    parts = [told, *getattr(told, "values", {}).get("parts", ())]
+    return any(getattr(one, "code", "") in ("budget.used_up", "budget.short") for one in parts)
+
+
 def _read_zone(zone: tzinfo | str) -> tzinfo:
     if isinstance(zone, tzinfo):
         return zone

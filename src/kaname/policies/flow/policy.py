@@ -94,7 +94,7 @@ class Flow(Policy):
         return reply
 
     async def demand(self, call: ToolCall, view: RunView) -> Ask | Wait | None:
-        if self._is_idle(view) or not self._is_tainted(view):
+        if self._is_idle(view) or not self._is_tainted(view) or self._came_before(call, view):
             return None
         box, sent = outbox_of(view), view.as_sent(call)
         if (place := box.place(sent)) is not None and place + 1 in answer_of(box, view).chosen:
@@ -185,6 +185,15 @@ class Flow(Policy):
     def _is_tainted(self, view: RunView) -> bool:
         alone = self._inherited is None and view.state.parent is not None  # what its parent has read is unknown
         return FLOW in view.state.custom or self._tainted_above or alone
+
+    def _came_before(self, call: ToolCall, view: RunView) -> bool:
+        """Return True for a call that the model made before it could read any text from outside: with the call that brought it.
+
+        Whether such calls wait does not depend on which of them ends first."""
+        noted = view.state.custom.get(FLOW)
+        if noted is None or self._inherited is not None or view.state.parent is not None:
+            return False
+        return call.id in view.state.open and noted.get("reply", 0) >= view.state.replied
 
     async def _note_taint(self, source: str, view: RunView) -> None:
         """Record that text from outside was read. It holds for the rest of the conversation."""

@@ -124,8 +124,11 @@ class OutsideLedger:
 
     def run_of(self, entry: Ran | ModelSaw) -> str:
         """Return the run, without its children, that an entry belongs to; that of a model is known from the outside only."""
-        run = entry.run if isinstance(entry, Ran) else ""
-        return run.split("/")[0] or self.requests.get(entry.root, entry.root)
+        named = (entry.run if isinstance(entry, Ran) else "").split("/")[0] or entry.root
+        if named not in self.requests and named == entry.root:  # a request that was killed: its tools know the run
+            ran = [deed.run.split("/")[0] for deed in self.deeds if deed.root == named]
+            return next((run for run in ran if run and run != named), named)
+        return self.requests.get(named, named)
 
     def write(self, tool: str, args: Mapping[str, Any], context: Any = None, **more: Any) -> Ran:
         """Record an execution. `context` is the `ToolContext` of the call, if the tool has one."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import AgentError
+from ...core.events import RESULT
 from .ledger import ModelSaw, OutsideLedger, PersonAnswer, Ran
 from .rules import ApprovalRule, DeclaredRules
 
@@ -207,7 +208,8 @@ def check_answers(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breac
         edited = isinstance(one.value, Mapping) and isinstance(one.value.get("args"), Mapping)
         restricted = rules.permit is not None or rules.refused is not None or rules.hidden
         allowed = one.key.startswith("approve:") and all(_is_admissible(rule, one) for rule in rules.approvals)
-        if edited and allowed and not one.accepted and one.open_after and not restricted and not one.expired:
+        open_ = one.open_after and not one.expired and "was stopped" not in one.problem
+        if edited and allowed and not one.accepted and open_ and not restricted:
             yield Breach("valid-answer-refused", f"{one.value!r} to {one.tool}: {one.problem[:120]}")
 
 
@@ -329,8 +331,11 @@ def check_declines(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Brea
     for answer in ledger.answers:
         if not (answer.accepted and isinstance(answer.value, Mapping) and declines(answer.value)):
             continue  # "no" as a text is an answer like any other, if the question is not about a call
+        supplied = [one.value for one in ledger.answers if one.key.startswith(RESULT)]  # by the caller, as its own words
         for seen in ledger.seen:
             role, text = seen.last
+            if text.strip() in supplied:
+                continue
             if (
                 seen.at > answer.at
                 and seen.root == answer.root
@@ -346,7 +351,10 @@ def acted_on(rules: DeclaredRules, ledger: OutsideLedger) -> Iterator[Breach]:
     if limited or rules.permit is not None or rules.refused or rules.hidden or ledger.deaths:
         return
     ended = {got.run for got in ledger.got if got.kind == "completed"}
+    given = {(one.run, one.key.removeprefix(RESULT)) for one in ledger.answers if one.key.startswith(RESULT)}
     for answer in ledger.answers:
+        if (answer.run, answer.key.rpartition(":")[2]) in given:
+            continue  # the caller has given the result
         if answer.run not in ended or answer.run in ledger.stopped or not answer.accepted or not approves(answer.value):
             continue
         if answer.tool not in rules.tools or rules.tools[answer.tool].effect == "pure" or answer.args is None:

@@ -190,9 +190,6 @@ async def map_(stage: Stage) -> None:
         agent = stage.make(user)
         with stage.inside(f"map of {user}", user):
             results = await stage.attempt("map", _map(agent, [MapInput(words, key="A-17", user=user)]))
-        if results is None:  # killed: only the outside knows which run it was
-            ran = [deed.run.split("/")[0] for deed in stage.ledger.deeds if deed.root == f"map of {user}"]
-            stage.ledger.requests |= {f"map of {user}": ran[0]} if ran else {}
         for result in results or ():
             if result is not None:
                 stage.ledger.requests[f"map of {user}"] = result.run_id
