@@ -100,6 +100,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
         sinks=[trace_from(words) for words in given.trace],
         recover=not given.no_recover,
         on_disconnect=given.on_disconnect,
+        approvers_see=given.approvers_see,
     )
 
 
