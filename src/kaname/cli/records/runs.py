@@ -19,8 +19,10 @@ from ...agent.opening.answers import questions_of_tasks
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.install import this_command
+from ...core.people.visible import call_line
 from ...core.project import path_without_project
 from ...core.runs import RunInfo, is_own_run
+from ...core.state import State
 from ...core.values import plain_text
 from ...journals.default import choose, default_path
 from ...journals.places import is_file
@@ -29,6 +31,7 @@ from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
 from ...serve.questions import same_question
 from ..agent import agent_from, journal_place, note_place, place_options, restore_options
+from ..last import take_last
 from ..main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from ..messages import say, translate
 from ..messages.stops import status_word
@@ -47,6 +50,8 @@ _WAITING = 10_000  # waiting runs in which equal questions are looked for
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    if given.action != "prune":  # it deletes many runs: its journal is never guessed
+        take_last(given, screen)
     place = journal_place(given)
     if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
@@ -122,7 +127,8 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     room_for_ids = columns() - (46 if wide else 27) - _TASK - 1
     column = max([12, *[len(one) for one in ids.values() if len(one) <= room_for_ids]])
     head = f"{pad(say('run', '実行'), column)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
-    head += f"{pad(say('tokens', 'トークン'), 8)} {pad(say('cost', '費用'), 8)}  " if wide else ""
+    figures = [say("tokens", "トークン"), say("cost", "費用")]
+    head += "{} {}  ".format(*[" " * (8 - width(one)) + one for one in figures]) if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
@@ -313,9 +319,18 @@ async def _continue(
         else:
             going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop, by=given.by)
         by, where = given.by if given.action == "resume" else "", place_options(given)
-        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by)
+        earlier = {} if given.action == "fork" else _open_calls(state, answers)
+        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by, earlier=earlier)
     finally:
         await agent.close()
+
+
+def _open_calls(state: State, answers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the calls of the model that have no result yet, as lines by id: with the arguments that the answers give them."""
+    asked = {one.call_id: answers.get(key) for key, one in state.questions.items()}
+    calls = [call for message in state.messages for call in message.calls if call.id in state.open]
+    edits = {call.id: given["args"] for call in calls if isinstance(given := asked.get(call.id), Mapping) and "args" in given}
+    return {call.id: call_line(call.name, edits.get(call.id, call.args)) for call in calls}
 
 
 async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) -> int:

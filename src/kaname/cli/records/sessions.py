@@ -17,6 +17,7 @@ from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
 from ..agent import agent_name, journal_place, note_place, place_options
+from ..last import take_last
 from ..main import DONE, FAILED
 from ..messages import many, say
 from ..messages.stops import status_word
@@ -31,6 +32,7 @@ _WIDE = 100  # columns
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    take_last(given, screen)
     place = journal_place(given)
     if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no sessions yet: {place} does not exist", f"まだセッションがありません ({place})"))
