@@ -132,7 +132,11 @@ function Conversation({ id, following, edit, setProblem }) {
   const [most, show] = useState(MOST);
   const [chosen, choose] = useChosen([...story.questions.keys()]);
   useEffect(() => {
-    const look = () => (near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160);
+    let last = 0; // only scrolling up leaves the end; pictures that load do not
+    const look = () => {
+      near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160 || (near.current && scrollY >= last);
+      last = scrollY;
+    };
     addEventListener("scroll", look, { passive: true });
     return () => removeEventListener("scroll", look);
   }, []);

@@ -10,7 +10,7 @@ import { isApproval, Question, sendAnswer } from "./question.js";
 
 const id = one => `${one.run.run_id} ${one.key}`;
 
-// The selected questions: one answer is sent to one after the other. Those that fail stay selected.
+// One answer for all selected questions, sent to each. Those that fail stay selected.
 function Selected({ list, keep, answering }) {
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(null);
@@ -67,7 +67,7 @@ function Approvals({ answered }) {
   </section>`;
 }
 
-// `run`: only the questions of this run, which the reader can answer, but not see; `otherwise` without such a question.
+// `run`: only its questions; `otherwise` if it has none.
 export default function Inbox({ run, otherwise }) {
   const { questions: all, problem } = use(inbox);
   const questions = otherwise ? all?.filter(one => one.run.run_id === run) : all;
@@ -89,7 +89,7 @@ export default function Inbox({ run, otherwise }) {
     choose(id(next));
     document.getElementById(id(next))?.scrollIntoView({ block: "nearest" });
   };
-  // Only what was selected is answered, never a question that came later.
+  // A question that comes later is not selected.
   const [picked, pick] = useState([]);
   const open = may("approve") ? (questions || []).filter(isApproval) : [];
   const selected = open.filter(one => picked.includes(id(one)));

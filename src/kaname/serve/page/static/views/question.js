@@ -143,7 +143,6 @@ export function useChosen(open) {
   return [open.includes(chosen) ? chosen : "", choose];
 }
 
-// Send an answer. Every answer is sent by itself: the server decides about each.
 export const sendAnswer = (run, question, value) => post(runPath(run, "/answers"), { answers: { [question.key]: value }, mode: "detach" });
 
 // `run`: the run that asks. `active`: the shortcuts answer this question, and are shown.
