@@ -160,3 +160,22 @@ async def test_question_that_was_answered_elsewhere_or_stopped_is_not_asked_agai
     monkeypatch.setattr(questions, "read_line", lambda *_: lines.pop())
     assert await questions.resume_with_answers(agent, result, screen, (), asyncio.Event()) is None
     assert ("was stopped" if how == "stopped" else "already been answered") in screen.err.getvalue()
+
+
+def test_equal_questions_of_several_runs_are_answered_at_once_and_no_other(tmp_path):
+    def run(*command):
+        return asked(tmp_path, [(PROMPT, "\x04")] if command[0] == "run" else [], "", *command)[1]
+
+    for _ in range(3):
+        run("run", "Pay.")
+    (tmp_path / "other.json").write_text(json.dumps([{"calls": [{"name": "pay", "args": {"yen": 6}}]}, "fin"]))
+    run("run", "Pay more.", "-m", f"scripted/{tmp_path}/other.json")
+    assert "--equal also answers equal questions of other runs" in run("runs")
+    listed = [json.loads(line) for line in run("runs", "--json").splitlines() if line.startswith("{")]
+    first = next(one["run_id"] for one in listed if one["title"] == "Pay.")
+    shown = run("runs", "resume", first, "--answer", "yes", "--equal")
+    assert shown.count("paid 5") >= 3
+    assert "3/3" in shown
+    left = [json.loads(line) for line in run("runs", "--json").splitlines() if line.startswith("{")]
+    assert [(one["title"], one["status"]) for one in left] == [("Pay more.", "waiting"), *[("Pay.", "completed")] * 3]
+    assert "--equal needs" in run("runs", "resume", left[0]["run_id"], "--equal")

@@ -19,6 +19,7 @@ from kaname import (
     Workflow,
     call,
     max_steps,
+    senses_tools,
     tool,
 )
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, Thinking, ToolResult, Usage
@@ -215,7 +216,41 @@ def surveying(request: ModelRequest):
     return "Nara is happy."
 
 
+@tool
+async def send_mail(to: str, attachment: str, context: ToolContext) -> str:
+    """Send a mail with a file of this conversation."""
+    (FOLDER / "mailed.txt").write_text(f"{to} {context.file(attachment).mime}", "utf-8")
+    return "sent"
+
+
+@tool
+async def pay(yen: int) -> str:
+    """Pay a bill."""
+    with (FOLDER / "paid.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{yen}\n")
+    return "paid"
+
+
+def clerking(request: ModelRequest):
+    """Draws a chart and mails it, or pays."""
+    words, turn = turns(request)
+    if words.startswith("Pay"):
+        return call("pay", yen=int(words.split()[1])) if turn == 0 else "Paid."
+    return (
+        call("draw_chart", kind="bar", series={"cups": [3, 5]}, labels=["Jan", "Feb"]),
+        call("send_mail", to="ann@example.com", attachment="bar.png"),
+        "Sent.",
+    )[turn]
+
+
+clerk_agent = Agent(
+    ScriptedModel(clerking),
+    [*senses_tools(only=["draw_chart"]), send_mail, pay],
+    name="clerk",
+    journal=journal,
+    policies=[Approve("send_mail", "pay")],
+)
 survey_agent = Agent(ScriptedModel(surveying), [survey], name="survey", journal=journal)
 mail_agent = Agent(ScriptedModel(reading), [read_mails, forward], name="mail", journal=journal, policies=[Flow("strict")])
 echo_agent.schedule("daily", "hello", cron="0 9 * * 1-5", tz="Asia/Tokyo")
-agents = [travel_agent, echo_agent, shopping, mail_agent, survey_agent]
+agents = [travel_agent, echo_agent, shopping, mail_agent, survey_agent, clerk_agent]

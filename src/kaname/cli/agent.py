@@ -27,6 +27,7 @@ from ..models.registry import resolve
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry
+from .last import forget, remember
 from .messages import say
 from .terminal.questions import ask_yes_no, can_ask
 from .terminal.screen import Bar, Screen
@@ -51,6 +52,8 @@ def agent_from(given: argparse.Namespace, screen: Screen, thinks: Model | None =
     if getattr(given, "workflow", None):
         return workflow_from(given).agent
     config = config_for(given)
+    if config is None and not given.journal and getattr(given, "command", "") in ("run", "chat", "plan"):
+        forget()  # these runs are in the default journal
     if config is None and given.agent:
         raise ConfigError(
             say(
@@ -148,13 +151,14 @@ def programs_own(given: argparse.Namespace) -> Agent | Workflow | AgentOrchestra
     found = object_from(place, Path(getattr(given, "folder", None) or Path.cwd()))
     if isinstance(found, list | tuple) and found:  # a list of agents to serve: use the first
         found = found[0]
-    if agent_behind(found) is None:
+    if (agent := agent_behind(found)) is None:
         raise ConfigError(
             say(
                 f"{place} is {found!r:.100}, not an Agent, a Workflow or an AgentOrchestrator",
                 f"{place} は Agent、Workflow、AgentOrchestrator のどれでもありません: {found!r:.100}",
             )
         )
+    remember(given, agent.journal)
     return found  # type: ignore[no-any-return]
 
 

@@ -26,6 +26,7 @@ from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
 from .agent import agent_from, config_for, journal_place
+from .last import take_last
 from .main import DONE, FAILED
 from .messages import say, translate
 from .models import rows
@@ -40,6 +41,7 @@ _FACTS = 100_000  # that are read without --whole, which takes some seconds
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    take_last(given, screen)
     good = True
     logging.getLogger("kaname").setLevel(logging.ERROR)  # problems are printed below
     given.broken = False

@@ -59,8 +59,8 @@ def rows() -> list[tuple[str, str]]:
         (
             "groq/NAME, …",
             say(
-                f"{count} providers with an OpenAI-compatible API; set their keys (GROQ_API_KEY, MISTRAL_API_KEY, …)",
-                f"OpenAI 互換のプロバイダー {count} 社。各社のキー (GROQ_API_KEY、MISTRAL_API_KEY など) を設定します",
+                f"{count} providers with an OpenAI-compatible API; set their keys (GROQ_API_KEY, …)",
+                f"OpenAI 互換のプロバイダー {count} 社。各社のキー (GROQ_API_KEY など) を設定します",
             ),
         ),
         ("PROVIDER/NAME", f"LiteLLM: {other}"),

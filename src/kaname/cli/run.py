@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from threading import Timer
 
 from ..agent.agent import Agent
@@ -91,9 +92,10 @@ async def follow(
     quiet: bool,
     where: str = "",
     by: str = "",
+    earlier: Mapping[str, str] | None = None,
 ) -> int:
     """Show a run until its end. The first Ctrl-C stops the run in order and keeps its work; the second ends the program."""
-    show = Show(screen, quiet=quiet)
+    show = Show(screen, quiet=quiet, earlier=earlier)
     while True:
         _on_interrupt(stop)
         if agent.servers is not None:

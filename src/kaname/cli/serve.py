@@ -16,6 +16,7 @@ from ..core.install import install_command, this_command
 from ..journals.default import check_server
 from ..tools.loading import object_from
 from .agent import agent_from, config_for, journal_place
+from .last import remember
 from .main import DONE, USAGE
 from .messages import say
 from .terminal.screen import Screen
@@ -85,6 +86,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
         for one in agents if isinstance(agents, list | tuple) else [agents]:
             if (agent := agent_behind(one)) is not None:  # `app` reports what is wrong with the others
                 agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **agent.origin}
+                remember(given, agent.journal)
     elif agents is None:
         agents = agent_from(given, screen)
     hosts = [*settings.get("hosts", []), *given.allow_host]
@@ -100,6 +102,7 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
         sinks=[trace_from(words) for words in given.trace],
         recover=not given.no_recover,
         on_disconnect=given.on_disconnect,
+        approvers_see=given.approvers_see,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from logging import getLogger
@@ -50,7 +50,7 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
-from .questions import Shown
+from .questions import SHOWN, Shown
 from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
@@ -123,6 +123,7 @@ def app(
     a2a: bool | None = None,
     on_disconnect: OnDisconnect | None = None,
     audit: AuditLog | str | Path | bool | None = None,
+    approvers_see: Shown | Mapping[str, Shown] | None = None,
 ) -> Application:
     """Make an ASGI application of agents. Mount it in yours, or run it with `kaname serve`.
 
@@ -143,9 +144,12 @@ def app(
             "stop".
         audit: An `AuditLog`, its path, or False for none (default: as the file says, otherwise `audit.log` next to the
             journal; none for a journal in memory).
+        approvers_see: What people see who answer questions for other users: "nothing", "call" (default), "turn" or "run". One
+            value for all agents, or a mapping from the names of agents. Replaces what the file says.
 
     Raises:
-        ConfigError: If the agents have equal names or different journals, a proxy is not an address, or the file has mistakes.
+        ConfigError: If the agents have equal names or different journals, a proxy is not an address, `approvers_see` has an
+            unknown value or agent, or the file has mistakes.
         AuditError: If the audit log cannot be written.
     """
     config, served = _load_served(agents, journal)
@@ -153,7 +157,8 @@ def app(
     workflows = [one for one in served if isinstance(one, Workflow)]
     leaving = on_disconnect or in_file.get("on_disconnect") or STOP
     service = Service(_agents(served, tuple(sinks), journal), workflows, leaving)
-    service.auditor, service.shown = Auditor(audit_of(audit, service.journal, config), service.journal), _shown(config)
+    service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
+    service.shown = _shown(approvers_see, service, config)
     streams = Streams()
     runs = RunRoutes(service, streams)
     kept = config.keep if keep is None and config is not None else keep
@@ -179,10 +184,25 @@ def app(
     return Application(service, guarded, streams, inner)
 
 
-def _shown(config: Config | None) -> dict[str, Shown]:
-    """Return what the agents of a file show to people who answer for other users, where they declare it."""
+def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: Config | None) -> dict[str, Shown]:
+    """Return what the agents show to people who answer for other users, where the program or the file says it."""
     agents = {} if config is None else config.value.get("agents") or {}
-    return {name: one["approvers_see"] for name, one in agents.items() if one and one.get("approvers_see")}
+    in_file = {name: one["approvers_see"] for name, one in agents.items() if one and one.get("approvers_see")}
+    own = {} if given is None else given if isinstance(given, Mapping) else dict.fromkeys(service.agents, given)
+    for name, shown in own.items():
+        if name not in service.agents or shown not in SHOWN:
+            raise ConfigError(
+                notice(
+                    "serve.approvers_see",
+                    "approvers_see must be one of {values}, or map the names of served agents ({agents}) to one: "
+                    "not {shown!r} for {name!r}",
+                    values=", ".join(SHOWN),
+                    agents=", ".join(service.agents),
+                    shown=shown,
+                    name=name,
+                )
+            )
+    return {**in_file, **own}
 
 
 def _access(given: Users | str | Path | None, service: Service, config: Config | None) -> Access:

@@ -8,13 +8,18 @@ from hashlib import sha256
 from typing import Any, Literal, get_args
 
 from ..agent.result import Result
+from ..core.calls import call_key
 from ..core.errors import ConfigError
+from ..core.events import Asked
 from ..core.messages import Media, ToolCall
 from ..core.notices import Notice, notice, to_json
 from ..core.people.visible import file_in, visible, visible_json
 from ..core.reading.files import files_in_arguments
+from ..core.state import State
+from ..core.values import identity_text
 from ..memory.compact import as_lines
 from ..policies.lasting import equal_arguments
+from ..policies.privacy.pseudonyms import labels_in
 
 Shown = Literal["nothing", "call", "turn", "run"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)
@@ -51,32 +56,55 @@ def _as_json_text(value: Any) -> str:
 
 def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
     asked = result.questions[key]
-    call = _call_of(result, key)
+    call = _call_of(result.state, asked)
     tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
     does = {} if tool is None else {"effect": tool.effect, "description": str(tool.description or "").partition("\n")[0]}
     named = {} if call is None else {"id": call.id, "name": call.name, "arguments": call.args}
-    files = {name: [_describe(one) for one in every] for name, every in attached_files(result, key).items()}
+    files = {name: [_describe(one) for one in every] for name, every in attached_files(result.state, asked).items()}
     attached = {"attached": files} if files else {}
     told = None if call is None else {**named, **_arguments_as_text(call.args), **attached, **does}
     said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
-    terms = {"in_doubt": asked.in_doubt, "by": asked.by, "until": asked.until or None}
+    terms = {
+        "in_doubt": asked.in_doubt,
+        "by": asked.by,
+        "until": asked.until or None,
+        "same": same_question(result.state, asked),
+    }
     return {"key": key, **said, "options": list(asked.options), "call": told, **terms}
 
 
-def attached_files(result: Result[Any], key: str) -> dict[str, list[Media]]:
+def same_question(state: State, asked: Asked) -> str:
+    """Return a text that is equal for approvals that ask the same, in any run: one answer can be given to all of them.
+
+    They are about equal calls of one agent, with the same files, for the same reasons. Empty if the question stands alone: it
+    is not an approval, or a value is hidden, so that calls may look alike and differ.
+    """
+    if asked.in_doubt or not asked.rules or asked.about is None or equal_arguments(asked.about.args) is None:
+        return ""
+    files = {name: [_describe(one)["hash"] for one in every] for name, every in attached_files(state, asked).items()}
+    try:
+        call = identity_text(call_key(asked.about))
+    except TypeError:  # not JSON: it cannot be compared
+        return ""
+    if labels_in(call):  # a pseudonym stands for another value in each run
+        return ""
+    told = [state.agent, call, files, str(asked.prompt), asked.options, asked.by, asked.rules]
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def attached_files(state: State, asked: Asked) -> dict[str, list[Media]]:
     """Return the files of the conversation that the call in question names, by argument: the tool gets exactly these.
 
     A child run has a conversation of its own, so there are none for its questions.
     """
-    call = _call_of(result, key)
-    if call is None or call.id not in result.state.open or not isinstance(call.args, Mapping):
+    call = _call_of(state, asked)
+    if call is None or call.id not in state.open or not isinstance(call.args, Mapping):
         return {}
-    return files_in_arguments(result.state, call.args)
+    return files_in_arguments(state, call.args)
 
 
-def _call_of(result: Result[Any], key: str) -> ToolCall | None:
-    asked = result.questions[key]
-    return asked.about or result.state.open.get(asked.call_id)
+def _call_of(state: State, asked: Asked) -> ToolCall | None:
+    return asked.about or state.open.get(asked.call_id)
 
 
 def _describe(file: Media) -> dict[str, str]:
@@ -100,6 +128,7 @@ def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) 
             "prompt": said,
             "notice": to_json(said),
             "call": {**kept, "arguments": {}, "hidden": True} if kept else None,
+            "same": "",
         }
     messages = {"nothing": (), "call": (), "turn": result.state.turn, "run": result.state.history}[shown]
     return {**asked, "conversation": [visible(line) for message in messages for line in as_lines(message)], "shown": shown}

@@ -115,7 +115,7 @@ class RunRoutes:
         user = caller.list_of(asked.get("user_id"))
         await self._service.auditor.read(caller, "runs", user)
         if request.headers.get("accept", "").startswith("text/event-stream"):
-            return Stream(self._streams, caller, _frame_changes(self.changes, user))
+            return Stream(self._streams, caller, _frame_changes(self.changes, user, caller))
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         filters: dict[str, Any] = {name: asked.get(name, "") for name in ("status", "agent")}
         filters |= {"session": asked.get("session_id", ""), "user": user}
@@ -317,13 +317,19 @@ async def _frame_chunks(
             yield part
 
 
-async def _frame_changes(changes: Changes, user: str | None) -> AsyncGenerator[Part, None]:
-    """Yield an event for each changed run. A deleted run is announced by its id, to its user and to administrators."""
+async def _frame_changes(changes: Changes, user: str | None, caller: Caller) -> AsyncGenerator[Part, None]:
+    """Yield an event for each changed run. A deleted run is announced by its id, to its user and to administrators.
+
+    A caller who answers for other users gets an empty event `questions` when one of their runs has changed.
+    """
     yield event({}, "listening")
     async with aclosing(changes.watch()) as watching:
         async for news in watching:
             told = [event({"run_id": run_id}, "gone") if card is None else event(summary(card), "run")
                     for run_id, owner, card in news if user in (None, owner)]  # fmt: skip
+            others = [card for _, owner, card in news if card is not None and user not in (None, owner)]
+            if caller.answers_for_others and any(one.parent or caller.can_answer(one.user, one.agent) for one in others):
+                told.append(event({}, "questions"))
             yield b"".join(told)
 
 

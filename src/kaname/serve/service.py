@@ -65,7 +65,7 @@ class Service:
             )
             raise ConfigError(told)
         self.on_disconnect = on_disconnect
-        self.shown: dict[str, Shown] = {}  # by agent: what a person sees who can answer its questions, but not see the run
+        self.shown: dict[str, Shown] = {}  # by agent, where it is declared: see `shown_by`
         self._tasks: set[asyncio.Task[None]] = set()
         self._runs: dict[str, Run[Any]] = {}
         self.closing = False
@@ -101,6 +101,13 @@ class Service:
         """Return the tools of the agent of a run; an empty mapping if that agent is not served here."""
         agent = self.agents.get(card.agent)
         return {} if agent is None else agent.tools
+
+    def shown_by(self, agent: str) -> Shown:
+        """Return what a person sees who can answer the questions of an agent, but not see its run.
+
+        It is unknown what an agent declares that is not served here: it shows nothing.
+        """
+        return self.shown.get(agent, "call") if agent in self.agents else "nothing"
 
     async def card(self, run_id: str, caller: Caller, *, queued: bool = False) -> RunInfo:
         """Return the card of a run. Raise `RunNotFound` if it does not exist, or belongs to another user and the caller is no

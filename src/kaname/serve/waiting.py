@@ -42,4 +42,4 @@ async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: 
     asked = [{**question(result, key, tools), "key": f"{prefix}{key}", "run": run} for key in result.questions]
     if caller.sees(card.user):
         return asked
-    return [shown_to_approver(one, result, service.shown.get(above.agent, "call")) for one in asked]
+    return [shown_to_approver(one, result, service.shown_by(above.agent)) for one in asked]

@@ -22,6 +22,7 @@ from ...evals.subject import as_agent
 from ...journals.default import choose
 from ...tools.loading import object_from
 from ..agent import agent_from, journal_place, note_place, place_options, programs_workflow, take_workflow, workflow_from
+from ..last import take_last
 from ..main import DONE, FAILED, USAGE
 from ..messages import say, translate
 from ..records.runs import find
@@ -167,6 +168,7 @@ def _tell(given: argparse.Namespace, screen: Screen, report: EvalReport) -> int:
 
 async def _with_journal(given: argparse.Namespace, screen: Screen, action: str) -> int:
     _take_agent_of_file(given)
+    take_last(given, screen)
     journal, names = choose(journal_place(given)), given.what[1:]
     wanted = {"list": (0, 0), "show": (1, 1), "compare": (2, 20), "add": (1, 2)}[action]
     if not wanted[0] <= len(names) <= wanted[1]:

@@ -17,6 +17,7 @@ from ...memory.lessons.history import PastRun, read_history
 from ...memory.lessons.patterns import find_patterns, group_failures
 from ...memory.lessons.propose import learn_lessons
 from ..agent import agent_name, journal_place, note_place
+from ..last import take_last
 from ..main import DONE
 from ..messages import many, say, translate
 from ..terminal.screen import Screen
@@ -39,6 +40,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
+    take_last(given, screen)
     journal = choose(journal_place(given))
     try:
         if given.action in ("try", "approve", "rollback"):

@@ -11,6 +11,7 @@ from ...agent.work.overview import list_queue, list_schedules, list_workers, ret
 from ...core.errors import ConfigError
 from ...journals.default import choose
 from ..agent import config_for, journal_for, note_place
+from ..last import take_last
 from ..main import DONE
 from ..messages import say, translate
 from ..terminal.screen import Screen
@@ -22,7 +23,10 @@ _STATES = {"waiting": "待機中", "delayed": "開始時刻待ち", "taken": "�
 
 def main(given: argparse.Namespace) -> int:
     does = {"workers": _workers, "queue": _queue, "schedules": _schedules}[given.command]
-    return run_to_the_end(lambda ending: does(given, Screen()))
+    screen = Screen()
+    if not getattr(given, "model", None):
+        take_last(given, screen, "agent" if given.command == "schedules" else "journal")
+    return run_to_the_end(lambda ending: does(given, screen))
 
 
 async def _workers(given: argparse.Namespace, screen: Screen) -> int:

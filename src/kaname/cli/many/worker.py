@@ -26,6 +26,7 @@ from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
 from ...workflows.configured import configured_parts
 from ..agent import agent_from, config_for, journal_place
+from ..last import remember
 from ..main import DONE
 from ..messages import say
 from ..terminal.screen import Screen
@@ -88,6 +89,8 @@ def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
     found = [agent_behind(one) for one in served]
     if not found or None in found:
         raise ConfigError(say("-a must name an agent, or a list of agents", "-a にはエージェントを指定してください"))
+    if ":" in (given.agent or ""):
+        remember(given, found[0].journal)  # type: ignore[union-attr]
     for agent in found:
         assert agent is not None
         if given.journal:

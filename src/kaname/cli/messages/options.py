@@ -162,6 +162,9 @@ COMMANDS = (
          "(default: stop). Runs of /api/runs continue, unless the request says otherwise.",
          "OpenAI、Vercel、AG-UI、MCP のクライアントが接続を閉じたとき、実行を停止するか続けるか (既定: stop)。"
          "/api/runs の実行は、リクエストに指定がなければ続きます。"),
+        ("--approvers-see", {"choices": ["nothing", "call", "turn", "run"]},
+         "What people see who answer questions for other users (default: as the configuration says, otherwise call).",
+         "ほかのユーザーの代わりに回答する人に見せる内容 (既定: 設定ファイルの値、なければ call)。"),
         ("--trace", {**LIST, "metavar": "PLACE"},
          "Send traces to console, a file, or otel[=URL]. Repeat for several.",
          "トレースの出力先: console、ファイル、otel[=URL]。複数指定できます。"),
@@ -195,6 +198,8 @@ COMMANDS = (
          "resume: answer a question. To approve a call with other arguments, pass '{\"args\": {\"yen\": 10}}'. "
          "Repeat for several questions.",
          "resume: 確認に回答します。引数を変えて承認するには '{\"args\": {\"yen\": 10}}' を渡します。複数指定できます。"),
+        ("--equal", FLAG, "resume: give the same answer to the equal questions of other waiting runs, one after the other.",
+         "resume: ほかの実行の同じ確認にも、1 件ずつ同じ回答をします。"),
         BY,
         ("--before", {"metavar": "RUN"}, "list: show runs before this one.", "list: この実行より前のものを表示します。"),
         ("--keep", {"metavar": "TIME"},

@@ -11,6 +11,7 @@ from ...core.people.visible import visible, visible_json
 from ...journals.default import choose
 from ...kernel.approvals.port import Grant, Grants, HasGrants
 from ..agent import journal_for, note_place
+from ..last import take_last
 from ..main import DONE, FAILED, USAGE
 from ..messages import say
 from ..terminal.screen import Screen
@@ -18,7 +19,9 @@ from ..terminal.signals import run_to_the_end
 
 
 def main(given: argparse.Namespace) -> int:
-    return run_to_the_end(lambda ending: _main(given, Screen()))
+    screen = Screen()
+    take_last(given, screen)
+    return run_to_the_end(lambda ending: _main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:

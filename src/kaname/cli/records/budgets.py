@@ -10,6 +10,7 @@ from ...kernel.ports import Policy
 from ...policies.budget.budget import Budget, ledger_of
 from ...policies.budget.overview import AccountInfo, overview
 from ..agent import config_for, journal_for, note_place, programs_agent
+from ..last import take_last
 from ..main import DONE
 from ..messages import say
 from ..terminal.screen import Screen
@@ -26,7 +27,9 @@ _SCOPES = {
 
 
 def main(given: argparse.Namespace) -> int:
-    return run_to_the_end(lambda ending: _main(given, Screen()))
+    screen = Screen()
+    take_last(given, screen)
+    return run_to_the_end(lambda ending: _main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:

@@ -8,8 +8,10 @@ import json
 import os
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import aclosing, nullcontext
 from datetime import datetime
+from typing import Any
 
 from ...agent.attach import follow_chunks, queued_card, stop_run
 from ...agent.figures import rate
@@ -17,16 +19,20 @@ from ...agent.opening.answers import questions_of_tasks
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.install import this_command
+from ...core.people.visible import call_line
 from ...core.project import path_without_project
 from ...core.runs import RunInfo, is_own_run
+from ...core.state import State
 from ...core.values import plain_text
 from ...journals.default import choose, default_path
 from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
+from ...serve.questions import same_question
 from ..agent import agent_from, journal_place, note_place, place_options, restore_options
-from ..main import DONE, FAILED, USAGE, WAITING
+from ..last import take_last
+from ..main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from ..messages import say, translate
 from ..messages.stops import status_word
 from ..run import follow
@@ -39,10 +45,13 @@ from .prune import main as prune
 from .transcript import print_run, stories
 
 _TASK = 20  # columns that the list of runs keeps for the task
+_WAITING = 10_000  # waiting runs in which equal questions are looked for
 
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    if given.action != "prune":  # it deletes many runs: its journal is never guessed
+        take_last(given, screen)
     place = journal_place(given)
     if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no runs yet: {place} does not exist", f"まだ記録がありません ({place})"))
@@ -88,7 +97,9 @@ async def _main(given: argparse.Namespace, screen: Screen) -> int:
             await journal.delete(run.run_id, cascade=given.cascade)
             screen.note(say(f"deleted {run.run_id}", f"{run.run_id} を削除しました"))
             return DONE
-        return await _continue(given, journal, run, screen)
+        if not given.equal:
+            return await _continue(given, journal, run, screen)
+        return await _answer_equal(given, journal, run, screen)
     except RunNotFound:
         note_place(given, screen)
         raise
@@ -116,7 +127,8 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
     room_for_ids = columns() - (46 if wide else 27) - _TASK - 1
     column = max([12, *[len(one) for one in ids.values() if len(one) <= room_for_ids]])
     head = f"{pad(say('run', '実行'), column)}  {pad(say('started', '開始'), 11)}  {pad(say('status', '状態'), 11)} "
-    head += f"{pad(say('tokens', 'トークン'), 8)} {pad(say('cost', '費用'), 8)}  " if wide else ""
+    figures = [say("tokens", "トークン"), say("cost", "費用")]
+    head += "{} {}  ".format(*[" " * (8 - width(one)) + one for one in figures]) if wide else ""
     screen.note(head + say("task", "内容"))
     for one in runs:
         money = "?" if one.cost is None else f"${one.cost:.4f}"
@@ -152,6 +164,10 @@ async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: ar
     command = f"{this_command()} runs resume {still.run_id}{answer}{whose}{place_options(given)}"
     waits = say("waiting for an answer", "回答待ち") if answer else say("interrupted", "中断 (再開できます)")
     screen.note(f"{waits}; {say('to continue', '続けるには')}: {command}")
+    if waiting and len([one for one in runs if one.status == "waiting" and not one.parent]) > 1:
+        screen.note(
+            say("--equal also answers equal questions of other runs", "--equal を付けると、ほかの実行の同じ確認にも回答します")
+        )
 
 
 def _rating_word(rating: str) -> str:
@@ -234,13 +250,51 @@ async def _stop(journal: Journal, run: RunInfo, screen: Screen) -> int:
     return DONE
 
 
-async def _continue(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
-    """Resume, fork or replay a run, with the agent that made it."""
+async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen) -> int:
+    """Answer the questions of a run, and then the equal ones of other waiting runs: one after the other, each as by itself."""
+    if given.action != "resume" or not given.answer:
+        raise ConfigError(
+            say("--equal needs: resume RUN --answer ANSWER", "--equal には resume RUN --answer ANSWER が必要です")
+        )
+    state = await load(journal, run.run_id)
+    answers = parse_answers(given.answer, state.questions)
+    if not answers:
+        return await _continue(given, journal, run, screen)  # it says that the run does not wait
+    same = {same_question(state, state.questions[key]): answer for key, answer in answers.items()}
+    same.pop("", None)
+    if not same:
+        raise ConfigError(
+            say(
+                f"a question of {run.run_id} cannot be compared with others: answer it without --equal",
+                f"{run.run_id} の確認はほかの確認と比較できません。--equal を付けずに回答してください",
+            )
+        )
+    todo: list[tuple[RunInfo, dict[str, Any]]] = [(run, answers)]
+    for one in await journal.runs(
+        status="waiting", limit=_WAITING
+    ):  # before the first is resumed: what comes later was not meant
+        state = await load(journal, one.run_id)
+        equal = {key: same[mark] for key, asked in state.questions.items() if (mark := same_question(state, asked)) in same}
+        todo += [(one, equal)] if equal and not one.parent and one.run_id != run.run_id else []
+    code = DONE
+    for number, (one, given_answers) in enumerate(todo, 1):
+        screen.note(f"{number}/{len(todo)}  {one.run_id}")
+        ended = await _continue(argparse.Namespace(**vars(given)), journal, one, screen, given_answers)
+        code = max(code, ended)
+        if ended == INTERRUPTED:
+            break
+    return code
+
+
+async def _continue(
+    given: argparse.Namespace, journal: Journal, run: RunInfo, screen: Screen, equal: Mapping[str, Any] | None = None
+) -> int:
+    """Resume, fork or replay a run, with the agent that made it. `equal`: answers, instead of those of the options."""
     first = (await read_run(journal, run.run_id))[0].body
     restore_options(given, first.recipe if isinstance(first, Opened) else {}, run.agent)
     state = await load(journal, run.run_id)
-    answers = {}
-    if given.action == "resume" and given.answer:
+    answers = dict(equal or {})
+    if given.action == "resume" and given.answer and not answers:
         questions = {**state.questions, **await questions_of_tasks(journal, state)}
         if not questions:
             screen.note(
@@ -265,9 +319,18 @@ async def _continue(given: argparse.Namespace, journal: Journal, run: RunInfo, s
         else:
             going = agent.resume(run.run_id, answers, takeover=given.takeover, abort_event=stop, by=given.by)
         by, where = given.by if given.action == "resume" else "", place_options(given)
-        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by)
+        earlier = {} if given.action == "fork" else _open_calls(state, answers)
+        return await follow(agent, going, stop, screen, as_json=given.json, quiet=False, where=where, by=by, earlier=earlier)
     finally:
         await agent.close()
+
+
+def _open_calls(state: State, answers: Mapping[str, Any]) -> dict[str, str]:
+    """Return the calls of the model that have no result yet, as lines by id: with the arguments that the answers give them."""
+    asked = {one.call_id: answers.get(key) for key, one in state.questions.items()}
+    calls = [call for message in state.messages for call in message.calls if call.id in state.open]
+    edits = {call.id: given["args"] for call in calls if isinstance(given := asked.get(call.id), Mapping) and "args" in given}
+    return {call.id: call_line(call.name, edits.get(call.id, call.args)) for call in calls}
 
 
 async def _diff(journal: Journal, one: RunInfo, other: RunInfo, screen: Screen) -> int:

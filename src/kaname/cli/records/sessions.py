@@ -17,6 +17,7 @@ from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
 from ..agent import agent_name, journal_place, note_place, place_options
+from ..last import take_last
 from ..main import DONE, FAILED
 from ..messages import many, say
 from ..messages.stops import status_word
@@ -31,6 +32,7 @@ _WIDE = 100  # columns
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    take_last(given, screen)
     place = journal_place(given)
     if is_file(place) and not os.path.exists(os.path.expanduser(place)):
         screen.note(say(f"no sessions yet: {place} does not exist", f"まだセッションがありません ({place})"))
@@ -102,7 +104,7 @@ async def _list(journaled: Sessions, given: argparse.Namespace, screen: Screen) 
         note_place(given, screen)
         return DONE
     wide = columns() >= _WIDE
-    wider = f"{pad(say('status', '状態'), 11)} {pad(say('agent, user', 'エージェント、ユーザー'), 20)} " if wide else ""
+    wider = f"{pad(say('status', '状態'), 11)} {pad(say('agent, user', 'エージェント'), 20)} " if wide else ""
     head = f"{pad(say('session', 'セッション'), 18)}  {pad(say('last used', '最終利用'), 11)}  "
     screen.note(f"{head}{pad(say('runs', '実行'), 4)} {wider}{say('title', 'タイトル')}")
     for one in sessions:
@@ -143,7 +145,8 @@ def _print_found(found: Sequence[tuple[Session, Sequence[Said]]], screen: Screen
 
 
 def _say(one: Said, screen: Screen, indent: str = "") -> None:
-    who = one.agent if one.message.role == "assistant" else say("user", "ユーザー") if one.message.role == "user" else "←"
+    results = f"← {', '.join([result.name for result in one.message.results])}"
+    who = one.agent if one.message.role == "assistant" else say("user", "ユーザー") if one.message.role == "user" else results
     text = " ".join(one.text.split())
     if text:
         screen.say(f"{indent}{_time(one.time)}  {who}: {truncate(text, _LONG)}")

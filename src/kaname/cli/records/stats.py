@@ -9,6 +9,7 @@ from collections import Counter
 from ...agent.figures import Figures, figures, sum_tallies
 from ...journals.default import choose
 from ..agent import agent_name, journal_for, note_place
+from ..last import take_last
 from ..main import DONE
 from ..messages import say
 from ..messages.stops import status_word
@@ -17,7 +18,9 @@ from ..terminal.signals import run_to_the_end
 
 
 def main(given: argparse.Namespace) -> int:
-    return run_to_the_end(lambda ending: _main(given, Screen()))
+    screen = Screen()
+    take_last(given, screen)
+    return run_to_the_end(lambda ending: _main(given, screen))
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:

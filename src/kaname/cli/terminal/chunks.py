@@ -27,11 +27,11 @@ class Show:
     """Show the chunks of a run: call `take` with every chunk, then `finish`.
 
     In a terminal the text streams, with its Markdown rendered. A pipe gets the answer alone: text before a call is a remark,
-    and that is known only when the call comes.
+    and that is known only when the call comes. `earlier`: the calls that an earlier attempt of the run has left, by id.
     """
 
-    def __init__(self, screen: Screen, *, quiet: bool = False) -> None:
-        self._screen, self._quiet = screen, quiet
+    def __init__(self, screen: Screen, *, quiet: bool = False, earlier: Mapping[str, str] | None = None) -> None:
+        self._screen, self._quiet, self._earlier = screen, quiet, earlier or {}
         self._live = screen.out.isatty() and not quiet
         self._markdown = None if not self._live or Screen.is_plain(screen.out) or os.environ.get("NO_COLOR") else Markdown()
         self._held = ""  # text that is not known yet to be the answer
@@ -185,9 +185,10 @@ class Show:
                 if data["tool_call_id"] not in self._running:  # without the time of a question, and once for all retries
                     self._began[data["tool_call_id"]] = monotonic()
                     self._running.add(data["tool_call_id"])
-                    if data["tool_call_id"] not in self._calls:  # a task of a graph, which the model did not call
-                        self._calls[data["tool_call_id"]] = data["tool_call_id"]
-                        self._line(f"→ {visible_line(data['tool_call_id'])} ({visible_line(data['name'])})", "cyan")
+                    if (call := data["tool_call_id"]) not in self._calls:
+                        self._calls[call] = self._earlier.get(call, call)
+                        task = f"{visible_line(call)} ({visible_line(data['name'])})"  # of a graph: the model did not call it
+                        self._line(f"→ {self._earlier.get(call, task)}", "cyan")
                     self._screen.doing = self._far + ", ".join([self._calls.get(one, data["name"]) for one in self._running])
             case "progress":
                 self._show_progress(data)

@@ -59,7 +59,7 @@ class MediaRoutes:
             if not caller.answers_for_others:
                 raise
             card = await self._service.card_to_answer(run_id, caller)
-            shown = self._service.shown.get(card.agent, "call") != "nothing"
+            shown = self._service.shown_by(card.agent) != "nothing"
             found = _find(_asked_about(await self._service.agent_result(card.run_id)), wanted) if shown else None
         else:
             found = await self._find_recorded(card.run_id, wanted)
@@ -87,7 +87,9 @@ def _find(media: Iterable[tuple[str, bytes]], wanted: str) -> tuple[str, bytes] 
 
 def _asked_about(result: Result[Any]) -> list[tuple[str, bytes]]:
     """Return the files that the calls in open questions name."""
-    files = [file for key in result.questions for every in attached_files(result, key).values() for file in every]
+    files = [
+        file for asked in result.questions.values() for every in attached_files(result.state, asked).values() for file in every
+    ]
     return [(one.mime, one.content) for one in files]
 
 

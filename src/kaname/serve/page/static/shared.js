@@ -134,7 +134,7 @@ export function watch() {
       const changed = batch.filter(event => event.name === "run").map(event => event.data);
       takeRuns(changed);
       for (const event of batch) if (event.name === "gone") dropRun(event.data.run_id);
-      if (changed.length) questions();
+      if (changed.length || batch.some(event => event.name === "questions")) questions();
     },
     state(now) {
       if (now === "open" && opened++) loadRuns(); // changes during the interruption were not received

@@ -11,6 +11,7 @@ import { fold, UNDER_WAY } from "../fold.js";
 import { useRun } from "./following.js";
 import { body, Call, Live, Text, Thinking } from "./story.js";
 import { Answered, useChosen } from "./question.js";
+import Inbox from "./inbox.js";
 import { statusOf } from "./run.js";
 import { Attached, filesOf, Medium, withFiles } from "./media.js";
 
@@ -24,9 +25,10 @@ function Calls({ calls, over }) {
   const sign = calls.some(call => call.question?.open) ? "◆" : open ? "◐" : signOf(calls.filter(call => !call.apart));
   const told = shorten(calls.map(call => callText(call.name, call.args, 60)).join(" · "), 110);
   return html`<details class="tools">
-    <summary><span class="call">${sign} ${told}</span></summary>
-    ${calls.map(call => html`<${Call} key=${call.id} call=${call} parallel=${calls.length > 1} given=${{ over, now: Date.now() / 1000 }} />`)}
-  </details>`;
+      <summary><span class="call">${sign} ${told}</span></summary>
+    ${calls.map(call => html`<${Call} key=${call.id} call=${{ ...call, media: [] }} parallel=${calls.length > 1} given=${{ over, now: Date.now() / 1000 }} />`)}
+    </details>
+    ${calls.flatMap(call => call.media || []).map(one => html`<${Medium} one=${one} />`)}`;
 }
 const signOf = calls => (calls.length ? (calls.some(call => call.error != null) ? "✕" : calls.some(call => call.waiting) ? "◆" : "✓") : "→");
 
@@ -130,20 +132,24 @@ function Conversation({ id, following, edit, setProblem }) {
   const [most, show] = useState(MOST);
   const [chosen, choose] = useChosen([...story.questions.keys()]);
   useEffect(() => {
-    const look = () => (near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160);
+    let last = 0; // only scrolling up leaves the end; pictures that load do not
+    const look = () => {
+      near.current = innerHeight + scrollY > document.documentElement.scrollHeight - 160 || (near.current && scrollY >= last);
+      last = scrollY;
+    };
     addEventListener("scroll", look, { passive: true });
     return () => removeEventListener("scroll", look);
   }, []);
   const down = () => near.current && scrollTo(0, document.documentElement.scrollHeight);
   useEffect(down, [facts, Boolean(run)]);
   useEffect(() => live.listen(() => requestAnimationFrame(down)), [live]);
-  if (problem && !run) return html`<${ErrorBox} problem=${problem} again=${following.again} />`;
+  if (problem && !run) return html`<${Inbox} run=${id} otherwise=${html`<${ErrorBox} problem=${problem} again=${following.again} />`} />`;
   if (!run) return html`<${Loading} />`;
   const resume = () => post(runPath(id, "/resume"), { mode: "detach" }).then(following.again, setProblem);
   const over = Boolean(story.state.stop) || status === "interrupted";
   const open = new Set(over ? [] : story.questions.keys());
   const given = { edit: may("talk") && !UNDER_WAY.has(status) ? edit : null, run: id, asked: chosen, choose, over, open };
-  return html`<div class="talk">
+  return html`<div class="talk" onLoadCapture=${down}>
       ${story.items.length > most ? html`<${Button} onClick=${() => show(most + MOST)}>${t("Show earlier messages")}</${Button}>` : null}
       ${story.items.slice(-most).map(item => html`<${ChatItem} key=${item.key} item=${item} given=${given} />`)}
       <${Live} live=${live} agent=${story.state.agent} over=${!UNDER_WAY.has(status)} />

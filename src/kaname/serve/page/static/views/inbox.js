@@ -1,12 +1,47 @@
 // Inbox: the open questions, the oldest first.
 
-import { html, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useContext, useEffect, useRef, useState } from "../vendor/preact.js";
 import { inbox, link, loadQuestions, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { get, send } from "../server.js";
-import { Button, Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
-import { count, visible, when } from "../format.js";
+import { Announce, Button, Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
+import { count, visible, visibleLine, when } from "../format.js";
 import { t } from "../words.js";
-import { Question } from "./question.js";
+import { isApproval, Question, sendAnswer } from "./question.js";
+
+const id = one => `${one.run.run_id} ${one.key}`;
+
+// One answer for all selected questions, sent to each. Those that fail stay selected.
+function Selected({ list, keep, answering }) {
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState(null);
+  const say = useContext(Announce);
+  const reason = useRef();
+  const answer = async value => {
+    setBusy(true);
+    const failed = [];
+    let why = null;
+    for (const one of list) {
+      answering(one);
+      await sendAnswer(one.run.run_id, one, value).catch(trouble => (failed.push(id(one)), (why ??= trouble)));
+    }
+    keep(failed);
+    setProblem(why);
+    say(t("{count} answers sent", { count: list.length - failed.length }));
+    loadQuestions();
+    setBusy(false);
+  };
+  if (!list.length) return html`<${ErrorBox} problem=${problem} />`;
+  return html`<div class="sheet selected">
+    <div class="row">
+      <b>${t("{count} selected", { count: list.length })}</b>
+      <${Button} kind="main yes" disabled=${busy} onClick=${() => answer("yes")}>${t("Approve all")}</${Button}>
+      <${Button} disabled=${busy} onClick=${() => answer({ approved: false, reason: reason.current.value.trim() })}>${t("Refuse all")}</${Button}>
+      <input ref=${reason} aria-label=${t("Reason (optional). The agent can read it.")} placeholder=${t("Reason (optional). The agent can read it.")} />
+      <${Button} kind="plain" disabled=${busy} onClick=${() => keep([])}>${t("Cancel")}</${Button}>
+    </div>
+    <${ErrorBox} problem=${problem} />
+  </div>`;
+}
 
 // The approvals that hold for later calls.
 function Approvals({ answered }) {
@@ -32,11 +67,12 @@ function Approvals({ answered }) {
   </section>`;
 }
 
-export default function Inbox() {
-  const { questions, problem } = use(inbox);
+// `run`: only its questions; `otherwise` if it has none.
+export default function Inbox({ run, otherwise }) {
+  const { questions: all, problem } = use(inbox);
+  const questions = otherwise ? all?.filter(one => one.run.run_id === run) : all;
   const [chosen, choose] = useState("");
   useEffect(() => void (loadQuestions(), runs.get().list || loadRuns()), []);
-  const id = one => `${one.run.run_id} ${one.key}`;
   // No question is selected automatically: the user must see it before pressing y. When the selected one is gone, j selects the next.
   const place = (questions || []).findIndex(one => id(one) === chosen);
   const last = useRef(-1);
@@ -53,13 +89,25 @@ export default function Inbox() {
     choose(id(next));
     document.getElementById(id(next))?.scrollIntoView({ block: "nearest" });
   };
+  // A question that comes later is not selected.
+  const [picked, pick] = useState([]);
+  const open = may("approve") ? (questions || []).filter(isApproval) : [];
+  const selected = open.filter(one => picked.includes(id(one)));
+  const toggle = one => pick(picked.includes(id(one)) ? picked.filter(other => other !== id(one)) : [...picked, id(one)]);
+  const alike = one => {
+    const same = open.filter(other => one.same && other.same === one.same);
+    const tool = open.filter(other => other.run.agent === one.run.agent && other.call.name === one.call.name);
+    return Object.entries({ "Select {count} equal questions": same, "Select {count} questions about {name}": tool.length > same.length ? tool : [] });
+  };
   useKeys({ j: () => lost || move(1), k: () => lost || move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
+  if (otherwise && questions && !questions.length) return otherwise;
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
       ${questions?.length && may("approve") ? html`<span class="note">${lost ? t("Answered elsewhere. Press ↓ for the next question") : t("Press j for the next question, then y, e or n")}</span>` : null}
     </header>
     <${ErrorBox} problem=${problem} again=${loadQuestions} />
+    <${Selected} list=${selected} keep=${pick} answering=${one => id(one) === chosen && (mine.current = chosen)} />
     ${
       !questions
         ? problem
@@ -77,10 +125,14 @@ export default function Inbox() {
                     aria-current=${at === place ? "true" : null}
                     onClick=${() => (lose(false), choose(id(one)))}
                   >
-                    <p class="meta">
-                      ${one.shown ? html`<b>${one.run.title || one.run.agent}</b>` : html`<a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>`}
-                      ${["", one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
-                    </p>
+                    <div class="meta row">
+                      ${open.length > 1 && open.includes(one) ? html`<label class="check"><input type="checkbox" checked=${picked.includes(id(one))} onChange=${() => toggle(one)} aria-label=${t("Select")} /></label>` : null}
+                      <p>
+                        ${one.shown ? html`<b>${one.run.title || one.run.agent}</b>` : html`<a href=${link(["runs", one.run.run_id])}><b>${titleOf(one.run)}</b></a>`}
+                        ${["", one.shown && !one.run.title ? "" : one.run.agent, when(one.run.updated), one.run.user_id].filter((said, at) => !at || said).join(" · ")}
+                      </p>
+                      ${open.includes(one) ? alike(one).map(([words, list]) => (list.length > 1 ? html`<${Button} kind="plain" onClick=${() => pick(list.map(id))}>${t(words, { count: list.length, name: visibleLine(one.call.name) })}</${Button}>` : null)) : null}
+                    </div>
                     <${Question}
                       answering=${() => (mine.current = id(one))}
                       question=${one}

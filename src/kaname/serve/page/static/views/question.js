@@ -16,7 +16,7 @@ const EFFECTS = {
 };
 const ANSWERS = { yes: "yes", no: "no", retry: "Run it again", skip: "Skip it" };
 const isOutbox = question => /(^|:)outbox:/.test(question.key);
-const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
+export const isApproval = question => /^approve:|:approve:/.test(question.key) && question.call;
 
 // A picture in an argument: base64, or a data URL.
 function Picture({ name, data }) {
@@ -143,6 +143,8 @@ export function useChosen(open) {
   return [open.includes(chosen) ? chosen : "", choose];
 }
 
+export const sendAnswer = (run, question, value) => post(runPath(run, "/answers"), { answers: { [question.key]: value }, mode: "detach" });
+
 // `run`: the run that asks. `active`: the shortcuts answer this question, and are shown.
 export function Question({ question, run, active, spent, choose, answering }) {
   const [mode, setMode] = useState("");
@@ -163,7 +165,7 @@ export function Question({ question, run, active, spent, choose, answering }) {
     setBusy(true);
     setProblem(null);
     try {
-      await post(runPath(run, "/answers"), { answers: { [question.key]: value }, mode: "detach" });
+      await sendAnswer(run, question, value);
       say(t("Answer sent"));
     } catch (failed) {
       setProblem(failed);
@@ -225,9 +227,17 @@ export function Question({ question, run, active, spent, choose, answering }) {
 // The answer to a question.
 export function Answer({ question }) {
   const { answer } = question;
-  const refused = answer?.approved === false && `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`;
+  const decided =
+    answer?.approved === false
+      ? `${t("Refused")}${answer.reason ? `: ${answer.reason}` : ""}`
+      : answer?.approved === true && t(answer.for === "always" ? "Approved, also later calls" : "Approved");
   const said =
-    refused || (typeof answer === "object" ? callText(question.call?.name || "", answer?.args ?? answer) : `${answer}`);
+    decided ||
+    (typeof answer === "object"
+      ? callText(question.call?.name || "", answer?.args ?? answer)
+      : question.options?.includes(answer) && ANSWERS[answer]
+        ? t(ANSWERS[answer])
+        : `${answer}`);
   return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
 }
 

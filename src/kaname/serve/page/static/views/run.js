@@ -13,6 +13,7 @@ import { Lanes } from "./lanes.js";
 import { Graph } from "./graph.js";
 import { forkPoint, Fork } from "./fork.js";
 import { useChosen } from "./question.js";
+import Inbox from "./inbox.js";
 import { filter, Row } from "./runs.js";
 
 function countNames(names) {
@@ -201,7 +202,7 @@ export default function Run({ path, query }) {
   });
   if (problem && !run)
     return problem.status === 404
-      ? html`<${EmptyState} title=${t("Run not found")}><p><a href=${link(["runs"])}>${t("Runs")}</a></p></${EmptyState}>`
+      ? html`<${Inbox} run=${id} otherwise=${html`<${EmptyState} title=${t("Run not found")}><p><a href=${link(["runs"])}>${t("Runs")}</a></p></${EmptyState}>`} />`
       : html`<${ErrorBox} problem=${problem} again=${following.again} />`;
   if (!run) return html`<${Loading} />`;
   const { state } = story;

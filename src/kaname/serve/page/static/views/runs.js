@@ -140,7 +140,7 @@ export default function Runs({ query }) {
         ref=${search}
         type="search"
         value=${words}
-        placeholder=${t("title, status:failed, agent:name, cost>0.01, day:today …")}
+        placeholder=${t("title, agent:name, cost>0.01 …")}
         aria-label=${t("Search and filter")}
         onInput=${event => setWords(event.target.value)}
         onKeyDown=${event => event.key === "Escape" && event.target.blur()}
