@@ -37,7 +37,8 @@ _MANAGERS = (
     "multi_modal_processor", "security_manager", "performance_optimizer", "collaboration_manager",
 )  # fmt: skip
 _PARTS = (
-    "model", "llm_adapter", "tool_registry", "guardrail", "trace_logger", "context_manager", "extra_cfg", *_MANAGERS,
+    "model", "llm_adapter", "tool_registry", "guardrail", "trace_logger", "context_manager", "memory", "extra_cfg",
+    *_MANAGERS,
 )  # fmt: skip
 _MEMORY = ("memory_window_size", "max_memory_items")
 _RESOURCES = ("api_quotas", "compute_resources", "cost_tracking")
@@ -108,6 +109,7 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: A `Guardrail`, any other policy, or an object with `check_input`, `check_output` or `check_tool`.
         trace_logger: A `TraceLogger`, an object with `trace(event, data)`, or a function of one event.
         context_manager: A `ContextManager`, or an object with `get_relevant_context(query, session_id, user_id)`.
+        memory: A `Memory`: what is kept of the conversations over sessions and processes, and found again when it fits.
         memory_window_size: How many messages of the conversation before this turn the model is shown. By default all.
         max_memory_items: How many the memory has at most. The smaller of the two counts. With one of them, the object
             remembers: its runs without a `session_id` and a `user_id` are one conversation.
@@ -134,6 +136,7 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: Any
         trace_logger: Any
         context_manager: Any
+        memory: Any
         planning_engine: Any
         workflow_engine: Any
         resource_manager: Any
@@ -183,6 +186,7 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: Any = None,
         trace_logger: Any = None,
         context_manager: Any = None,
+        memory: Any = None,
         planning_engine: Any = None,
         workflow_engine: Any = None,
         resource_manager: Any = None,
@@ -200,7 +204,7 @@ class BaseAgent(Refusing, Agent[Any]):
         passed = {one: value for one, value in locals().items() if one in (*_PARTS, *_MEMORY) and value is not None}
         self.parts = {one: passed.get(one, getattr(type(self), one)) for one in (*_PARTS, *_MEMORY)}
         options = {**self._class_options(), **options}
-        memory = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
+        recent = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
         managers = self._managers()
         given, registry = [*(self._own_tools() if tools is None else tools), *managers.tools], self.parts["tool_registry"]
         if registry is not None and not isinstance(registry, ToolRegistry):
@@ -215,7 +219,7 @@ class BaseAgent(Refusing, Agent[Any]):
         if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
             raise ConfigError(notice("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__))
         self._own_session = f"memory-{new_run_id()}"
-        self._remembers = any(one.most for one in memory)
+        self._remembers = any(one.most for one in recent)
         super().__init__(
             None if adapter is None else model_of(adapter, self.parts["model"]),
             given if registry is None else registry,
@@ -223,7 +227,11 @@ class BaseAgent(Refusing, Agent[Any]):
             instructions=(own.instructions or "") if instructions is None else instructions,
             policies=[*as_policy(self.parts["guardrail"]), *managers.policies, *options.pop("policies", ())],
             sinks=[*_sinks(self.parts["trace_logger"]), *options.pop("sinks", ())],
-            context=[*memory, *managers.context, *_context(options.pop("context", ()), self.parts["context_manager"])],
+            context=[
+                *recent,
+                *managers.context,
+                *_context(options.pop("context", ()), *self._with_memory()),
+            ],
             team=self._team(options.pop("team", ())),
             **options,
         )
@@ -231,6 +239,9 @@ class BaseAgent(Refusing, Agent[Any]):
         self._check_chat()
         managers.join(self)
         self._plan_with(self.parts["planning_engine"])
+
+    def _with_memory(self) -> list[Any]:
+        return [self.parts[name] for name in ("context_manager", "memory") if self.parts[name] is not None]
 
     def _managers(self) -> Attached:
         """Return what the managers add. The limits of `extra_cfg` make a resource manager."""
@@ -412,9 +423,9 @@ def _role(message: Any) -> Any:
     return message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
 
 
-def _context(given: Any, manager: Any) -> list[Any]:
+def _context(given: Any, *managers: Any) -> list[Any]:
     listed = isinstance(given, Iterable) and not callable(given)
-    parts = [*(given if listed else [given]), *([] if manager is None else [manager])]
+    parts = [*(given if listed else [given]), *managers]
     if all(map(callable, parts)):
         return parts
     from .context_manager import as_context_part
