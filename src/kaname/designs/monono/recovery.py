@@ -141,7 +141,7 @@ class ErrorRecoveryManager(FallbackStrategy):
         return await super().tool(one, partial(self._through_breaker, next), view)
 
     async def _through_breaker(self, next: ToolHandler, call: ToolCall) -> ToolResult:
-        with self.breaking(call.name) as outcome:
+        with self.count_call(call.name) as outcome:
             if outcome is None:
                 return _resting(call.name)
             result = await next(call)
@@ -149,15 +149,15 @@ class ErrorRecoveryManager(FallbackStrategy):
             return result
 
     @contextmanager
-    def breaking(self, name: str) -> Iterator[Outcome | None]:
+    def count_call(self, name: str) -> Iterator[CallOutcome | None]:
         """Count a call for the breaker of a tool or a service. It is None if the breaker is open."""
         breaker = self._breakers.get(name)
         if breaker is None:
-            yield Outcome()
+            yield CallOutcome()
         elif (ticket := breaker.enter()) is None:
             yield None
         else:
-            outcome = Outcome()
+            outcome = CallOutcome()
             try:
                 yield outcome
             finally:
@@ -169,7 +169,7 @@ class ErrorRecoveryManager(FallbackStrategy):
 
 
 @mutable
-class Outcome:
+class CallOutcome:
     """What came of a call: True, its error, or None if it says nothing about the tool or the service."""
 
     result: ModelError | bool | None = None
@@ -186,7 +186,7 @@ class ModelRecovery(Retry):
         return await super().model(request, partial(self._call, next, _service(request, view)), view)
 
     async def _call(self, next: ModelHandler, service: str, request: ModelRequest) -> ModelReply:
-        with self._manager.breaking(service) as outcome:
+        with self._manager.count_call(service) as outcome:
             if outcome is None:
                 raise ModelUnavailable(_told_open(service))
             try:
