@@ -9,7 +9,7 @@ from unittest.mock import MagicMock, patch
 import pytest
 from fastmcp import Client, FastMCP
 
-from kaname import call
+from kaname import ConfigError, call
 from kaname.designs.tiny_agent import (
     Agent,
     AgentConnectionError,
@@ -129,6 +129,39 @@ async def test_tool_execution_flow():
             roles = [message["role"] for message in agent.messages]
             assert roles == ["user", "assistant", "tool", "tool", "assistant"]
             assert all("content" in chunk for chunk in results), "on every chunk"
+
+
+@pytest.mark.requirement("B1", "B12")
+async def test_client_of_an_in_memory_server_is_injected_as_the_documents_test_does():
+    """`test_tool_execution_flow` of the document, line by line: only the provider is a real server in the place of a mock."""
+    inmemory_mcp_client = Client(inmemory_mcp_server())
+    async with WireServer([reply("I'll check", [("get_weather", {"city": "Tokyo"})]), reply("Sunny.")]) as server:
+        config = config_for(server, {"test_server": {}})
+        async with Agent(config) as agent:
+            agent._mcp_client = inmemory_mcp_client
+            agent._mcp_client_connected = True
+            async with inmemory_mcp_client:
+                results = [chunk async for chunk in agent.run("What's the weather in Tokyo?")]
+                tool_inputs = [c for c in results if c.get("type") == "tool_input"]
+                tool_results = [c for c in results if c.get("type") == "tool_result"]
+                assert len(tool_results) > 0
+                weather_calls = [t for t in tool_inputs if t.get("tool_name") == "get_weather"]
+                assert weather_calls[0]["arguments"]["city"] == "Tokyo"
+            assert [tool.get("name") for tool in agent.available_tools] == ["get_weather", "calculate"]
+    sent = server.requests[0]
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["get_weather", "calculate"]
+    assert type(agent.recipe.model).__name__ == "LiteLLM", "the document calls litellm.acompletion"
+
+
+@pytest.mark.requirement("B8", "B12")
+async def test_server_whose_client_was_never_set_is_reported_and_a_client_without_a_place_is_refused():
+    async with WireServer([reply("Hello."), reply("Hello.")]) as server:
+        async with Agent(config_for(server, {"test_server": {}}), journal="memory") as agent:
+            results = [chunk async for chunk in agent.run("Hello")]
+        assert "test_server" in str([c["content"] for c in results if c["type"] == "status"])
+        async with Agent(config_for(server), journal="memory") as agent:
+            with pytest.raises(ConfigError, match="mcp_servers="):
+                agent._mcp_client = Client(inmemory_mcp_server())
 
 
 @pytest.mark.requirement("B3", "B4")

@@ -27,7 +27,7 @@ from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
-from ..tools.registry import ToolRegistry
+from ..tools.registry import ToolRegistry, as_action
 
 _SUITED = ("Pace", "PrefixWatch")  # the defaults that suit one model and not another
 
@@ -224,8 +224,13 @@ def check_parts(
 
 
 def tools_of_context(context: Sequence[Any]) -> list[Any]:
-    """The tools that parts of the context bring along, such as the one to look into what was summed up."""
-    return [tool for part in context for tool in optional(part, ContextBase, "tools")]
+    """The tools that parts of the context bring along, such as the one to look into what was summed up.
+
+    Of several memories, the model writes to the first."""
+    made = dict[str, Any]()
+    for tool in [tool for part in context for tool in optional(part, ContextBase, "tools")]:
+        made.setdefault(as_action(tool).name, tool)
+    return list(made.values())
 
 
 def judged_by(strategy: Strategy) -> frozenset[str]:

@@ -67,6 +67,7 @@ _HOMES = {
     "policies.fallback": ("RecoveryStep",),
     "designs.monono.resources": ("ResourceManager",),
     "designs.monono.security": ("SecurityManager",),
+    "designs.monono.security_parts": ("AccessControlList", "AuditLogger", "EncryptionHandler"),
     "designs.monono.trace_logger": ("TraceLogger", "as_sink"),
     "designs.monono.workflow_engine": ("WorkflowEngine",),
     # E: plan, execute, monitor, evaluate
@@ -126,6 +127,9 @@ if TYPE_CHECKING:
     from .monono.recovery import ErrorRecoveryManager as ErrorRecoveryManager
     from .monono.resources import ResourceManager as ResourceManager
     from .monono.security import SecurityManager as SecurityManager
+    from .monono.security_parts import AccessControlList as AccessControlList
+    from .monono.security_parts import AuditLogger as AuditLogger
+    from .monono.security_parts import EncryptionHandler as EncryptionHandler
     from .monono.trace_logger import TraceLogger as TraceLogger
     from .monono.trace_logger import as_sink as as_sink
     from .monono.workflow_engine import WorkflowEngine as WorkflowEngine

@@ -38,20 +38,22 @@ _FAILURES = {  # the document's own words, here and below
 }
 _AGENT_FAILED, _TOOL_FAILED, _ABORTED = "エージェントエラー", "ツール実行エラー", "処理が中断されました"
 _TAKEN = {"model", "api_key", "base_url", "headers", "settings"}  # what the adapter for LiteLLM takes of a provider's block
+_NO_CLIENT = "a client that is not set yet: agent._mcp_client = fastmcp.Client(…)"
 _STATUS = ("warning", "waiting", "stopped", "queued")  # of which a reader of the document's chunks wants to know
 
 
 class YgentsConfig(Config):
     """A whole configuration: what `load_config` gives for a file with the same words.
 
-    `mcp_servers`: by name, in the usual form; or a FastMCP server of this process.
+    `mcp_servers`: by name, in the usual form; a FastMCP server of this process; or `{}` for a server whose client is set later,
+    as the document's tests do: `agent._mcp_client = client`.
     """
 
     __slots__ = ()
 
     def __init__(self, llm: LLMConfig | Mapping[str, Any], mcp_servers: Mapping[str, Any] | None = None) -> None:
         servers = dict(mcp_servers or {})
-        in_file = {name: server for name, server in servers.items() if isinstance(server, Mapping)}
+        in_file = {name: server for name, server in servers.items() if isinstance(server, Mapping) and server}
         made = config_of({"llm": llm.in_file() if isinstance(llm, LLMConfig) else llm, "mcp_servers": in_file})
         agents = {name: replace(agent, mcp_servers=servers) for name, agent in made.agents.items()}
         Config.__init__(self, agents, made.files, {**made.value, "mcp_servers": servers})
@@ -156,12 +158,24 @@ class TinyAgent(Refusing, KanameAgent[OutputT]):
             options.setdefault("mcp_servers", model.agent().mcp_servers)
         if servers := options.get("mcp_servers"):
             options["mcp_servers"] = {
-                name: {"required": True, **as_entry(name, one)} for name, one in servers_by_name(servers).items()
+                name: {"server": _NO_CLIENT} if one == {} else {"required": True, **as_entry(name, one)}
+                for name, one in servers_by_name(servers).items()
             }
         super().__init__(model, tools, **options)
         if is_config(read):
             self.config = read
         self._conversation = Conversation(lasting=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Use the client of a server that the configuration leaves open (`{}`), from the next run on. kaname connects it."""
+        servers = [] if getattr(self, "servers", None) is None else self.servers.servers  # type: ignore[union-attr]
+        left_open = [one for one in servers if one.entry.server is _NO_CLIENT]
+        if name == "_mcp_client" and value is not None and left_open:
+            for server in left_open:
+                server.entry = replace(server.entry, server=value, required=True)
+            vars(self)[name] = value
+        elif name != "_mcp_client_connected" or "_mcp_client" not in vars(self):
+            super().__setattr__(name, value)
 
     def run(self, user_input: Input, abort_event: Any = None, **options: Any) -> TinyRun[OutputT]:  # type: ignore[override]
         return TinyRun(super().run(user_input, abort_event=abort_event, **options))

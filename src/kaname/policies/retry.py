@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError, ModelError, ModelTimeout
@@ -53,33 +54,40 @@ class Retry(Policy):
             return emit(text, kind, *more)
 
         watched = replace(request, emit=show)
-        for attempt in range(1, self.tries + 1):
+        for attempt in count(1):
             try:
                 return await next(watched)
             except ModelError as error:
-                wait = _pause(attempt) if error.retry_after is None else error.retry_after
-                pointless = not error.retryable or isinstance(error, ModelTimeout) or wait > self.longest_wait
-                if (shown and view.is_read) or pointless or attempt == self.tries:
+                pointless = not error.retryable or isinstance(error, ModelTimeout) or (shown and view.is_read)
+                wait = self.wait_before_retry(error, attempt, not pointless, request, view)
+                if pointless or wait is None or wait > self.longest_wait:
                     raise
                 if shown:
                     await show("", "restarted")
-                await view.warn("retry", _announcement(error, wait, attempt + 1, self.tries))
+                await view.warn("retry", self._announce(error, wait, attempt + 1))
             await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")
+
+    def wait_before_retry(
+        self, error: ModelError, attempt: int, can_retry: bool, request: ModelRequest, view: RunView
+    ) -> float | None:
+        """Return the seconds until the next try, or None if there is none. `attempt` is 1 for the first try."""
+        if attempt == self.tries:
+            return None
+        return _pause(attempt) if error.retry_after is None else error.retry_after
+
+    def _announce(self, error: ModelError, wait: float, attempt: int) -> str:
+        return notice(
+            "model.retry",
+            "{error}; retrying in {wait:.1f} s (try {attempt} of {tries})",
+            error=error.public,
+            wait=wait,
+            attempt=attempt,
+            tries=self.tries,
+        )
 
 
 def _pause(attempt: int) -> float:
     from random import uniform  # slow to load, and rarely needed
 
     return PAUSE * float(2 ** (attempt - 1)) * uniform(0.75, 1.0)
-
-
-def _announcement(error: ModelError, wait: float, attempt: int, tries: int) -> str:
-    return notice(
-        "model.retry",
-        "{error}; retrying in {wait:.1f} s (try {attempt} of {tries})",
-        error=error.public,
-        wait=wait,
-        attempt=attempt,
-        tries=tries,
-    )

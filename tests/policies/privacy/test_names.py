@@ -34,6 +34,19 @@ def names_in(text):
         ("María José Ortegal Ruiz and Bjørn-Åge Støvring", ["María José Ortegal Ruiz", "Bjørn-Åge Støvring"]),
         ("Beneficiary Priya Okafor, IBAN FR35 2106", ["Priya Okafor"]),
         ("Send the Server Logs to New York. My Number is not a name.", []),
+        ("担当はヤマダ タロウです。フリガナ：サトウ　ケンイチ", ["ヤマダ タロウ", "サトウ　ケンイチ"]),
+        ("スズキハナコ様とﾔﾏﾀﾞ ﾀﾛｳ様", ["スズキハナコ", "ﾔﾏﾀﾞ ﾀﾛｳ"]),
+        ("ヤマダ ナオタロウから電話", ["ヤマダ ナオタロウ"]),
+        ("予約者はジョン・スミスさんと、メアリー＝アン・ジョンソンです。", ["ジョン・スミス", "メアリー＝アン・ジョンソン"]),
+        ("キムラシロウザエモンさんの荷物", ["キムラシロウザエモン"]),
+        ("サーバー・ソフトウェア、トマト サラダ、メーカーさん、ベビーシッターさん、ユーザー様、コスト・パフォーマンス", []),
+        ("斎藤 直太朗に連絡", ["斎藤 直太朗"]),
+        (
+            "please tell john smith and anne-marie o'brien, maría garcía knows",
+            ["john smith", "anne-marie o'brien", "maría garcía"],
+        ),
+        ("the server will link the page, may read the will of grant, and can mark more", []),
+        ("mail john.smith@example.com, see /home/john smith_old and user=john smith2", []),
     ],
 )
 def test_find_names(text, names):

@@ -86,6 +86,41 @@ async def test_privacy_shows_the_model_pseudonyms_and_tool_and_user_the_values(m
     assert "<EMAIL_2>" in model.sent[1]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<email_1>",
+        "<Email_1>",
+        "<EMAIL 1>",
+        "<EMAIL-1>",
+        "< EMAIL_1 >",
+        "<EMAIL\\_1>",
+        "<EMAIL1>",
+        "[EMAIL_1]",
+        "&lt;EMAIL_1&gt;",
+        "＜ｅｍａｉｌ_１＞",
+    ],
+)
+async def test_privacy_puts_the_value_back_where_the_model_writes_the_pseudonym_in_another_form(said, mail):
+    model = Watched(called("send", to=said), f"Sent to {said}; not <email_7>, [email], a[1] or <b>.")
+    text, result = await shown(agent_of(model, mail), f"Write to {ADDRESS} today")
+    assert mail.got == [ADDRESS]
+    assert text == result.output == f"Sent to {ADDRESS}; not <email_7>, [email], a[1] or <b>."
+
+
+async def test_privacy_puts_back_a_pseudonym_of_several_words_in_another_form():
+    model = Watched("You were born on <date of birth 1>, not <Date-of-Birth_2>.")
+    result = await agent_of(model).run("My date of birth is 1985-04-01.")
+    assert result.output == "You were born on 1985-04-01, not <Date-of-Birth_2>."
+
+
+async def test_privacy_blocks_an_argument_with_a_pseudonym_in_another_form(mail):
+    rules = {"email": {"input": "pseudonymise", "arguments": "block"}}
+    model = Watched(called("send", to="<email_1>"), "It was refused.")
+    result = await agent_of(model, mail, kinds=rules).run(f"Write to {ADDRESS} today")
+    assert (mail.got, result.output) == ([], "It was refused.")
+
+
 async def test_privacy_keeps_pseudonyms_for_the_session_and_records_no_value_for_it(tmp_path):
     path, texts = tmp_path / "j.db", ["ok", "again", "third"]
     for number, question in enumerate([f"I am {ADDRESS}", f"Ask {BOSS}", f"Both: {BOSS} {ADDRESS}"]):

@@ -27,7 +27,15 @@ FOUND = {
     "driving_licence": ["免許証番号 301234567890", "driving licence 3012 3456 7890"],
     "bank_account": ["みなと銀行 港支店 普通 1234567 名義 ヤマダ", "口座番号：1234567", "account number 1234567"],
     "date_of_birth": ["生年月日は1985年4月1日", "昭和60年4月1日生まれ", "born on April 1, 1985", "name,dob\nX,1985-04-01"],
-    "phone": ["電話は０３－１２３４－５６７８", "TEL03(1234)5678", "携帯09012345678まで", "+81-3-1234-5678", "(415) 555-2671"],
+    "phone": [
+        "電話は０３－１２３４－５６７８",
+        "TEL03(1234)5678",
+        "携帯09012345678まで",
+        "+81-3-1234-5678",
+        "(415) 555-2671",
+        "001-415-555-2671",
+        "(415)555-2671x89 in the office",
+    ],
     "postal_code": ["〒100-0001", "郵便番号１０００００１", "100-0001 東京都千代田区"],
     "ip": ["接続元は192.0.2.10です", "from 2001:db8::1 today"],
     "api_key": [
@@ -49,6 +57,7 @@ LOOK_ALIKES = [
     "std::vector and a@b",
     "売上は1234567円です",
     "IMEI 356938035643809",
+    "注文番号 001-2345-67 と 0012345678901",
 ]
 WHOLE = "\n".join([text for texts in FOUND.values() for text in texts] + LOOK_ALIKES)
 
@@ -75,6 +84,27 @@ def test_data_of_every_kind_has_an_example():
 @pytest.mark.parametrize("text", LOOK_ALIKES)
 def test_data_that_only_looks_like_it_is_left(text):
     assert masked(text) == text
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "415-555-2671x89",
+        "(415) 555-2671 ext. 4321",
+        "+1-415-555-2671;ext=4321",
+        "+44 20 7946 0018 extension 12",
+        "0121 234 5678 x667",
+        "０３－１２３４－５６７８（内線１２３）",
+        "090-1234-5678 内線番号：45",
+        "001-415-555-2671",
+        "00 44 20 7946 0018",
+        "011 81 3-1234-5678",
+        "010-1-415-555-2671",
+    ],
+)
+@pytest.mark.parametrize("around", ["Call {} today", "電話は{}です。", "Tel {}, thanks"])
+def test_phone_number_with_an_extension_or_a_prefix_for_abroad_is_found_as_a_whole(number, around):
+    assert masked(around.format(number)) == around.format("[phone]")
 
 
 @pytest.mark.slow

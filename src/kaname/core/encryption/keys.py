@@ -22,7 +22,7 @@ from ..notices import notice
 KEY, KEY_FILE = "KANAME_KEY", "KANAME_KEY_FILE"
 SERVICE = "kaname"  # the name of kaname's entries in a keyring
 _FORM = re.compile(r"[0-9a-fA-F]{64}")
-_FOR_FILES = b"kaname files 1"
+_FOR_FILES, _FOR_VALUES = b"kaname files 1", b"kaname values 1"
 
 
 class MasterKey:
@@ -44,6 +44,10 @@ class MasterKey:
     def for_files(self) -> list[str]:
         """Return the keys of SQLite files in hexadecimal form, the current one first."""
         return [_derive(one, _FOR_FILES).hex() for one in self._secrets]
+
+    def for_values(self) -> list[bytes]:
+        """Return the keys of values that a program encrypts by itself, the current one first."""
+        return [_derive(one, _FOR_VALUES) for one in self._secrets]
 
     def current(self) -> MasterKey:
         """Return the current key without the older ones."""

@@ -23,7 +23,7 @@ from .database import SET_KEY, open_database
 from .keys import files_of
 
 SEALED = "\x02"  # how an encrypted text begins; no JSON and no title does
-_ID, _NONCE = 16, 12  # characters, bytes
+ID_LENGTH, _NONCE = 16, 12  # characters, bytes
 _OURS = 0x6B6E6B79  # the application_id of these files
 _SCHEMA = "CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, owner TEXT NOT NULL, secret BLOB)"
 _TIMEOUT = 30.0
@@ -55,7 +55,7 @@ class UserKey:
         from cryptography.exceptions import InvalidTag
 
         try:
-            data = b64decode(text[1 + _ID :], validate=True)
+            data = b64decode(text[1 + ID_LENGTH :], validate=True)
             opened = self._cipher.decrypt(data[:_NONCE], data[_NONCE:], place.encode("utf-8", "surrogatepass"))
         except (InvalidTag, ValueError):
             told = notice("encryption.tampered", "an encrypted text was changed or moved: {place!r}", place=place)
@@ -89,7 +89,7 @@ class UserKeys:
                 try:
                     row = db.execute(query, (user,)).fetchone()  # another process may have been first
                     if row is None:
-                        row = secrets.token_hex(_ID // 2), secrets.token_bytes(32)
+                        row = secrets.token_hex(ID_LENGTH // 2), secrets.token_bytes(32)
                         db.execute("INSERT INTO keys VALUES (?, ?, ?)", (row[0], user, row[1]))
                 finally:
                     db.execute("COMMIT")
@@ -112,7 +112,7 @@ class UserKeys:
         return self._key_of(before, place).seal(text, place)
 
     def _key_of(self, text: str, place: str) -> UserKey:
-        id = text[1 : 1 + _ID]
+        id = text[1 : 1 + ID_LENGTH]
         with self._lock:
             key: UserKey | None = self._known.get(id, _UNKNOWN)
         if key is _UNKNOWN:

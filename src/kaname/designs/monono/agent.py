@@ -25,14 +25,23 @@ from ...kernel.chain import can_call, overrides
 from ...kernel.ports import Sink
 from ...tools.registry import ToolRegistry
 from .adapters import ChatModel, LLMAdapter, model_of
+from .attached import Attached
 from .collected import Collected, Foreign
 from .guards import as_policy
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
-_PARTS = ("model", "llm_adapter", "tool_registry", "guardrail", "trace_logger", "context_manager", "extra_cfg")
+_MANAGERS = (
+    "planning_engine", "workflow_engine", "resource_manager", "learning_engine", "error_recovery_manager",
+    "multi_modal_processor", "security_manager", "performance_optimizer", "collaboration_manager",
+)  # fmt: skip
+_PARTS = (
+    "model", "llm_adapter", "tool_registry", "guardrail", "trace_logger", "context_manager", "memory", "extra_cfg",
+    *_MANAGERS,
+)  # fmt: skip
 _MEMORY = ("memory_window_size", "max_memory_items")
+_RESOURCES = ("api_quotas", "compute_resources", "cost_tracking")
 _OPTIONS = ({*AgentOptions.__annotations__} | {"output"}) - {"name", "instructions"}
 _path: ContextVar[tuple[str, ...]] = ContextVar("handoff path", default=())
 
@@ -100,10 +109,22 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: A `Guardrail`, any other policy, or an object with `check_input`, `check_output` or `check_tool`.
         trace_logger: A `TraceLogger`, an object with `trace(event, data)`, or a function of one event.
         context_manager: A `ContextManager`, or an object with `get_relevant_context(query, session_id, user_id)`.
+        memory: A `Memory`: what is kept of the conversations over sessions and processes, and found again when it fits.
         memory_window_size: How many messages of the conversation before this turn the model is shown. By default all.
         max_memory_items: How many the memory has at most. The smaller of the two counts. With one of them, the object
             remembers: its runs without a `session_id` and a `user_id` are one conversation.
-        extra_cfg: Both as a mapping. A parameter goes over it.
+        planning_engine: A `TaskPlanner`, or an object with `generate_plan(context)`. Every run plans its task first, carries
+            the plan out with the tools, and plans again if it fails.
+        workflow_engine: A `WorkflowEngine`. The model can run the workflows that it has loaded.
+        resource_manager: A `ResourceManager`, asked before every call of the model and of a tool.
+        learning_engine: A `LearningEngine`, which learns from the runs, and tells the model what it has learned.
+        error_recovery_manager: An `ErrorRecoveryManager`, asked after every failed try of a tool.
+        multi_modal_processor: A `MultiModalProcessor`. Its tasks are tools of the agent.
+        security_manager: A `SecurityManager`, which cleans data and checks permissions.
+        performance_optimizer: A `PerformanceOptimizer`, which caches and chooses among equal tools.
+        collaboration_manager: A `CollaborationManager`. The model can give tasks to people, and sessions can be shared.
+        extra_cfg: `memory_window_size`, `max_memory_items`, and the limits of a `ResourceManager` (`api_quotas`,
+            `compute_resources`, `cost_tracking`) as a mapping. A memory size that is a parameter goes over it.
         options: The rest is as for an `Agent`: `policies`, `stops`, `journal`, `context`, `team`, …
     """
 
@@ -115,6 +136,16 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: Any
         trace_logger: Any
         context_manager: Any
+        memory: Any
+        planning_engine: Any
+        workflow_engine: Any
+        resource_manager: Any
+        learning_engine: Any
+        error_recovery_manager: Any
+        multi_modal_processor: Any
+        security_manager: Any
+        performance_optimizer: Any
+        collaboration_manager: Any
         extra_cfg: Mapping[str, Any]
         memory_window_size: int | None
         max_memory_items: int | None
@@ -155,6 +186,16 @@ class BaseAgent(Refusing, Agent[Any]):
         guardrail: Any = None,
         trace_logger: Any = None,
         context_manager: Any = None,
+        memory: Any = None,
+        planning_engine: Any = None,
+        workflow_engine: Any = None,
+        resource_manager: Any = None,
+        learning_engine: Any = None,
+        error_recovery_manager: Any = None,
+        multi_modal_processor: Any = None,
+        security_manager: Any = None,
+        performance_optimizer: Any = None,
+        collaboration_manager: Any = None,
         memory_window_size: int | None = None,
         max_memory_items: int | None = None,
         extra_cfg: Mapping[str, Any] | None = None,
@@ -163,7 +204,9 @@ class BaseAgent(Refusing, Agent[Any]):
         passed = {one: value for one, value in locals().items() if one in (*_PARTS, *_MEMORY) and value is not None}
         self.parts = {one: passed.get(one, getattr(type(self), one)) for one in (*_PARTS, *_MEMORY)}
         options = {**self._class_options(), **options}
-        given, registry = [*(self._own_tools() if tools is None else tools)], self.parts["tool_registry"]
+        recent = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
+        managers = self._managers()
+        given, registry = [*(self._own_tools() if tools is None else tools), *managers.tools], self.parts["tool_registry"]
         if registry is not None and not isinstance(registry, ToolRegistry):
             told = notice("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
             raise ConfigError(told)
@@ -176,21 +219,54 @@ class BaseAgent(Refusing, Agent[Any]):
         if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
             raise ConfigError(notice("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__))
         self._own_session = f"memory-{new_run_id()}"
-        memory = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
-        self._remembers = any(one.most for one in memory)
+        self._remembers = any(one.most for one in recent)
         super().__init__(
             None if adapter is None else model_of(adapter, self.parts["model"]),
             given if registry is None else registry,
             name=name or own.name or own.__name__,
             instructions=(own.instructions or "") if instructions is None else instructions,
-            policies=[*as_policy(self.parts["guardrail"]), *options.pop("policies", ())],
+            policies=[*as_policy(self.parts["guardrail"]), *managers.policies, *options.pop("policies", ())],
             sinks=[*_sinks(self.parts["trace_logger"]), *options.pop("sinks", ())],
-            context=[*memory, *_context(options.pop("context", ()), self.parts["context_manager"])],
+            context=[
+                *recent,
+                *managers.context,
+                *_context(options.pop("context", ()), *self._with_memory()),
+            ],
             team=self._team(options.pop("team", ())),
             **options,
         )
         self.parts["tool_registry"] = registry if registry is not None else self.tools
         self._check_chat()
+        managers.join(self)
+        self._plan_with(self.parts["planning_engine"])
+
+    def _with_memory(self) -> list[Any]:
+        return [self.parts[name] for name in ("context_manager", "memory") if self.parts[name] is not None]
+
+    def _managers(self) -> Attached:
+        """Return what the managers add. The limits of `extra_cfg` make a resource manager."""
+        limits = {name: value for name, value in (self.parts["extra_cfg"] or {}).items() if name in _RESOURCES}
+        if limits and self.parts["resource_manager"] is not None:
+            told = notice(
+                "monono.two_limits",
+                "extra_cfg has {names}, and there is a resource_manager: give these limits to one of the two",
+                names=", ".join(limits),
+            )
+            raise ConfigError(told)
+        if limits:
+            from .resources import ResourceManager
+
+            self.parts["resource_manager"] = ResourceManager(**limits)
+        return Attached(self.parts)
+
+    def _plan_with(self, planner: Any) -> None:
+        """Have every run planned by this planner."""
+        if planner is not None:
+            from ..orchestrator.orchestrator import AgentOrchestrator
+
+            recipe = AgentOrchestrator.around(self, planner).recipe
+            made = {name: getattr(recipe, name) for name in ("strategy", "policies", "stops")}
+            self.recipe = self.recipe.with_changes(**made, model=recipe.model or self.recipe.model)
 
     @classmethod
     def _class_options(cls) -> dict[str, Any]:
@@ -331,9 +407,9 @@ for _name in ("name", "instructions", *_PARTS, *_MEMORY):
 
 def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | None) -> list[ShortTermMemory]:
     for name in extra_cfg or ():
-        if name not in _MEMORY:
+        if name not in (*_MEMORY, *_RESOURCES):
             unknown = notice("monono.extra_cfg", "extra_cfg has an unknown key {name!r}", name=name)
-            raise ConfigError(unknown + nearest(name, _MEMORY))
+            raise ConfigError(unknown + nearest(name, (*_MEMORY, *_RESOURCES)))
     sizes = {name: passed[name] if passed[name] is not None else (extra_cfg or {}).get(name) for name in _MEMORY}
     for name, size in sizes.items():
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
@@ -347,9 +423,9 @@ def _role(message: Any) -> Any:
     return message.get("role") if isinstance(message, Mapping) else getattr(message, "role", None)
 
 
-def _context(given: Any, manager: Any) -> list[Any]:
+def _context(given: Any, *managers: Any) -> list[Any]:
     listed = isinstance(given, Iterable) and not callable(given)
-    parts = [*(given if listed else [given]), *([] if manager is None else [manager])]
+    parts = [*(given if listed else [given]), *managers]
     if all(map(callable, parts)):
         return parts
     from .context_manager import as_context_part

@@ -52,9 +52,18 @@ class CollaborationManager:
         self.roles = dict(roles or {})
         self.judge = judge if judge is None or hasattr(judge, "run") else Agent(judge, name="judge", journal="memory")
         self.context_manager = context_manager
+        self._chosen = journal is not None or bool(self.agents)  # the journal
         self.journal = self.agents[0].journal if journal is None and self.agents else choose_journal(journal)
         self.tasks = HumanTasks(self.journal, people)
         self.last_merge: Merged | None = None
+
+    def join(self, agent: Agent[Any]) -> None:
+        """Have an agent answer in shared sessions, unless agents were named; work on its journal, unless one was chosen."""
+        if not self.agents:
+            self.agents.append(agent)
+        if not self._chosen:
+            self._chosen, self.journal = True, agent.journal
+            self.tasks = HumanTasks(self.journal, self.tasks.people)
 
     # Sessions
 

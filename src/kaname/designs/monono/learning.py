@@ -63,7 +63,11 @@ class LearningEngine(Memory):
         names = [call.name for message in state.messages[state.turn_start :] for call in message.calls]
         details = {"tools": names, "user": state.user}
         task = "" if stop.blocks_input else state.question.text
+        store = self.of(state.user)
+        before = store.notes(_NOTES)
         await off_loop(self.track_success_patterns, task, details, stop.kind == "completed")
+        if store.notes(_NOTES) == before:  # a method of one's own need not keep it, and failures are looked up by it
+            await off_loop(self._keep, task, details, stop.kind == "completed")
 
     def track_success_patterns(
         self, task_description: str, approach_details: Any, was_successful: bool, user_feedback: str | None = None
@@ -76,6 +80,13 @@ class LearningEngine(Memory):
             was_successful: Whether it succeeded.
             user_feedback: What the user said about it. Feedback on a failure is what `suggest_improvements` quotes first.
         """
+        user = self._keep(task_description, approach_details, was_successful, user_feedback)
+        return find_patterns(self._like(task_description, user), 1)
+
+    def _keep(
+        self, task_description: str, approach_details: Any, was_successful: bool, user_feedback: str | None = None
+    ) -> str:
+        """Keep what came of a task, and return its user."""
         used = approach_details.get("tools", ()) if isinstance(approach_details, Mapping) else approach_details
         _check(isinstance(task_description, str), "task_description", "a text", task_description)
         _check(used is None or isinstance(used, Iterable), "approach_details", "a list of tools", approach_details)
@@ -85,7 +96,7 @@ class LearningEngine(Memory):
         store, task = self.of(user), [task_description, names, failed, user_feedback or ""]
         store.note(_NOTES, {f"{time.time_ns():020}": json.dumps(task, ensure_ascii=False)})
         store.note(_NOTES, dict.fromkeys([*store.notes(_NOTES)][:-_MOST]))
-        return find_patterns(self._like(task_description, user), 1)
+        return user
 
     def suggest_improvements(self, failed_task_context: Mapping[str, Any] | str) -> str:
         """Return advice for a task that failed: what users said, and the tools that have done such tasks.

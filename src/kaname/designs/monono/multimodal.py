@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
+from ...kernel.chain import overrides
 from ...senses.results import Description, MadeMedia, Page, SpeechText, SpokenTurn
 from ...senses.senses import Senses
 from ...senses.sources import Source
@@ -34,8 +35,10 @@ class MultiModalProcessor:
 
     @property
     def tools(self) -> list[Any]:
-        """Return the tasks as tools for an agent."""
-        return list(senses_tools(self.senses))
+        """Return the tasks as tools for an agent. Methods that a subclass overrides are tools under their own names."""
+        names = ("process_image", "process_audio", "process_video")
+        own = [getattr(self, name) for name in names if overrides(self, name, MultiModalProcessor)]
+        return [*own, *senses_tools(self.senses)]
 
     async def process_image(
         self,

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable, iscoroutine
 from logging import getLogger
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.codec import dump
 from ...core.durations import seconds, size_in_bytes
 from ...core.errors import ConfigError
+from ...core.messages import ToolCall
 from ...core.notices import notice
 from ...core.project import state_path
 from ...core.record import replace
-from ...kernel.ports import Journal
+from ...kernel.chain import overrides
+from ...kernel.ports import Journal, Policy
 from ...kernel.threads import runs_on_loop
 from ...policies.cache.flights import Flights
 from ...policies.cache.keys import value_key
+from ...policies.cache.policy import Cache
 from ...policies.cache.store import CacheStore, is_busy
+from ...policies.choice.equals import Equals
 from ...policies.choice.figures import LEAST, ToolFigures, choose, past_figures
 from ...tools.finding.rank import matching_words
+from .checks import check_method
+
+if TYPE_CHECKING:
+    from ...kernel.view import RunView
 
 _TIMES = ("seconds", "latency", "speed", "response_time")  # seconds per call, under the names that people give them
 _RATES = ("success", "success_rate", "accuracy", "reliability")  # from 0 to 1
@@ -141,17 +149,39 @@ def _computed(key: str, compute: Callable[[], Any]) -> Any:
 class PerformanceOptimizer:
     """Caches results, and chooses among tools that do the same.
 
+    Pass it to an agent with `BaseAgent(performance_optimizer=…)` or `Agent(…, policies=optimizer.policies)`: replies of models
+    and results of pure tools are cached in the file of the `cache_manager`, and `optimize_tool_selection` chooses among equals.
+
     Args:
         cache_manager: A `CacheManager` (default: one of 1 GB, whose values are used for an hour).
-
-    To have an agent choose by itself, use `Agent(policies=[Equals("search_a", "search_b")])`.
+        equals: Groups of names of tools that do the same: `[("search_a", "search_b")]`. When the model calls one of a group,
+            the one runs that `optimize_tool_selection` returns.
     """
 
     reason = ""  # why the last selection was made
+    equals: Sequence[Sequence[str]] = ()
     _past: Mapping[str, ToolFigures] = {}
 
-    def __init__(self, cache_manager: CacheManager | None = None) -> None:
+    def __init__(self, cache_manager: CacheManager | None = None, *, equals: Iterable[Sequence[str]] = ()) -> None:
         self.cache_manager = cache_manager or CacheManager(max_size="1GB", default_ttl=3600)
+        self.equals = tuple(equals)
+
+    @property
+    def policies(self) -> list[Policy]:
+        """Return the policies for an agent. Raises `ConfigError` if a run cannot use what a subclass has set or overridden."""
+        check_method(self, "optimize_tool_selection", "task_description", "available_tools_with_metadata")
+        cache = self.cache_manager
+        if overrides(self, "get_or_set_cache", PerformanceOptimizer) or type(cache) is not CacheManager:
+            raise ConfigError(
+                notice(
+                    "monono.own_cache",
+                    "{kind}: runs cannot use a cache of your own. Use CacheManager(max_size, default_ttl, path), or leave "
+                    "performance_optimizer out and call get_or_set_cache in your tools",
+                    kind=type(self).__name__,
+                )
+            )
+        stored = Cache(ttl=cache.default_ttl, size=cache.max_size, path=cache.store.path)
+        return [stored, *[_Selected(self, names) for names in self.equals]]
 
     async def learn_from(self, journal: Journal, tools: Iterable[str]) -> None:
         """Read how these tools did in the last runs of a journal. Metadata goes over it."""
@@ -200,6 +230,25 @@ class PerformanceOptimizer:
             past.seconds if time is None else time,
             past.cost if cost is None else cost,
         )
+
+
+class _Selected(Equals):
+    """Asks `optimize_tool_selection` of an optimizer which of some equal tools runs."""
+
+    def __init__(self, optimizer: PerformanceOptimizer, names: Sequence[str]) -> None:
+        super().__init__(*names)
+        self._optimizer = optimizer
+
+    def _choose(self, call: ToolCall, others: Sequence[str], view: RunView) -> tuple[str, str]:
+        question, tools = view.state.question, view.tools(call)
+        about = {name: {"description": tools[name].description, **self._told(name)} for name in (call.name, *others)}
+        best = self._optimizer.optimize_tool_selection("" if question is None else question.text, about)
+        return (best, self._optimizer.reason) if best in about else (call.name, "")
+
+    def _told(self, name: str) -> dict[str, Any]:
+        past = self._figures.get(name)
+        told = {} if past is None else {"success_rate": past.success, "cost": past.cost, "latency": past.seconds}
+        return {**told, **({} if past is None else {"calls": past.calls})}
 
 
 def _by_name(given: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> dict[str, Any]:

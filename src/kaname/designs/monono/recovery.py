@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from ...core.errors import BadArguments, ConfigError, ModelDenied, ModelError, ModelUnavailable, UnexpectedError
-from ...core.messages import ToolCall, ToolResult
+from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import replace
+from ...core.record import mutable, replace
 from ...kernel.boundary import Failure
-from ...kernel.ports import Action, ToolHandler
+from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
+from ...models.registry import PROVIDERS
 from ...policies.fallback import FallbackStrategy, RecoveryStep
 from ...policies.models.breaker import Breaker, Limits
 from ...policies.names import known_tools
+from ...policies.retry import Retry
 from .checks import AMOUNT, POSITIVE, Fits, check_each, check_method
 
 if TYPE_CHECKING:
@@ -26,7 +29,9 @@ _BOOL: Fits = (lambda given: isinstance(given, bool), "True or False")
 
 
 class ErrorRecoveryManager(FallbackStrategy):
-    """Recovers from failing tools. Pass it to an agent: `Agent(…, policies=[ErrorRecoveryManager(…)])`.
+    """Recovers from failing tools and models. Pass it to an agent: `Agent(…, policies=[ErrorRecoveryManager(…)])`.
+
+    It takes the place of `Retry`: a model call that failed is tried again as `handle_failure` says, if that makes sense.
 
     A subclass can override `handle_failure`, and can set the three dicts in an `__init__` of its own.
 
@@ -34,8 +39,9 @@ class ErrorRecoveryManager(FallbackStrategy):
         retry_policies: `{"default": {"max_attempts": 3, "delay": 1}}`: how often a call is tried, and the seconds before the
             second try, doubled for each further one. Calls with effects are not repeated blindly.
         fallback_strategies: The tool to try when another has failed: `{"tool_A_failure": "try_tool_B"}`, or plain names.
-        circuit_breakers: `{"tool_A": {"failure_threshold": 5}}`: a tool that has failed so often in a row is not called for 30
-            seconds; then one call finds out whether it works again. `is_open` shows its state.
+        circuit_breakers: `{"tool_A": {"failure_threshold": 5}}`: a tool, or the provider of a model (`"openai"`), that has
+            failed so often in a row is not called for 30 seconds; then one call finds out whether it works again. `is_open`
+            shows its state.
 
     Raises:
         ConfigError: A key or the name of a tool is unknown, or a value cannot be used.
@@ -82,17 +88,22 @@ class ErrorRecoveryManager(FallbackStrategy):
     def check(self, tools: Mapping[str, Action]) -> None:
         self._read()
         super().check(tools)
-        known_tools("retry_policies", {*self.retry_policies} - {"default"}, tools)
-        known_tools("circuit_breakers", self.circuit_breakers, tools)
+        known_tools("retry_policies", {*self.retry_policies} - {"default", *PROVIDERS}, tools)
+        known_tools("circuit_breakers", {*self.circuit_breakers} - {*PROVIDERS}, tools)
         check_method(self, "handle_failure", "error", "context_of_failure")
+
+    @cached_property
+    def inner(self) -> Policy:  # type: ignore[override]
+        """Return what stands around model calls, in the place of the default `Retry`."""
+        return ModelRecovery(self)
 
     def handle_failure(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep | None:
         """Return what to do about a failure. Runs ask it after every failed try; None reports the failure.
 
         Args:
             error: The exception, or its text.
-            context_of_failure: `tool` (or `tool_name`, `service`); `attempt`, which is 1 for the first try; and `can_retry`,
-                which is False if the call must not be repeated, because it may have taken effect.
+            context_of_failure: `tool` (or `tool_name`), or `service`, the provider of a model; `attempt`, which is 1 for the
+                first try; and `can_retry`, which is False if the call must not be repeated, because it may have taken effect.
         """
         keys = ("tool", "tool_name", "service")
         name = str(next((context_of_failure[key] for key in keys if key in context_of_failure), ""))
@@ -108,7 +119,11 @@ class ErrorRecoveryManager(FallbackStrategy):
         return RecoveryStep("report", told)
 
     def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
-        step = self.handle_failure(error, {"tool": name, "attempt": attempt, "can_retry": can_retry})
+        return self.ask(error, {"tool": name, "attempt": attempt, "can_retry": can_retry})
+
+    def ask(self, error: BaseException | str, context_of_failure: Mapping[str, Any]) -> RecoveryStep:
+        """Call `handle_failure`, and check what it returns."""
+        step = self.handle_failure(error, context_of_failure)
         if step is not None and not isinstance(step, RecoveryStep):
             kind = type(self).__name__
             raise UnexpectedError(f"{kind}.handle_failure returned {step!r:.100}; expected a RecoveryStep or None")
@@ -126,26 +141,90 @@ class ErrorRecoveryManager(FallbackStrategy):
         return await super().tool(one, partial(self._through_breaker, next), view)
 
     async def _through_breaker(self, next: ToolHandler, call: ToolCall) -> ToolResult:
-        if (breaker := self._breakers.get(call.name)) is None:
-            return await next(call)
-        outcome: ModelError | bool | None = None
-        if (ticket := breaker.enter()) is None:
-            return _resting(call.name)
-        try:
+        with self.count_call(call.name) as outcome:
+            if outcome is None:
+                return _resting(call.name)
             result = await next(call)
-            outcome = None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
+            outcome.result = None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
             return result
-        finally:
-            breaker.leave(ticket, outcome)
-            self.circuit_breakers[call.name]["is_open"] = self._rests(call.name)
+
+    @contextmanager
+    def count_call(self, name: str) -> Iterator[CallOutcome | None]:
+        """Count a call for the breaker of a tool or a service. It is None if the breaker is open."""
+        breaker = self._breakers.get(name)
+        if breaker is None:
+            yield CallOutcome()
+        elif (ticket := breaker.enter()) is None:
+            yield None
+        else:
+            outcome = CallOutcome()
+            try:
+                yield outcome
+            finally:
+                breaker.leave(ticket, outcome.result)
+                self.circuit_breakers[name]["is_open"] = self._rests(name)
 
     def _rests(self, name: str) -> bool:
         return name in self._breakers and self._breakers[name].rest > 0
 
 
+@mutable
+class CallOutcome:
+    """What came of a call: True, its error, or None if it says nothing about the tool or the service."""
+
+    result: ModelError | bool | None = None
+
+
+class ModelRecovery(Retry):
+    """Tries model calls again as an `ErrorRecoveryManager` says, and keeps to its breaker of the provider."""
+
+    def __init__(self, manager: ErrorRecoveryManager) -> None:
+        super().__init__()
+        self._manager = manager
+
+    async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
+        return await super().model(request, partial(self._call, next, _service(request, view)), view)
+
+    async def _call(self, next: ModelHandler, service: str, request: ModelRequest) -> ModelReply:
+        with self._manager.count_call(service) as outcome:
+            if outcome is None:
+                raise ModelUnavailable(_told_open(service))
+            try:
+                reply = await next(request)
+                outcome.result = True
+                return reply
+            except ModelError as error:
+                outcome.result = error
+                raise
+
+    def wait_before_retry(
+        self, error: ModelError, attempt: int, can_retry: bool, request: ModelRequest, view: RunView
+    ) -> float | None:
+        context = {"service": _service(request, view), "attempt": attempt, "can_retry": can_retry}
+        step = self._manager.ask(error, context)
+        return max(step.wait, error.retry_after or 0.0) if step.action == "retry" else None
+
+    def _announce(self, error: ModelError, wait: float, attempt: int) -> str:
+        return notice(
+            "recovery.again",
+            "{error}; retrying in {wait:.1f} s (try {attempt})",
+            error=error.public,
+            wait=wait,
+            attempt=attempt,
+        )
+
+
+def _service(request: ModelRequest, view: RunView) -> str:
+    model: Any = request.model or view.agent.model
+    return str(getattr(model, "name", "")).partition("/")[0]
+
+
+def _told_open(name: str) -> str:
+    return notice("recovery.open", "{name} has failed too often and is not called for now", name=name)
+
+
 def _resting(name: str) -> ToolResult:
-    told = notice("recovery.open", "{name} has failed too often and is not called for now", name=name)
-    return ToolResult(error=told, not_run=True, retryable=False)
+    return ToolResult(error=_told_open(name), not_run=True, retryable=False)
 
 
 def _may_pass(error: BaseException | str) -> bool:

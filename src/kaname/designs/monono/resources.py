@@ -125,7 +125,7 @@ class ResourceManager(Policy):
         Args:
             tool_name: The tool, or the provider of a model.
             estimated_cost: The most that the call can cost, in US dollars. None means unknown, which is refused.
-            required_resources: Such as `{"memory": "2GB"}`.
+            required_resources: Such as `{"memory": "2GB", "cpu": "20%"}`. A load that is required must fit below the limit.
         """
         asked = {"check_quotas": tool_name, "check_budget": estimated_cost, "check_compute": required_resources or {}}
         why = next((why for name, given in asked.items() if (why := refusal(self, name, given))), "")
@@ -154,13 +154,17 @@ class ResourceManager(Policy):
         return Verdict(False, told)
 
     def check_compute(self, required_resources: Mapping[str, Any]) -> Verdict:
-        check_settings("required_resources", required_resources, {"memory": _SIZE})
+        check_settings("required_resources", required_resources, {"memory": _SIZE, "cpu": _LOAD, "gpu": _LOAD})
         limits, most = self.compute_resources, self.compute_resources.get("memory_limit")
         wanted = required_resources.get("memory")
         if wanted is not None and _is_size(most) and size_in_bytes(wanted) > size_in_bytes(most):  # type: ignore[arg-type]
             told = notice("resources.memory", "the call requires {wanted}; the limit is {most}", wanted=wanted, most=most)
             return Verdict(False, told)
-        loads = {name.removesuffix("_limit"): load for name, one in limits.items() if (load := _percent(one)) is not None}
+        loads = {
+            (what := name.removesuffix("_limit")): load - (_percent(required_resources.get(what)) or 0.0)
+            for name, one in limits.items()
+            if (load := _percent(one)) is not None
+        }
         if (over := self._watch.over(loads)) is None:
             return Verdict(True)
         name, load, limit = over

@@ -8,10 +8,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ...agent.input import check_argument
-from ...core.errors import ConfigError, UnexpectedError
+from ...core.errors import UnexpectedError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Text, Thinking, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
+from ...journals.audit.log import AuditLog
 from ...kernel.chain import can_call, overrides
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...policies.budget.budget import Verdict
@@ -21,11 +22,13 @@ from ...policies.privacy.policy import Privacy
 from ...policies.privacy.scan import Detector
 from ...policies.privacy.values import mask, sanitize_data
 from .checks import check_method, refusal
+from .security_parts import Audited, EncryptionHandler
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
-_ELSEWHERE = {"encryption_handler": "kaname.use_key", "audit_logger": "kaname.AuditLog"}  # parts of the document
+_PARTS = {"encryption_handler": EncryptionHandler, "audit_logger": AuditLog}
+_NAMES = {"encryption_handler": "EncryptionHandler", "audit_logger": "AuditLogger"}
 _LIST = "an object with is_allowed(user_identity, action, resource_id)"
 
 
@@ -35,7 +38,8 @@ class SecurityManager:
         security = SecurityManager([{"role": "clerk", "tool": "pay"}], roles={"ann": ["clerk"]}, kinds={"email": "mask"})
 
     A subclass can override `check_permissions` and `sanitize_data`: both hold in runs, in addition to the rules. It can set
-    `access_control` in an `__init__` of its own, to an object with `is_allowed(user_identity, action, resource_id)`.
+    `access_control` in an `__init__` of its own, to an `AccessControlList` or an object with
+    `is_allowed(user_identity, action, resource_id)`; and `encryption_handler` and `audit_logger`.
 
     Args:
         rules: Permission rules, as for `Permit`. Without rules, `check_permissions` refuses everything and runs are not
@@ -46,6 +50,9 @@ class SecurityManager:
         patterns: Regular expressions for further kinds, by their name.
         detectors: Functions that find further data, such as `find_names`.
 
+        encryption_handler: An `EncryptionHandler`: the files of kaname are encrypted from its creation on.
+        audit_logger: An `AuditLogger`, which records every tool call of a run, also those that are refused.
+
     Attributes: access_control: The `Permit`, or None without rules. policies: What an agent needs to enforce all of it.
 
     Raises:
@@ -53,6 +60,8 @@ class SecurityManager:
     """
 
     access_control: Any = None
+    encryption_handler: EncryptionHandler | None = None
+    audit_logger: AuditLog | None = None
     patterns: Mapping[str, str] = {}
     _detectors: Sequence[Detector] = ()
     _kinds: Mapping[str, Any] | None = None
@@ -67,7 +76,10 @@ class SecurityManager:
         kinds: Mapping[str, Any] | None = None,
         patterns: Mapping[str, str] | None = None,
         detectors: Sequence[Detector] = (),
+        encryption_handler: EncryptionHandler | None = None,
+        audit_logger: AuditLog | None = None,
     ) -> None:
+        self.encryption_handler, self.audit_logger = encryption_handler, audit_logger
         self.access_control = None if rules is None else Permit(rules, roles=roles, resources=resources)
         self.patterns, self._detectors = dict(patterns or {}), (detectors,) if callable(detectors) else tuple(detectors)
         self._kinds, self._resources = kinds, resources
@@ -79,10 +91,9 @@ class SecurityManager:
     @cached_property
     def policies(self) -> list[Policy]:
         """Return the policies for an agent. Raises `ConfigError` if a run cannot use what a subclass has set or overridden."""
-        for name, see in _ELSEWHERE.items():
-            if hasattr(self, name):
-                told = notice("security.elsewhere", "SecurityManager: {name} is not used. See {see}", name=name, see=see)
-                raise ConfigError(told)
+        for name, kind in _PARTS.items():
+            if (part := getattr(self, name)) is not None:
+                check_argument(isinstance(part, kind), name, f"one of kaname.designs ({_NAMES[name]})", part)
         check_method(self, "check_permissions", "user_identity", "action", "resource_id")
         check_method(self, "sanitize_data", "data", "pii_patterns")
         rules = isinstance(self.access_control, Permit)
@@ -94,7 +105,7 @@ class SecurityManager:
             made.append(OwnPermissions(self, self._resources))
         if overrides(self, "sanitize_data", SecurityManager):
             made.append(OwnCleaning(self))
-        return [*made, self._privacy()]
+        return [*made, self._privacy(), *([] if self.audit_logger is None else [Audited(self.audit_logger)])]
 
     def sanitize_data(self, data: Any, pii_patterns: Mapping[str, str] | Sequence[str] | None = None) -> Any:
         """Return data with the personal data in it masked: `"a@b.example"` becomes `"[email]"`.

@@ -34,6 +34,8 @@ class WorkflowEngine:
         journal: Where runs are kept, as for `Agent`.
         trace_logger: A `TraceLogger`, or an object with `trace(event, data)`.
         **options: As for `Workflow`: `policies`, `stops`, `model`, `sinks`.
+
+    Attributes: flows: The workflows that were loaded, by name. The model of `BaseAgent(workflow_engine=…)` can run them.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class WorkflowEngine:
         self.journal = choose(journal)
         sinks = (*options.pop("sinks", ()), *(() if trace_logger is None else (as_sink(trace_logger),)))
         self._options = {**options, "journal": self.journal, "sinks": sinks}
-        self._flows: dict[str, Workflow] = {}
+        self.flows: dict[str, Workflow] = {}
 
     def load(self, definition: Any) -> Workflow:
         """Read and check a definition. Raises `ConfigError` with every mistake, each with its place."""
@@ -60,7 +62,7 @@ class WorkflowEngine:
             flow = self._read(Path(definition), None)
         else:
             flow = self._read(Path("workflow"), definition if isinstance(definition, str) else _text(definition))
-        self._flows[flow.name] = flow
+        self.flows[flow.name] = flow
         return flow
 
     def run(self, definition: Any, params: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
@@ -90,8 +92,8 @@ class WorkflowEngine:
     async def _of(self, run_id: str) -> Workflow:
         """Return the workflow of a run: one that was loaded, or read from the file that the run was started from."""
         async for event in self.journal.read(run_id):
-            if event.agent in self._flows:
-                return self._flows[event.agent]
+            if event.agent in self.flows:
+                return self.flows[event.agent]
             origin = event.body.recipe.get("origin") if isinstance(event.body, Opened) else None
             if isinstance(origin, Mapping) and "workflow" in origin:
                 return self.load(Path(origin["workflow"]))

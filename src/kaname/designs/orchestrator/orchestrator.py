@@ -114,14 +114,19 @@ class AgentOrchestrator(Refusing):
         self.agent.recipe = self.agent.recipe.with_changes(tools=tools, strategy=self.strategy)
 
     @classmethod
-    def around(cls, agent: Agent[Any], *, approve: bool = False, max_revisions: int = 3) -> AgentOrchestrator:
-        """With an agent's model, tools, tool servers, policies, limits and journal."""
-        planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
+    def around(
+        cls, agent: Agent[Any], planner: Any = None, *, approve: bool = False, max_revisions: int = 3
+    ) -> AgentOrchestrator:
+        """With an agent's model, tools, tool servers, policies, limits and journal. Its model plans, or the planner."""
+        if planner is None:
+            planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
         own = [one for one in agent.recipe.policies if not one.is_default]
         written = [rule for rule in agent.recipe.stops if not optional(rule, StopRuleBase, "is_default")]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=written, sinks=agent.sinks)
-        if ASK not in agent.tools:
-            agent.tools.register(AskPerson(ASK))
+        for name in [one for one in made.tools if one not in agent.tools]:
+            agent.tools.register(made.tools[name])
+        if made._settings.model is None:
+            made._settings = replace(made._settings, model=agent.recipe.model)
         made._use(agent.tools)
         made.agent.origin, made.agent.servers = agent.origin, agent.servers
         return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.errors import BadArguments, ConfigError
@@ -65,10 +65,13 @@ class Equals(Policy):
             self._read = view.now()
             self._figures = await past_figures(view.journal, self.names)
         others = [name for name in self.names if name != call.name and await self._can_run(replace(call, name=name), view)]
-        best, reason = choose(call.name, others, self._figures)
+        best, reason = self._choose(call, others, view)
         if best != call.name and not any(used == best for _, used in view.state.stand_ins):
             await view.warn("choice", reason)
         return await next(call if best == call.name else replace(call, name=best))
+
+    def _choose(self, call: ToolCall, others: Sequence[str], view: RunView) -> tuple[str, str]:
+        return choose(call.name, others, self._figures)
 
     async def _can_run(self, other: ToolCall, view: RunView) -> bool:
         tools = view.tools(other)

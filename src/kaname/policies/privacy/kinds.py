@@ -36,6 +36,8 @@ _DASH = r"[-‐‑‒–—―−ー]"
 _SEP = rf"(?: |{_DASH})"
 _START, _END = rf"(?<![0-9A-Za-z_])(?<![0-9]{_DASH}|[0-9]\.)", rf"(?![0-9A-Za-z_]|{_DASH}[0-9A-Za-z]|\.[0-9])"
 _GAP = r"[^0-9A-Za-z\n]"
+_EXT = r"(?:[ ;,]{0,2}\(? ?(?i:x|ext(?:ension|n)?\.?|内線(?:番号)?)[ .:=]{0,2}[0-9]{1,7}(?: ?\))?)"
+_EXTENSION = regex.compile(_EXT)
 _DAY = (
     r"(?:(?:19|20)[0-9]{2}(?:年|[-/. ]|, ?) ?[0-9]{1,2}(?:月|[-/. ]) ?[0-9]{1,2}日?"
     r"|(?:明治|大正|昭和|平成|令和|[MTSHR]\.?) ?(?:[0-9]{1,2}|元)[年./-] ?[0-9]{1,2}[月./-] ?[0-9]{1,2}日?"
@@ -96,13 +98,20 @@ def is_iban(text: str) -> bool:
 
 def is_phone(text: str) -> bool:
     """Return True if a number with a leading 0 has as many digits as a telephone number: in Japan 10, mobile 11."""
+    text = _EXTENSION.sub("", text)
     digits = _digits(text)
     mobile = digits[1] in (5, 7, 8, 9) and digits[2] == 0
     return digits[1] != 0 and (len(digits) == (11 if mobile else 10) or (len(digits) == 11 and " " in text))
 
 
 def is_international(text: str) -> bool:
-    return 8 <= len(_digits(text)) <= 15
+    return 8 <= len(_digits(_EXTENSION.sub("", text))) <= 15
+
+
+def is_dialled(text: str) -> bool:
+    """Return True if a number that begins with the digits that are dialled to leave a country is a telephone number."""
+    number = _EXTENSION.sub("", text)
+    return 11 <= len(_digits(number)) <= 18 and len(number) >= len(_digits(number)) + 2  # digits alone may be any number
 
 
 def is_ip(text: str) -> bool:
@@ -206,22 +215,25 @@ def _contacts() -> list[DataForm]:
     inner = rf"(?:{_SEP}|\.| ?\(|\) ?)?[0-9]"
     octet, area = r"(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])", r"(?:北海道|[一-龥]{1,5}[都府県市区郡]|(?i:japan|tokyo))"
     version = r"(?<!(?i:version|ver\.?|バージョンは?|release|build|section|ファームウェア|firmware|版) ?)"
+    end = rf"{_EXT}?{_END}"
+    number = rf"[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{end}"  # after `+`, or what is dialled instead
     seven = rf"[0-9]{{3}}{_DASH}[0-9]{{4}}"
     return [
         _form("email", rf"{email}(?:[A-Za-z]{{2,24}}|xn--[a-z0-9]{{2,30}})(?![A-Za-z0-9-])", words="@|%40"),
-        _form("phone", rf"{tel}\+[0-9]{{1,3}}(?:[ .]?\(0?[0-9]{{1,4}}\))?(?:{inner}){{7,14}}{_END}", is_international, "+"),
-        _numbers("phone", rf"{tel}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{_END}", is_phone),
+        _form("phone", rf"{tel}\+{number}", is_international, "+"),
+        _numbers("phone", rf"{tel}(?:0011|011|010|00)(?:{_SEP})?(?=[1-9]){number}", is_dialled),
+        _numbers("phone", rf"{tel}0[0-9]{{1,4}}{_SEP}[0-9]{{1,4}}{_SEP}[0-9]{{3,4}}{end}", is_phone),
         _form(
             "phone",
-            rf"{tel}\(?0[0-9]{{1,4}} ?[()] ?[0-9]{{1,4}}(?:{_SEP}|\) ?)[0-9]{{3,4}}{_END}",
+            rf"{tel}\(?0[0-9]{{1,4}} ?[()] ?[0-9]{{1,4}}(?:{_SEP}|\) ?)[0-9]{{3,4}}{end}",
             is_phone,
             "(0",
         ),
-        _numbers("phone", rf"{tel}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{3}} [0-9]{{6}}){_END}"),
-        *_forms_near("phone", "電話|携帯|連絡先|tel|fax|phone|call|dial|mobile", rf"{tel}0[1-9][0-9]{{8}}{_END}"),
+        _numbers("phone", rf"{tel}0(?:[5789]0[0-9]{{8}}|[1-9][0-9]{{3}} [0-9]{{6}}){end}"),
+        *_forms_near("phone", "電話|携帯|連絡先|tel|fax|phone|call|dial|mobile", rf"{tel}0[1-9][0-9]{{8}}{end}"),
         _form(
             "phone",
-            rf"{tel}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{_END}",
+            rf"{tel}(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[-. ])[2-9][0-9]{{2}}[-. ][0-9]{{4}}{end}",
             None,
             "(23456789",
         ),

@@ -1,7 +1,8 @@
 """Find names of people in Latin letters: a given name that a list knows, with the family name next to it.
 
 The lists are those of Faker, for all languages, and are read when the first text with capitalised words is looked at. A given
-name that several languages have may stand before a word that no list knows; a rare one only before a known family name.
+name that several languages have may stand before a word that no list knows; a rare one only before a known family name. In
+lower case both must be known, and neither an ordinary English word (also by Faker's list).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from unicodedata import normalize
 import regex
 
 _WORD = r"(?:\p{Lu}\.|\p{Lu}(?:\p{Latin}|\p{M})*+(?:['’\-]\p{Latin}++)*+)"
-_RUN = regex.compile(
-    rf"(?<![\p{{Latin}}\p{{Nd}}_@./+\-])(?=\p{{Latin}}){_WORD}(?:[,.]? {_WORD})*"
-    r"(?![\p{Latin}\p{Nd}_@=]|[./-][\p{Latin}\p{Nd}])"
-)
+_BEGINS, _ENDS = r"(?<![\p{Latin}\p{Nd}_@./+\-])(?=\p{Latin})", r"(?![\p{Latin}\p{Nd}_@=]|[./-][\p{Latin}\p{Nd}])"
+_RUN = regex.compile(rf"{_BEGINS}{_WORD}(?:[,.]? {_WORD})*{_ENDS}")
+_SMALL = r"(?:\p{Latin}['’])?\p{Latin}(?:\p{Latin}|\p{M}){2,}+(?:['’\-]\p{Latin}++)*+"
+_FIRST = regex.compile(rf"{_BEGINS}{_SMALL}(?= \p{{Latin}})")
+_PAIR = regex.compile(rf"(?=\p{{Ll}}|{_SMALL} \p{{Ll}}){_SMALL} ({_SMALL}){_ENDS}")
 _PIECE = regex.compile(_WORD)
 _ROMAJI = regex.compile(r"(?i)(?:(?:[kstnhmrgzdbp]y?|[ywjf]|sh|ch|ts)?[aeiou]{1,2}|n)+")
 _BEFORE_A_NAME = {"MR", "MRS", "MS", "MISS", "DR", "PROF", "SIR", "HI", "HELLO", "HEY", "DEAR"}
@@ -28,11 +30,16 @@ _LONGEST = 4  # words of a name
 
 
 class NameLists(NamedTuple):
-    """Given and family names in capitals without accents. `common`: the given names that several languages have."""
+    """Given and family names in capitals without accents. `common`: the given names that several languages have.
+
+    `small_given` and `small_family`: those that are not also ordinary English words.
+    """
 
     given: frozenset[str]
     common: frozenset[str]
     family: frozenset[str]
+    small_given: frozenset[str]
+    small_family: frozenset[str]
 
 
 class _LatinWord(NamedTuple):
@@ -44,7 +51,16 @@ class _LatinWord(NamedTuple):
 
 def find_latin_names(text: str) -> list[tuple[int, int, str]]:
     """Return the places of names in a text."""
-    return [(start, end, "person") for run in _RUN.finditer(text) for start, end in _names_in(run[0], run.start())]
+    found = [(start, end, "person") for run in _RUN.finditer(text) for start, end in _names_in(run[0], run.start())]
+    return found + [(start, end, "person") for start, end in _small_names(text)]
+
+
+def _small_names(text: str) -> Iterator[tuple[int, int]]:
+    """Return the places of names in which a word is in lower case: a given name and a family name, both known."""
+    for word in _FIRST.finditer(text):
+        pair = _PAIR.match(text, word.start()) if _has(_lists().small_given, _plain(word[0])) else None
+        if pair is not None and _has(_lists().small_family, _plain(pair[1])):
+            yield pair.span()
 
 
 def _names_in(run: str, begins: int) -> Iterator[tuple[int, int]]:
@@ -104,7 +120,11 @@ def _is_romaji(word: _LatinWord) -> bool:
 
 
 def _knows(names: frozenset[str], word: _LatinWord) -> bool:
-    return word.plain in names or ("-" in word.plain and any(part in names for part in word.plain.split("-")))
+    return _has(names, word.plain)
+
+
+def _has(names: frozenset[str], plain: str) -> bool:
+    return plain in names or ("-" in plain and any(part in names for part in plain.split("-")))
 
 
 def _plain(word: str) -> str:
@@ -116,6 +136,7 @@ def _plain(word: str) -> str:
 @lru_cache(maxsize=1)
 def _lists() -> NameLists:
     from faker.providers import person
+    from faker.providers.lorem.en_US import Provider as EnglishWords
 
     given: dict[str, set[str]] = {}
     family: set[str] = set()
@@ -132,4 +153,6 @@ def _lists() -> NameLists:
             elif "last" in key:
                 family |= listed
     common = [name for name, languages in given.items() if len(languages) > 1]
-    return NameLists(frozenset(given), frozenset(common), frozenset(family))
+    ordinary = {word.upper() for word in EnglishWords.word_list}
+    held = given.keys(), common, family, given.keys() - ordinary, family - ordinary
+    return NameLists(*[frozenset(names) for names in held])

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 FACT = "pseudonyms"
 _SHORTEST = 4  # characters of a value that is looked for wherever it stands
-LABELS = (DataForm("pseudonym", regex.compile(r"<[A-Z][A-Z0-9_]{1,40}_[0-9]{1,6}>"), None, frozenset("<")),)
+_APART = r"[ _\\-]{0,3}"  # between the words of a pseudonym, as models write it again: <email_1>, <Date of birth 1>, <EMAIL\_1>
+_SEPARATORS = regex.compile(r"[ _\\-]+")
+_LABEL = regex.compile(rf"(?:<|&lt;|\[) ?([A-Za-z][A-Za-z0-9 _\\-]{{1,40}}?){_APART}([0-9]{{1,6}}) ?(?:>|&gt;|\])")
+LABELS = (DataForm("pseudonym", _LABEL, None, frozenset("<&[")),)
 
 
 class Pseudonyms:
@@ -80,13 +83,20 @@ class Pseudonyms:
 
     def value(self, label: str) -> tuple[str, str]:
         """Return the kind and the value of a pseudonym; no kind, and the text itself, if it is none."""
-        return self._values.get(fold_data(label), ("", label))
+        said = fold_data(label)
+        return self._values.get(said) or self._values.get(_as_given(said), ("", label))
 
     async def record(self, view: RunView) -> None:
         """Record new pseudonyms before a model, a tool or a user sees them."""
         if len(self._labels) > self._recorded:
             self._recorded = len(self._labels)
             await view.note(FACT, {"salt": self._salt, "labels": dict(self._labels)}, shown=False)
+
+
+def _as_given(label: str) -> str:
+    """Return a pseudonym as it was given to the model: it may write it in another case, with blanks or other brackets."""
+    found = _LABEL.fullmatch(label)
+    return label if found is None else f"<{_SEPARATORS.sub('_', found[1].upper())}_{found[2]}>"
 
 
 def _name(label: str) -> str:
@@ -108,4 +118,4 @@ def pseudonyms_of(view: RunView) -> Pseudonyms:
 
 
 def labels_in(text: str) -> Sequence[Found]:
-    return find(text, LABELS) if "<" in fold_data(text) else ()
+    return find(text, LABELS) if not LABELS[0].firsts.isdisjoint(fold_data(text)) else ()
