@@ -2,7 +2,8 @@
 
 The data are drawn: rates that all cases share, and rates that are drawn for each case from a beta distribution with most of its
 mass at 0 and 1. Three constants were chosen with such data: the planned power, the doubt about the share of cases that differ,
-and the numbers of runs after which a lesson is judged. Error rates below 5 % follow from the tests, and not from these.
+and the numbers of runs after which a lesson is judged. How much attempts of one case correlate in a plan was chosen with half of
+a real set (`benchmarks/real_results.py`). Error rates below 5 % follow from the tests, and not from these.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def alike(chance, kind, cases, repeat=1):
 
 
 @pytest.mark.parametrize(("cases", "repeat"), [(10, 1), (20, 1), (20, 3), (40, 1), (40, 3)])
-@pytest.mark.parametrize("world", ["by chance", "always or never"])
+@pytest.mark.parametrize("world", ["by chance", "always or never", "other cases"])
 def test_detectable_difference_is_shown_in_80_percent(world, cases, repeat):
     chance, points = np.random.default_rng(1), detectable(cases, repeat)
     shown = 0
@@ -66,6 +67,9 @@ def test_detectable_difference_is_shown_in_80_percent(world, cases, repeat):
         if world == "by chance":
             before = np.full(cases, 0.5 - points / 2)
             after = before + points
+        elif world == "other cases":  # each agent is good at other cases, and many get worse
+            before, after = chance.random((2, cases)) * (1 - points)
+            after += points
         else:
             before = (chance.random(cases) > max(0.5, points)).astype(float)
             after = np.maximum(before, chance.random(cases) < points / max(0.5, points))
@@ -75,7 +79,7 @@ def test_detectable_difference_is_shown_in_80_percent(world, cases, repeat):
 
 def test_detectable_difference_is_smaller_with_repetitions():
     assert [detectable(20, repeat) for repeat in (1, 3, 5)] == [0.54, 0.38, 0.38]
-    assert [detectable(100, repeat) for repeat in (1, 3, 5)] == [0.23, 0.13, 0.1]
+    assert [detectable(100, repeat) for repeat in (1, 3, 5)] == [0.23, 0.17, 0.15]
 
 
 # How many cases are needed

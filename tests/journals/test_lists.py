@@ -10,7 +10,7 @@ from kaname import SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
-from kaname.journals.sqlite import lists
+from kaname.journals.sqlite import lists, reading
 from kaname.testing.journal_lists import write
 
 FEW, MANY = 100, 1_000
@@ -115,3 +115,26 @@ def test_page_of_sessions_costs_the_same_in_a_large_journal(talks, wanted, befor
         at = before and before + runs - FEW
         taken[runs] = work(path, lambda c, w=whole, p=path, b=at: lists.sessions(c, w, b, 1, lambda card, owner: card, p))
     assert taken[MANY] <= 1.5 * taken[FEW] + 30, (wanted, taken)
+
+
+def test_page_of_sessions_takes_as_many_statements_as_one_session(talks):
+    whole, taken = {"session": "", "agent": "", "user": None}, {}
+    for limit in (1, 100):
+        with closing(sqlite3.connect(talks[MANY], isolation_level=None)) as connection:
+            said: list[str] = []
+            connection.set_trace_callback(said.append)
+            found = lists.sessions(connection, whole, 0, limit, lambda card, owner: card, talks[MANY])
+        assert [len(one.runs) for one in found] == [5] * limit
+        taken[limit] = len(said)
+    assert taken[100] == taken[1]
+
+
+def test_check_of_a_large_journal_reads_as_many_facts_as_that_of_a_small_one(files):
+    taken = {}
+    for runs, path in files.items():
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            said: list[str] = []
+            connection.set_trace_callback(said.append)
+            assert reading.verify(connection, path, 60) == []
+        taken[runs] = len(said)
+    assert taken[MANY] == taken[FEW]

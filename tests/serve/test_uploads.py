@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,14 @@ import httpx
 import pytest
 
 import kaname
-from kaname import Agent, ConfigError, Media, MemoryJournal, ScriptedModel
+from kaname import Agent, ConfigError, Media, MemoryJournal, Message, ScriptedModel, SqliteJournal
+from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.reading.media_types import LARGEST_FILE
+from kaname.core.runs import UPLOAD
+from kaname.core.steps import Stop
+from kaname.journals.sqlite.protection.erasure import erase_user_from
 from kaname.serve.guard import RequestLimits
+from kaname.serve.service import Service
 from kaname.serve.users import Caller
 
 TALKER, READER = Caller("ann", frozenset(["talk"])), Caller("bob", frozenset(["read"]))
@@ -89,3 +96,160 @@ async def test_large_bodies_that_arrive_at_once_are_limited_and_leave_their_plac
 def test_page_has_the_same_limit():
     text = (Path(kaname.__file__).parent / "serve/page/static/views/media.js").read_text("utf-8")
     assert int(re.search(r"LARGEST = ([\d_]+);", text)[1]) == LARGEST_FILE
+
+
+# Files that are sent as they are
+
+
+FILE = {"content-type": "application/octet-stream"}
+
+
+def named(*ids: str, **more: Any) -> dict[str, Any]:
+    parts = [{"type": "text", "text": "read it"}, *[{"type": "file", "file": {"file_id": one}} for one in ids]]
+    return {"input": [{"role": "user", "content": parts}], "mode": "wait", **more}
+
+
+async def upload(http: httpx.AsyncClient, content: bytes, name: str = "a.pdf") -> str:
+    answer = await http.post("/api/media", params={"name": name}, content=content, headers=FILE)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["file_id"])
+
+
+async def uploads_in(journal: Any) -> list[str]:
+    return [one.run_id for one in await journal.runs(starting=UPLOAD)]
+
+
+def of_several(journal: Any, callers: list[Caller], **more: Any) -> tuple[httpx.AsyncClient, list[Media]]:
+    """Serve an agent. The caller is the one whose place in `callers` the header `x-place` names."""
+    seen: list[Media] = []
+
+    def script(request: Any) -> str:
+        last = [message for message in request.messages if message.role == "user"][-2:]
+        seen.extend([part for message in last for part in message.parts if isinstance(part, Media)])
+        return "read"
+
+    def who(scope: Any) -> Caller:
+        return callers[int(dict(scope["headers"]).get(b"x-place", b"0"))]
+
+    agent = Agent(ScriptedModel(script), name="clerk", journal=journal)
+    app = kaname.serve.app(agent, who=who, recover=False, mcp=False, audit=False, **more)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60), seen
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_uploaded_file_of_20_mb_is_named_in_a_message_and_gone_afterwards(kind, tmp_path):
+    journal = MemoryJournal() if kind == "memory" else SqliteJournal(tmp_path / "journal.db")
+    http, seen = of_several(journal, [TALKER])
+    content = b"%PDF-" + bytes(LARGEST_FILE - 5)
+    file_id = await upload(http, content)
+    answer = await http.post("/api/runs", json=named(file_id))
+    assert answer.json()["output"] == "read"
+    assert [(one.content == content, one.mime, one.name) for one in seen] == [(True, "application/pdf", "a.pdf")]
+    while await uploads_in(journal):
+        await asyncio.sleep(0.01)
+    run_id, hash = answer.json()["run_id"], sha256(content).hexdigest()
+    assert (await http.get(f"/api/runs/{run_id}/media/{hash}")).content == content
+    again = await http.post("/api/runs", json=named(file_id))
+    assert again.status_code == 404
+    assert "upload it again" in again.text
+    await journal.close()
+
+
+async def test_uploaded_file_reaches_a_fork_and_a_message_to_a_run():
+    http, seen = of_several(MemoryJournal(), [TALKER])
+    run_id = (await http.post("/api/runs", json={"input": "hi", "session_id": "s"})).json()["run_id"]
+    answer = await http.post(f"/api/runs/{run_id}/fork", json=named(await upload(http, b"%PDF-1")))
+    assert answer.json()["output"] == "read"
+    said = named(await upload(http, b"%PDF-2"))["input"][0]
+    assert (await http.post(f"/api/runs/{run_id}/messages", json={"input": said})).json()["under_way"] is False
+    await http.post("/api/runs", json={"input": "go on", "session_id": "s"})
+    assert [one.content for one in seen] == [b"%PDF-1", b"%PDF-2"]
+
+
+async def test_larger_upload_is_refused_while_it_arrives():
+    http, _ = served()
+    sent = []
+
+    async def endless():
+        while True:
+            sent.append(1)
+            yield bytes(1_000_000)
+
+    answer = await http.post("/api/media", content=endless(), headers=FILE)
+    assert answer.status_code == 413
+    assert answer.json()["detail"] == "the files of a message can have 20,000,000 bytes in all"
+    assert len(sent) == 21
+
+
+async def test_uploads_of_one_message_share_the_limit():
+    http, seen = served(limits=RequestLimits(files=1_000))
+    ids = [await upload(http, b"%PDF-" + bytes(600)) for _ in range(2)]
+    answer = await http.post("/api/runs", json=named(*ids))
+    assert (answer.status_code, answer.json()["detail"]) == (413, "the files of a message can have 1,000 bytes in all")
+    assert not seen
+
+
+async def test_upload_belongs_to_its_user():
+    journal, eve = MemoryJournal(), Caller("eve", frozenset(["talk", "approve:all"]))
+    http, seen = of_several(journal, [TALKER, eve])
+    file_id = await upload(http, b"%PDF-secret")
+    (run_id,) = await uploads_in(journal)
+    hash = sha256(b"%PDF-secret").hexdigest()
+    for one in (file_id, run_id, hash, f"../{file_id}", ""):
+        answer = await http.post("/api/runs", json=named(one), headers={"x-place": "1"})
+        assert answer.status_code == 404, one
+    for address in (f"/api/runs/{run_id}", f"/api/runs/{run_id}/facts", f"/api/runs/{run_id}/media/{hash}"):
+        assert (await http.get(address, headers={"x-place": "1"})).status_code in (403, 404)
+    assert run_id not in (await http.get("/api/runs", headers={"x-place": "1"})).text
+    assert not seen
+    assert (await http.post("/api/runs", json=named(file_id))).json()["output"] == "read"
+
+
+async def test_run_is_no_upload():
+    http, _ = served()
+    run_id = (await http.post("/api/runs", json=message(b"%PDF-1"))).json()["run_id"]
+    assert (await http.post("/api/runs", json=named(run_id))).status_code == 404
+
+
+async def test_upload_needs_the_role_and_the_type_of_a_message():
+    http, _ = served(READER)
+    assert (await http.post("/api/media", content=b"%PDF-1", headers=FILE)).status_code == 403
+    http, _ = served()
+    for kind in ("text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "application/json", ""):
+        answer = await http.post("/api/media", content=b"%PDF-1", headers={"content-type": kind})
+        assert (answer.status_code, kind) == (415, kind)
+    program = await http.post("/api/media", params={"name": "photo.png"}, content=b"\x7fELF" + bytes(50), headers=FILE)
+    assert program.status_code == 400
+    assert "is not what it claims to be" in program.text
+
+
+async def test_upload_that_no_message_names_is_deleted_after_an_hour(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    service = Service([Agent(ScriptedModel(["hi"]), journal=journal)])
+    for run_id, created in (("upload~old", time.time() - 3700), ("upload~new", time.time())):
+        lease = await journal.claim(run_id)
+        facts = [
+            Opened(user="ann"),
+            Received(Message("user", (Media.of(b"%PDF-" + bytes(9_000)),))),
+            Stopped(Stop("completed")),
+        ]
+        await journal.append([Event(run_id, seq, created, "upload", one) for seq, one in enumerate(facts, 1)], lease.epoch)
+    sweeping = asyncio.create_task(service.keep_removing_unstored())
+    while len(left := await uploads_in(journal)) > 1:
+        await asyncio.sleep(0.01)
+    sweeping.cancel()
+    assert left == ["upload~new"]
+    assert journal.media.of_run("upload~old") == []
+    await journal.close()
+
+
+async def test_upload_is_erased_with_its_user(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    http, _ = of_several(journal, [TALKER])
+    await upload(http, b"%PDF-" + bytes(9_000))
+    (run_id,) = await uploads_in(journal)
+    assert len(journal.media.of_run(run_id)) == 1
+    await erase_user_from(journal, "ann")
+    assert (await uploads_in(journal), journal.media.of_run(run_id)) == ([], [])
+    await journal.close()

@@ -77,6 +77,8 @@ def _content(content: Any) -> list[Part]:
     parts: list[Part] = []
     for item in content:
         match item:
+            case Media():
+                parts.append(item)
             case {"type": "text", "text": str(text)}:
                 parts.append(Text(text))
             case {"type": "thinking", "text": str(text)}:

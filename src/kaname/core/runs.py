@@ -30,6 +30,7 @@ EVALUATION_PREFIX = "eval-"  # how the ids of evaluations and of their attempts 
 IMPROVEMENT_PREFIX = "improve-"  # how the ids of proposals for better texts begin
 EVALUATIONS = "evals"  # the folder next to the journal with the workspaces of attempts
 LESSONS = "lessons"  # the agent of the runs that hold lessons, and how the name of the fact begins that says which were told
+UPLOAD = "upload~"  # how the ids of runs begin that hold a file until a message names it; no client can choose such an id
 SHARED = "shared/"  # how the name of a session of several agents or users begins
 UNDER_WAY = ("running", "interrupted", "waiting")  # every other status is an end
 
@@ -62,8 +63,10 @@ class RunInfo:
 
 
 def is_own_run(card: RunInfo) -> bool:
-    """Return True for a run that was started for its own sake: not inside another one, by an evaluation, or to hold lessons."""
-    return not card.parent and card.agent != LESSONS and not card.run_id.startswith((EVALUATION_PREFIX, IMPROVEMENT_PREFIX))
+    """Return True for a run that was started for its own sake: not inside another one, by an evaluation, or to hold lessons
+    or a file."""
+    others = (EVALUATION_PREFIX, IMPROVEMENT_PREFIX, UPLOAD)
+    return not card.parent and card.agent != LESSONS and not card.run_id.startswith(others)
 
 
 class SessionInfo(NamedTuple):

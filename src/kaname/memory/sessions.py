@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from .look_back import Said, conversation, find_places
 
 SEARCHED = 1_000  # sessions whose texts a search reads
 _PAGE, _SEVERAL = 500, 6
+_AT_ONCE = 20  # sessions that are read at the same time
 _FEW = 3  # places that are shown of one session
 
 
@@ -85,10 +87,17 @@ class Sessions:
         lineage = await self._journal.lineage(session.runs[-1])
         return [one for one in conversation(lineage.events) if one.message.role != "system"]
 
-    async def search(self, query: str, *, agent: str = "", user: str | None = None) -> list[tuple[Session, Sequence[Said]]]:
-        """Search the last `SEARCHED` sessions for something like it; return them with the places, the best first."""
-        sessions = await self.all(agent=agent, user=user, limit=SEARCHED)
-        every = [await self.said(session) for session in sessions]
+    async def search(
+        self, query: str, *, agent: str = "", user: str | None = None, among: Sequence[Session] | None = None
+    ) -> list[tuple[Session, Sequence[Said]]]:
+        """Search the last `SEARCHED` sessions for something like it; return them with the places, the best first.
+
+        `among`: the sessions to search, if they are listed already.
+        """
+        sessions = await self.all(agent=agent, user=user, limit=SEARCHED) if among is None else among
+        every = list[list[Said]]()
+        for start in range(0, len(sessions), _AT_ONCE):
+            every += await asyncio.gather(*[self.said(one) for one in sessions[start : start + _AT_ONCE]])
         spoken = [(number, one) for number, said in enumerate(every) for one in said if one.text]
         places = [(number, one) for number, one in spoken if not is_withheld(one.message)]
         best: dict[int, list[Said]] = {}

@@ -38,7 +38,7 @@ from .dialects.optional import optional_protocols
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
 from .encoding import Json
-from .guard import HOOKS, RequestGuard, RequestLimits, Who
+from .guard import HOOKS, MEDIA, RequestGuard, RequestLimits, Who
 from .openapi import document
 from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
@@ -55,6 +55,7 @@ from .runs import RunRoutes
 from .service import STOP, OnDisconnect, Service
 from .sessions import SessionRoutes
 from .stream import Streams
+from .uploads import Uploads
 from .users import Users, users_file, users_named_by
 from .work.hooks import HookRoutes
 from .work.notify import Notifiers
@@ -160,14 +161,19 @@ def app(
     service.auditor = Auditor(audit_of(audit, service.journal, config), service.journal)
     service.shown = _shown(approvers_see, service, config)
     streams = Streams()
-    runs = RunRoutes(service, streams)
+    uploads = Uploads(service, (limits or RequestLimits()).files)
+    runs = RunRoutes(service, streams, uploads)
     kept = config.keep if keep is None and config is not None else keep
     background = _background(service, runs, kept, config)
     access = _access(users, service, config) if who is None else Access(None, None, service.auditor)
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
     inner = Starlette(
-        routes=[*SignInRoutes(access).routes(), *_routes(service, streams, runs), *_more_routes(service, config, mcp, a2a)],
+        routes=[
+            *SignInRoutes(access).routes(),
+            *_routes(service, streams, runs, uploads),
+            *_more_routes(service, config, mcp, a2a),
+        ],
         exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
@@ -275,7 +281,7 @@ def _few_at_once(count: int) -> Callable[[Handler], Handler]:
     return limit
 
 
-def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRoute]:
+def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Uploads) -> list[BaseRoute]:
     whole = _few_at_once(_WHOLE_RUNS)
     sessions = SessionRoutes(service, runs.changes)
     files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
@@ -290,6 +296,7 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes) -> list[BaseRou
         Route("/api/agents", sessions.agents),
         Route("/api/runs", runs.all),
         Route("/api/runs", runs.start, methods=["POST"]),
+        Route(MEDIA, uploads.add, methods=["POST"]),
         Route("/api/me", sessions.me),
         Route("/api/figures", FigureRoutes(service).figures),
         Route("/api/compare", whole(CompareRoutes(service).compare)),

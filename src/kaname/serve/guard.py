@@ -34,6 +34,7 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
 _PAGE = "/page/"
 HOOKS = "/hooks/"  # requests that are signed
+MEDIA = "/api/media"  # where a file is sent as it is
 # A proxy adds one of these, or several. The address of such a request is that of the proxy, not of its sender.
 _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
 _RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
@@ -128,7 +129,7 @@ class RequestGuard:
             )
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 return await _preflight(sending, headers.get("access-control-request-headers", ""))
-            body = LimitedBody(receive, self._limits, caller.may("talk"), self._large)
+            body = LimitedBody(receive, self._limits, caller.may("talk"), self._large, is_file=_path(scope) == MEDIA)
             try:
                 await self._inner(scope, body.receive, sending)
             finally:
@@ -140,8 +141,7 @@ class RequestGuard:
                 problem = await self._access.refuse(problem, _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            await answer(problem, path)(scope, receive, sending)
+            await answer(problem, _path(scope))(scope, receive, sending)
         finally:
             line.write()
 
@@ -154,9 +154,11 @@ class RequestGuard:
                 notice("serve.host", "the host {name!r} is not allowed; allow it with --allow-host", name=name[:100]),
             )
         self._check_origin(scope, headers, host)
-        if scope["method"] not in _SAFE and not _is_json(headers):
+        path = _path(scope)
+        if scope["method"] not in _SAFE and not (_is_file(headers) if path == MEDIA else _is_json(headers)):
+            if path == MEDIA:
+                raise HttpRefused(415, notice("serve.file", "send the file, with Content-Type: application/octet-stream"))
             raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
         caller = Caller("", frozenset()) if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
@@ -258,12 +260,14 @@ class RequestGuard:
 class LimitedBody:
     """A body that is refused if it is too large or arrives too slowly, or if too many large ones arrive at once.
 
-    `files`: True if the caller can send files. `large`: the large bodies that arrive now.
+    `files`: True if the caller can send files. `large`: the large bodies that arrive now. `is_file`: the body is a file.
     """
 
-    def __init__(self, receive: Receive, limits: RequestLimits, files: bool, large: set[LimitedBody]) -> None:
-        self._receive, self._limits, self._large = receive, limits, large
-        self._most = limits.with_files if files else limits.body
+    def __init__(
+        self, receive: Receive, limits: RequestLimits, files: bool, large: set[LimitedBody], *, is_file: bool = False
+    ) -> None:
+        self._receive, self._limits, self._large, self._is_file = receive, limits, large, is_file
+        self._most = limits.body if not files else limits.files if is_file else limits.with_files
         self._read, self._done, self._begun = 0, False, asyncio.get_running_loop().time()
 
     async def receive(self) -> Message:
@@ -279,6 +283,8 @@ class LimitedBody:
         self._read += len(message.get("body", b""))
         self._done = not message.get("more_body", False)
         if self._read > self._most:
+            if self._is_file:
+                raise file_too_large(self._most)
             told = notice("serve.body", "the request is larger than {most} bytes", most=self._most)
             raise HttpRefused(413, told, connection="close")
         if self._read > self._limits.body:
@@ -292,6 +298,12 @@ class LimitedBody:
             told = notice("serve.busy", "too many files arrive at the moment; try again")
             raise HttpRefused(503, told, connection="close", retry_after="2")
         self._large.add(self)
+
+
+def file_too_large(most: int) -> HttpRefused:
+    """Return the error for a file, or the files of a message, of more than so many bytes."""
+    told = notice("serve.files", "the files of a message can have {most:,} bytes in all", most=most)
+    return HttpRefused(413, told, connection="close")
 
 
 class AccessLine:
@@ -351,6 +363,16 @@ def _headers(scope: Scope) -> dict[str, str]:
 def _bearer_token(headers: dict[str, str]) -> str:
     kind, _, token = headers.get("authorization", "").partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def _is_file(headers: dict[str, str]) -> bool:
+    """Return True if the body is a file. A page of another site cannot send this type without asking first."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/octet-stream"
 
 
 def _is_json(headers: dict[str, str]) -> bool:

@@ -49,6 +49,8 @@ _ADDRESSES: tuple[tuple[str, str, str, type | None, list[dict[str, Any]], tuple[
     ("/api/runs", "get", "List and search runs", None,
      _query("agent", "session_id", "status", "user_id", "q", "before", "limit"), (_JSON, _EVENTS)),
     ("/api/runs", "post", "Start a run: wait for it, stream it, or detach", StartRun, [], (_JSON, _EVENTS)),
+    ("/api/media", "post", "Upload a file (application/octet-stream) for a message, which names its `file_id`", None,
+     _query("name"), (_JSON,)),
     ("/api/runs/{run_id}", "get", "Get a run: status, output, open questions", None, [_RUN], (_JSON,)),
     ("/api/runs/{run_id}", "delete", "Delete a run", None, [_RUN, *_query("cascade")], ()),
     ("/api/runs/{run_id}/events", "get", "Follow a run, starting after `Last-Event-ID` or `after`", None,

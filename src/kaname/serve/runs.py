@@ -45,6 +45,7 @@ from .problems import HttpRefused
 from .questions import question, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
+from .uploads import Uploads
 from .users import Caller
 from .waiting import questions_of, summary
 
@@ -54,24 +55,24 @@ _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 class RunRoutes:
     """The addresses under `/api/runs`."""
 
-    def __init__(self, service: Service, streams: Streams) -> None:
-        self._service, self._streams = service, streams
+    def __init__(self, service: Service, streams: Streams, uploads: Uploads) -> None:
+        self._service, self._streams, self._uploads = service, streams, uploads
         self.changes = Changes(service)
 
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read_body(request, StartRun)
-        agent = self._service.agent(form.agent)
-        with refuse_malformed():
-            run = agent.run(
-                self._service.input_of(agent, user_input(form.input)),
-                session_id=form.session_id,
-                user_id=user_of(caller, form.user_id),
-                run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
-                when_busy=form.when_busy,
-                by=caller.name,
-            )
-        leaving = form.on_disconnect
-        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201, on_disconnect=leaving)
+        agent, leaving, mode = self._service.agent(form.agent), form.on_disconnect, response_mode(request, form.mode)
+        async with self._uploads.attached(form.input, caller) as given:
+            with refuse_malformed():
+                run = agent.run(
+                    self._service.input_of(agent, user_input(given)),
+                    session_id=form.session_id,
+                    user_id=user_of(caller, form.user_id),
+                    run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
+                    when_busy=form.when_busy,
+                    by=caller.name,
+                )
+            return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
 
     async def _respond(
         self,
@@ -205,9 +206,10 @@ class RunRoutes:
     async def say(self, request: Request) -> Response:
         """Store a message for the run. `under_way` is false if the next run of its session gets it."""
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, SayToRun), caller_of(request)
-        agent, given = self._service.agent_of(card), user_input(form.input)
-        with refuse_malformed():
-            seen = await agent.say(card.run_id, given, by=caller.name, urgent=form.urgent)
+        agent = self._service.agent_of(card)
+        async with self._uploads.attached(form.input, caller) as given:
+            with refuse_malformed():
+                seen = await agent.say(card.run_id, user_input(given), by=caller.name, urgent=form.urgent)
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
@@ -243,24 +245,25 @@ class RunRoutes:
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, Fork), caller_of(request)
         if form.model is not None or form.instructions is not None:
             caller_of(request, "admin")
-        given, at = None if form.input is None else user_input(form.input), form.at or card.seq
+        at = form.at or card.seq
         if both := sorted(form.results.keys() & set(form.keep)):
             told = notice("serve.result_twice", "{calls} is in both results and keep: use one of them", calls=", ".join(both))
             raise HttpRefused(400, told)
-        if form.results or (given is None and await self._inherits_answers(card, at)):
+        if form.results or (form.input is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
-        with refuse_malformed():
-            run = self._service.agent_of(card).fork(
-                card.run_id,
-                at,
-                user_input=given,
-                results=results,
-                model=form.model,
-                instructions=form.instructions,
-                by=caller.name,
-            )
-        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
+        async with self._uploads.attached(form.input, caller) as given:
+            with refuse_malformed():
+                run = self._service.agent_of(card).fork(
+                    card.run_id,
+                    at,
+                    user_input=None if given is None else user_input(given),
+                    results=results,
+                    model=form.model,
+                    instructions=form.instructions,
+                    by=caller.name,
+                )
+            return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
 
     async def _recorded_results(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
         """Return the recorded results of calls that were open at a fact. Raise `HttpRefused` if one is missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable, Mapping
 from hashlib import sha256
 from logging import getLogger
@@ -15,7 +16,7 @@ from ..agent.run import Run, find_live, let_go_of
 from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import RunInfo
+from ..core.runs import UPLOAD, RunInfo
 from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
 from ..workflows.workflow import Workflow
@@ -30,6 +31,7 @@ CONTINUE: OnDisconnect = "continue"
 UNSTORED = "unstored~"  # prefix of the ids of runs that are deleted when they have ended; no client can choose such an id
 _PAGE = 500  # runs
 _SWEEP = 60.0  # seconds
+_UNUSED = 3600.0  # seconds after which an upload that no message named is deleted
 _LOOKS = 5  # tries to read a run that changes meanwhile
 LEFT = notice("serve.left", "the client disconnected")
 log = getLogger("kaname.serve")
@@ -152,16 +154,22 @@ class Service:
         if self._runs.get(run.run_id) is run:
             del self._runs[run.run_id]
         if is_unstored(run.run_id):
-            self._in_background(self.remove_unstored(run.run_id))
+            self.remove_later(run.run_id)
 
-    async def remove_unstored(self, starting: str = UNSTORED) -> None:
-        """Delete ended runs that were not to be stored: those whose id starts with `starting`."""
-        before, deleted = 0, list[str]()
+    def remove_later(self, run_id: str) -> None:
+        """Delete a run that is not to be stored, in the background."""
+        self._in_background(self.remove_unstored(run_id))
+
+    async def remove_unstored(self, starting: str = UNSTORED, age: float = 0.0) -> None:
+        """Delete ended runs that were not to be stored: their ids start with `starting`, and they are `age` seconds old."""
+        before, deleted, latest = 0, list[str](), time.time() - age
         try:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
                 await self.auditor.before_deleting()
-                deleted += await self.journal.prune([one for one in cards if not one.session and not one.parent])
+                deleted += await self.journal.prune(
+                    [one for one in cards if not one.session and not one.parent and one.created <= latest]
+                )
             if deleted:
                 await self.journal.tidy()  # otherwise their text stays in the write-ahead log
         except AgentError as problem:
@@ -173,9 +181,10 @@ class Service:
         await self.auditor.record("delete", caller, subject, user=owner)
 
     async def keep_removing_unstored(self) -> None:
-        """Delete, every minute, unstored runs that a crash has left or another program has ended."""
+        """Delete, every minute, unstored runs that a crash has left or another program has ended, and unused uploads."""
         while True:
             await self.remove_unstored()
+            await self.remove_unstored(UPLOAD, _UNUSED)
             await asyncio.sleep(_SWEEP)
 
     def run_here(self, run_id: str) -> Run[Any] | None:
@@ -211,7 +220,7 @@ class Service:
         """Stop a run, wherever it is executed. Return False if it had already ended."""
         stopped = await stop_run(self.journal, card.run_id, reason)
         if is_unstored(card.run_id):
-            self._in_background(self.remove_unstored(card.run_id))
+            self.remove_later(card.run_id)
         return stopped
 
     def handle_departure(self, run_id: str, on_disconnect: OnDisconnect | None = None, *, waiting: bool = False) -> None:

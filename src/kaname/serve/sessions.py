@@ -36,13 +36,12 @@ class SessionRoutes:
         whose, asked = self._whose(request), request.query_params
         await self._service.auditor.read(caller_of(request), "sessions", whose)
         if words := asked.get("q", ""):
-            found = await self._sessions.search(words, agent=asked.get("agent", ""), user=whose)
-            titled = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=SEARCHED)
-            known = [one for one, _ in found]
-            searched = len(titled)
-            titled = [one for one in titled if words.casefold() in one.title.casefold() and one not in known]
+            listed = await self._sessions.all(agent=asked.get("agent", ""), user=whose, limit=SEARCHED)
+            found = await self._sessions.search(words, among=listed)
+            known = {one for one, _ in found}
+            titled = [one for one in listed if words.casefold() in one.title.casefold() and one not in known]
             said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]
-            return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said], "searched": searched})
+            return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said], "searched": len(listed)})
         limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, before=before, limit=limit + 1)
         following = every[limit - 1].place if len(every) > limit else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ WithStatus = Callable[[RunInfo, str | None], RunInfo]  # sets the status of a ca
 _FEW = ("running", "waiting")  # statuses that few runs have at a time
 _ENDED = "status NOT IN ('running', 'waiting')"  # as the index `runs_by_end` has it
 
+_LISTED = "IN (SELECT value FROM json_each(?))"
 _BEGINS = "run >= :starting AND run < :starting || char(1114111)"  # a stretch of the table itself
 
 
@@ -68,17 +70,26 @@ def sessions(
     )
     with at_one_moment(connection):
         found = connection.execute(query, {**wanted, "before": before, "limit": limit}).fetchall()
-        return [_session(connection, thread, moved, with_status, path) for thread, moved in found]
+        return _sessions(connection, found, with_status, path)
 
 
-def _session(connection: sqlite3.Connection, thread: str, moved: int, with_status: WithStatus, path: Path) -> SessionInfo:
-    query = "SELECT run, updated, cost FROM runs WHERE thread = ? AND thread IS NOT NULL ORDER BY place"
-    ids, times, costs = zip(*connection.execute(query, (thread,)), strict=True)
-    first, last = (
-        connection.execute(f"SELECT {CARD_ROW}, owner FROM runs WHERE run = ?", (run,)).fetchone() for run in (ids[0], ids[-1])
-    )
-    opened, newest = (with_status(card_of(row[:-1], path), row[-1]) for row in (first, last))
-    return SessionInfo(moved, opened, newest, ids, max(times), None if None in costs else sum(costs))
+def _sessions(
+    connection: sqlite3.Connection, found: list[tuple[str, int]], with_status: WithStatus, path: Path
+) -> list[SessionInfo]:
+    """Return sessions by their threads: all of a page with two statements, because each statement costs as much as a row."""
+    held: dict[str, list[tuple[Any, ...]]] = {thread: [] for thread, _ in found}
+    query = f"SELECT thread, run, updated, cost FROM runs WHERE thread {_LISTED} AND thread IS NOT NULL ORDER BY place"
+    for thread, *row in connection.execute(query, (json.dumps([*held]),)):
+        held[thread].append(tuple(row))
+    ends = [one[0] for each in held.values() for one in (each[0], each[-1])]
+    rows = connection.execute(f"SELECT {CARD_ROW}, owner FROM runs WHERE run {_LISTED}", (json.dumps(ends),))
+    cards = {row[0]: with_status(card_of(row[:-1], path), row[-1]) for row in rows}
+    made = []
+    for thread, moved in found:
+        ids, times, costs = zip(*held[thread], strict=True)
+        cost = None if None in costs else sum(costs)
+        made.append(SessionInfo(moved, cards[ids[0]], cards[ids[-1]], ids, max(times), cost))
+    return made
 
 
 def count(

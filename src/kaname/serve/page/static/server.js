@@ -37,6 +37,13 @@ export async function send(method, path, body = {}) {
 
 export const post = (path, body) => send("POST", path, body);
 
+// Send a file as it is. A message names it by the `file_id` of the answer.
+export async function upload(name, content) {
+  const headers = { "content-type": "application/octet-stream" };
+  const answer = await request(`api/media?name=${encodeURIComponent(name)}`, { method: "POST", headers, body: content });
+  return (await check(answer)).json();
+}
+
 export async function download(path) {
   const answer = await check(await request(path));
   const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "")?.[1] || "download";

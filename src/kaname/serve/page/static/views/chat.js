@@ -195,8 +195,9 @@ export default function Chat({ path, query }) {
     }
   };
   // Start the next run of the session; without a session, fork this run.
-  const ask = input =>
-    attempt(() => {
+  const ask = text =>
+    attempt(async () => {
+      const input = await withFiles(text, files);
       if (!run) return post("api/runs", { input, agent, session_id: newSessionId(), mode: "detach" });
       const followed = (runs.get().list || []).some(one => one.base === run.run_id && one.session_id);
       if (run.session_id && !followed)
@@ -206,26 +207,28 @@ export default function Chat({ path, query }) {
   const edit = (item, input) =>
     attempt(() => post(runPath(item.run, "/fork"), { at: Math.max(1, item.seq - 1), input, mode: "detach" }));
   const stop = () => post(runPath(id, "/stop"), {}).catch(setProblem);
-  const say = async (input, urgent, text) => {
+  const say = async (text, urgent) => {
+    setBusy(true);
     setProblem(null);
     try {
-      await post(runPath(id, "/messages"), { input, urgent });
+      await post(runPath(id, "/messages"), { input: await withFiles(text, files), urgent });
       setUnread(before => [...before, text]);
       return true;
     } catch (failed) {
       setProblem(failed);
       return false;
+    } finally {
+      setBusy(false);
     }
   };
   const submit = async (event, urgent = false) => {
     event?.preventDefault();
     const text = field.current.value.trim();
     if (!(text || files.length) || busy || closed) return;
-    const input = withFiles(text, files);
-    if (await (going ? say(input, urgent, text) : ask(input))) (setFiles([]), field.current && (field.current.value = ""));
+    if (await (going ? say(text, urgent) : ask(text))) (setFiles([]), field.current && (field.current.value = ""));
   };
-  const attach = async list => {
-    const { files: more, tooLarge } = await filesOf(list, files);
+  const attach = list => {
+    const { files: more, tooLarge } = filesOf(list, files);
     setFiles(known => [...known, ...more]);
     setProblem(tooLarge.length ? new Error(t("Too large: {names}. The files of a message can have 20 MB in all.", { names: tooLarge.join(", ") })) : null);
   };

@@ -1,7 +1,7 @@
 // Pictures, sounds and files: shown in a conversation, and attached to a message.
 
 import { html, useEffect, useState } from "../vendor/preact.js";
-import { blob, runPath, saveFile } from "../server.js";
+import { blob, runPath, saveFile, upload } from "../server.js";
 import { t } from "../words.js";
 
 const LARGEST = 20_000_000; // bytes of all attached files of a message
@@ -32,39 +32,25 @@ export function Medium({ one }) {
   return html`<span class="note">▧ ${path ? html`<button type="button" class="plain" onClick=${save}>${name}</button>` : name}</span>`;
 }
 
-const read = file =>
-  new Promise((done, fail) => {
-    const reader = new FileReader();
-    reader.onload = () => done({ name: file.name || "clipboard.png", url: reader.result, mime: file.type, size: file.size });
-    reader.onerror = () => fail(reader.error);
-    reader.readAsDataURL(file);
-  });
-
-// The files of a drop, a paste or a file field, as data URLs. Files that do not fit next to those that are attached are left
-// out, and named in `tooLarge`.
-export async function filesOf(list, attached) {
+// The files of a drop, a paste or a file field. Files that do not fit next to those that are attached are left out, and named
+// in `tooLarge`.
+export function filesOf(list, attached) {
   let left = LARGEST - attached.reduce((sum, one) => sum + one.size, 0);
   const [fitting, tooLarge] = [[], []];
   for (const file of list || []) {
     if (file.size > left) tooLarge.push(file.name);
-    else (fitting.push(file), (left -= file.size));
+    else (fitting.push({ name: file.name || "clipboard.png", size: file.size, content: file }), (left -= file.size));
   }
-  return { files: await Promise.all(fitting.map(read)), tooLarge };
+  return { files: fitting, tooLarge };
 }
 
-// The input of a run: the text, or the text with its files.
-export const withFiles = (text, files) =>
-  files.length
-    ? [
-        {
-          role: "user",
-          content: [
-            ...(text ? [{ type: "text", text }] : []),
-            ...files.map(one => ({ type: "file", file: { filename: one.name, file_data: one.url } })),
-          ],
-        },
-      ]
-    : text;
+// The input of a run: the text, or the text with its files, which are uploaded now.
+export async function withFiles(text, files) {
+  if (!files.length) return text;
+  const content = text ? [{ type: "text", text }] : [];
+  for (const one of files) content.push({ type: "file", file: { file_id: (await upload(one.name, one.content)).file_id } });
+  return [{ role: "user", content }];
+}
 
 export function Attached({ files, remove }) {
   return files.length
