@@ -71,8 +71,13 @@ def test_the_pages_that_word_has_last_shown(tmp_path):
     three = document.add_paragraph("begins on two ")
     three.runs[0]._r.append(OxmlElement("w:lastRenderedPageBreak"))
     document.add_paragraph("three")
+    four = document.add_paragraph("begins on three")
+    four.add_run()._r.append(OxmlElement("w:lastRenderedPageBreak"))
+    four.add_run(" and ends on four")
+    document.add_paragraph("four")
     document.save(tmp_path / "a.docx")
-    assert [block.place for block in read_blocks(tmp_path / "a.docx")] == ["page 1", "page 2", "page 2", "page 3"]
+    places = ["page 1", "page 2", "page 2", "page 3", "pages 3-4", "page 4"]
+    assert [block.place for block in read_blocks(tmp_path / "a.docx")] == places
 
 
 def test_readings_deleted_words_and_copies_of_text_boxes_are_no_text(tmp_path):

@@ -124,7 +124,7 @@ def _passage(hit: Hit, screen: Screen, more: str = "") -> None:
 
 _UNITS = (
     (re.compile(r"^line (\d+)"), r"\1 行目"),
-    (re.compile(r"^page (\d+)"), r"\1 ページ"),
+    (re.compile(r"^pages? ([\d-]+)"), r"\1 ページ"),
     (re.compile(r"^paragraph (\d+)"), r"\1 段落目"),
     (re.compile(r"^slide (\d+)"), r"スライド \1"),
     (re.compile(r", notes$"), "、ノート"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .dialogue import is_dialogue, speaker
-from .readers.base import Block
+from .readers.base import Block, page_of, width
 from .tokenize import query_terms as query_terms
 from .tokenize import terms as terms
 
@@ -27,10 +27,6 @@ class TextChunk(NamedTuple):
     place: str
 
 
-def width(text: str) -> int:
-    return sum(2 if ord(char) > 0x2E80 else 1 for char in text)
-
-
 def chunk_blocks(blocks: Iterable[Block]) -> Iterator[TextChunk]:
     held: list[Block] = []
     whole = list(blocks)
@@ -38,7 +34,7 @@ def chunk_blocks(blocks: Iterable[Block]) -> Iterator[TextChunk]:
     for block in [part for one in whole for turn in (_turns(one) if spoken else [one]) for part in _parts(turn)]:
         full = held and (block.heading != held[0].heading or sum(width(one.text) for one in held) + width(block.text) > SIZE)
         full = full or (spoken and bool(held) and bool(speaker(block.text)))
-        page = held and block.place.startswith(("page", "slide")) and block.place != held[0].place
+        page = held and page_of(block.place) and block.place != held[0].place
         if full or page:
             yield _join(held)
             held = []

@@ -22,7 +22,7 @@ from .readers.by_ending import check, read_blocks
 from .sentences import sentences
 
 _BATCH = 32  # texts to embed at once
-_READER = "3:"  # before a digest; raised when the same file gives other words than before
+_READER = "4:"  # before a digest; raised when the same file gives other words than before
 _FRESH = 2.0  # seconds: a file may change twice in one tick of its clock
 _PLAIN = "text"  # that every server can embed
 Progress = Callable[[int, int, str], None]

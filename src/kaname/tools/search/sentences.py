@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .chunk import SENTENCE, width
+from .chunk import SENTENCE
+from .readers.base import width
 
 _SHORTEST = 30  # columns: shorter sentences are joined with a neighbour
 _SCALE = 4  # bytes before each vector: by what its numbers are multiplied

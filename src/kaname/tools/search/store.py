@@ -18,6 +18,7 @@ from . import index_file as opening
 from .chunk import TextChunk
 from .dialogue import turns
 from .embed import other_embeddings
+from .readers.base import page_of
 from .sentences import pack_vectors
 from .tokenize import terms
 
@@ -248,7 +249,7 @@ class IndexStore:
             self._db.executemany("UPDATE chunks SET sentences = ? WHERE id = ?", rows)
 
     def around(self, number: int) -> list[StoredChunk]:
-        """Return a chunk with the one before and the one after it, if they are under the same heading."""
+        """Return a chunk with the one before and the one after it, if they are under the same heading and on the same page."""
         with self._read_lock():
             rows = self._db.execute(
                 "SELECT c.id, f.path, c.number, c.text, c.heading, c.place FROM chunks a JOIN chunks c ON c.file = a.file "
@@ -256,7 +257,9 @@ class IndexStore:
                 "WHERE a.id = ? ORDER BY c.number",
                 (number,),
             )
-            return [StoredChunk(*row) for row in rows]
+            near = [StoredChunk(*row) for row in rows]
+        page = next((page_of(one.place) for one in near if one.id == number), "")
+        return [one for one in near if page_of(one.place) == page]
 
     def chunk_id(self, path: str, number: int) -> int | None:
         """Return the id of a file's chunk by its number, or None."""

@@ -12,7 +12,7 @@ LONGEST_NAME = 60  # of a column, which goes with each of its values
 class Block(NamedTuple):
     """A paragraph, list or table.
 
-    `place`: `line 12`, `page 3`, `slide 2`, `sheet Prices, row 4`. `table`: True if the first line is the head of a table.
+    `place`: `line 12`, `page 3`, `pages 3-4`, `slide 2`, `sheet Prices, row 4`. `table`: True if the first line is the head of a table.
     `lines`: `(offset, line)` of the text's parts, if its lines are not those of the file."""
 
     text: str
@@ -20,6 +20,15 @@ class Block(NamedTuple):
     place: str
     table: bool = False
     lines: tuple[tuple[int, int], ...] = ()
+
+
+def width(text: str) -> int:
+    return sum(2 if ord(char) > 0x2E80 else 1 for char in text)
+
+
+def page_of(place: str) -> str:
+    """Return the page or slide of a place, such as `slide 2` for `slide 2, notes`; "" if the file has no pages."""
+    return place.partition(",")[0] if place.startswith(("page", "slide")) else ""
 
 
 class Headings:

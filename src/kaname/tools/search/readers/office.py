@@ -54,8 +54,8 @@ def _word(archive: ZipFile) -> Iterator[Block]:
     paged = whole.find(f".//{_W}lastRenderedPageBreak") is not None
     page = 1
     for number, node in enumerate([] if body is None else _body_nodes(body), 1):
-        begins, breaks = _page_breaks(node)
-        place = f"page {page + begins}" if paged else f"paragraph {number}"
+        begins, ends, breaks = _page_breaks(node)
+        place = _pages(page + begins, page + ends) if paged else f"paragraph {number}"
         page += breaks
         if node.tag == f"{_W}tbl":
             yield headings.block(_table(node), place, table=True)
@@ -69,6 +69,10 @@ def _word(archive: ZipFile) -> Iterator[Block]:
             said = [notes.get(one.get(f"{_W}id", ""), "") for one in node.iter(f"{_W}footnoteReference")]
             yield headings.block("\n".join([text, *[one for one in said if one]]), place)
     yield from headings.flush()
+
+
+def _pages(first: int, last: int) -> str:
+    return f"page {first}" if first == last else f"pages {first}-{last}"
 
 
 def _body_nodes(body: Element) -> Iterator[Element]:
@@ -104,15 +108,14 @@ def _notes(archive: ZipFile) -> dict[str, str]:
     return {one.get(f"{_W}id", ""): _line(one) for one in part(archive, "word/footnotes.xml").iter(f"{_W}footnote")}
 
 
-def _page_breaks(node: Element) -> tuple[int, int]:
-    """Count the page breaks before the first word, and all page breaks."""
-    before, count, seen = 0, 0, False
+def _page_breaks(node: Element) -> tuple[int, int, int]:
+    """Count the page breaks before the first word, before the last word, and all page breaks."""
+    before: list[int] = []
+    count = 0
     for one in node.iter():
-        if one.tag == f"{_W}lastRenderedPageBreak":
-            count += 1
-            before += not seen
-        seen = seen or one.tag == f"{_W}t"
-    return before, count
+        count += one.tag == f"{_W}lastRenderedPageBreak"
+        before += [count] if one.tag == f"{_W}t" else []
+    return (before[0], before[-1], count) if before else (count, count, count)
 
 
 def _table(node: Element) -> str:
