@@ -252,7 +252,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
 
     scope = Scope(run, offline(recipe), journal, epoch=0, state=state, sinks=[count], clock=clock)
     scope.deps, scope.guarded = deps, with_flow
-    scope.recalled = _recalled(events, state.replied)
+    scope.recalled = _brought_in(events, state.replied)
     first = events[0].body
     if isinstance(first, Opened) and first.base is not None:
         await journal.claim(first.base[0])  # what it goes on from is in the state already
@@ -353,7 +353,7 @@ def _as_given(events: Sequence[Event], replied: int) -> Iterator[Event]:
         yield event
 
 
-def _recalled(events: Sequence[Event], replied: int) -> dict[tuple[str, int], Any]:
+def _brought_in(events: Sequence[Event], replied: int) -> dict[tuple[str, int], Any]:
     """Return what came from outside of the run, and the summaries, by the number of the reply before which each was used."""
     found: dict[tuple[str, int], Any] = {}
     for body in [event.body for event in events]:

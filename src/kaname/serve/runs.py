@@ -62,7 +62,7 @@ class RunRoutes:
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read_body(request, StartRun)
         agent, leaving, mode = self._service.agent(form.agent), form.on_disconnect, response_mode(request, form.mode)
-        async with self._uploads.attached(form.input, caller) as given:
+        async with self._uploads.attach(form.input, caller) as given:
             with refuse_malformed():
                 run = agent.run(
                     self._service.input_of(agent, user_input(given)),
@@ -207,7 +207,7 @@ class RunRoutes:
         """Store a message for the run. `under_way` is false if the next run of its session gets it."""
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, SayToRun), caller_of(request)
         agent = self._service.agent_of(card)
-        async with self._uploads.attached(form.input, caller) as given:
+        async with self._uploads.attach(form.input, caller) as given:
             with refuse_malformed():
                 seen = await agent.say(card.run_id, user_input(given), by=caller.name, urgent=form.urgent)
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
@@ -252,7 +252,7 @@ class RunRoutes:
         if form.results or (form.input is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
-        async with self._uploads.attached(form.input, caller) as given:
+        async with self._uploads.attach(form.input, caller) as given:
             with refuse_malformed():
                 run = self._service.agent_of(card).fork(
                     card.run_id,

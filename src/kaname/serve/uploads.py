@@ -56,7 +56,7 @@ class Uploads:
         return Json({"file_id": upload, "name": name, "mime": file.mime, "size": len(content)}, 201)
 
     @asynccontextmanager
-    async def attached(self, given: Any, caller: Caller) -> AsyncIterator[Any]:
+    async def attach(self, given: Any, caller: Caller) -> AsyncIterator[Any]:
         """Yield the input of a request with its files in the places where it names them, and delete the uploads afterwards.
 
         Raise `HttpRefused` if one does not exist or belongs to another user, or if they are too large together.

@@ -241,11 +241,11 @@ class _Selected(Equals):
 
     def _choose(self, call: ToolCall, others: Sequence[str], view: RunView) -> tuple[str, str]:
         question, tools = view.state.question, view.tools(call)
-        about = {name: {"description": tools[name].description, **self._told(name)} for name in (call.name, *others)}
+        about = {name: {"description": tools[name].description, **self._figures_of(name)} for name in (call.name, *others)}
         best = self._optimizer.optimize_tool_selection("" if question is None else question.text, about)
         return (best, self._optimizer.reason) if best in about else (call.name, "")
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _figures_of(self, name: str) -> dict[str, Any]:
         past = self._figures.get(name)
         told = {} if past is None else {"success_rate": past.success, "cost": past.cost, "latency": past.seconds}
         return {**told, **({} if past is None else {"calls": past.calls})}
