@@ -28,7 +28,8 @@ def dot():
 
 
 def test_attached_picture_is_sent_and_shown_and_the_facts_hold_only_its_hash(go, api):
-    page = go("#/chat")
+    page, sent = go("#/chat"), []
+    page.on("request", lambda one: sent.append((one.url.partition("/api/")[2], one.post_data_buffer or b"")))
     page.locator("input[type=file]").set_input_files({"name": "dot.png", "mimeType": "image/png", "buffer": dot()})
     expect(page.locator(".attached")).to_contain_text("dot.png")
     ask(page, "something long", "travel")
@@ -36,6 +37,8 @@ def test_attached_picture_is_sent_and_shown_and_the_facts_hold_only_its_hash(go,
     expect(picture).to_be_visible()
     assert picture.evaluate("one => one.decode().then(() => one.naturalWidth)") == 8
     expect(page.locator(".attached")).to_have_count(0)
+    assert [one for one, _ in sent if one.startswith("media")] == ["media?name=dot.png"]
+    assert [one for one in sent if b"base64" in one[1]] == []
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".chip", has_text="cancelled").first).to_be_visible()
     (run,) = [one for one in api.get("/api/runs").json()["runs"] if one["title"] == "something long"]

@@ -17,12 +17,13 @@ import kaname
 from kaname import Agent, ConfigError, Media, MemoryJournal, Message, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.reading.media_types import LARGEST_FILE
-from kaname.core.runs import UPLOAD
+from kaname.core.runs import UPLOAD, is_own_run
 from kaname.core.steps import Stop
 from kaname.journals.sqlite.protection.erasure import erase_user_from
+from kaname.serve.changes import Changes
 from kaname.serve.guard import RequestLimits
 from kaname.serve.service import Service
-from kaname.serve.users import Caller
+from kaname.serve.users import OWNER, Caller
 
 TALKER, READER = Caller("ann", frozenset(["talk"])), Caller("bob", frozenset(["read"]))
 
@@ -201,9 +202,21 @@ async def test_upload_belongs_to_its_user():
         assert answer.status_code == 404, one
     for address in (f"/api/runs/{run_id}", f"/api/runs/{run_id}/facts", f"/api/runs/{run_id}/media/{hash}"):
         assert (await http.get(address, headers={"x-place": "1"})).status_code in (403, 404)
-    assert run_id not in (await http.get("/api/runs", headers={"x-place": "1"})).text
     assert not seen
     assert (await http.post("/api/runs", json=named(file_id))).json()["output"] == "read"
+
+
+async def test_upload_is_in_no_list_of_runs():
+    journal = MemoryJournal()
+    http, _ = of_several(journal, [OWNER])
+    await upload(http, b"%PDF-1", "needle.pdf")
+    run_id = (await http.post("/api/runs", json={"input": "needle"})).json()["run_id"]
+    for asked in ({}, {"q": "needle"}):
+        assert [one["run_id"] for one in (await http.get("/api/runs", params=asked)).json()["runs"]] == [run_id]
+    watching = Changes(Service([Agent(ScriptedModel(["hi"]), journal=journal)])).watch()
+    assert [run for run, _, _ in await anext(watching)] == [run_id]
+    await watching.aclose()
+    assert [is_own_run(one) for one in await journal.runs()] == [True, False]
 
 
 async def test_run_is_no_upload():

@@ -62,11 +62,16 @@ class RunInfo:
     place: int = 0
 
 
+def is_upload(card: RunInfo) -> bool:
+    """Return True for a run that only holds a file."""
+    return card.run_id.startswith(UPLOAD)
+
+
 def is_own_run(card: RunInfo) -> bool:
     """Return True for a run that was started for its own sake: not inside another one, by an evaluation, or to hold lessons
     or a file."""
-    others = (EVALUATION_PREFIX, IMPROVEMENT_PREFIX, UPLOAD)
-    return not card.parent and card.agent != LESSONS and not card.run_id.startswith(others)
+    made = card.parent or card.agent == LESSONS or is_upload(card)
+    return not made and not card.run_id.startswith((EVALUATION_PREFIX, IMPROVEMENT_PREFIX))
 
 
 class SessionInfo(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from ..core.errors import JournalError
-from ..core.runs import RunInfo
+from ..core.runs import RunInfo, is_upload
 from .service import Service
 
 _PAUSE, _LOOK_BACK = 1.0, 5.0  # seconds; facts are dated before they are written
@@ -57,7 +57,7 @@ class Changes:
                 await asyncio.sleep(_PAUSE)
                 continue
             cards |= {card.run_id: card for card in still}
-            new = [card for card in cards.values() if known.get(card.run_id) != _mark(card)]
+            new = [card for card in cards.values() if known.get(card.run_id) != _mark(card) and not is_upload(card)]
             known = {run_id: _mark(card) for run_id, card in cards.items()}
             self._notify([(card.run_id, card.user, card) for card in new])
             since = asked - _LOOK_BACK

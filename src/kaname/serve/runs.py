@@ -22,7 +22,7 @@ from ..core.events import ToolFinished
 from ..core.messages import ToolResult
 from ..core.notices import notice
 from ..core.openai_shape import to_openai
-from ..core.runs import UNDER_WAY, RunInfo
+from ..core.runs import UNDER_WAY, RunInfo, is_upload
 from ..kernel.load import load
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
@@ -125,7 +125,7 @@ class RunRoutes:
         else:
             found = await self._service.journal.runs(**filters, before=before, limit=limit + 1)
             following, found = found[limit - 1].place if len(found) > limit else None, found[:limit]
-        return Json({"runs": [summary(card) for card in found], "next": following})
+        return Json({"runs": [summary(card) for card in found if not is_upload(card)], "next": following})
 
     async def _search(self, words: str, before: int, limit: int, **filters: Any) -> tuple[list[RunInfo], int | None]:
         """Find runs whose title or id contains the words. Return them, and the place from which the next search continues."""

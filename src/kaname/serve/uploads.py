@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ..agent.opening.request import new_run_id
 from ..core.errors import ConfigError, RunNotFound
-from ..core.events import Event, Opened, Received, Stopped
+from ..core.events import Event, Fact, Opened, Received, Stopped
 from ..core.messages import Media, Message
 from ..core.notices import notice
 from ..core.reading.media_types import WrongMediaType
@@ -49,9 +49,10 @@ class Uploads:
             raise ConfigError(str(problem)) from None
         upload = new_run_id()
         run_id = f"{UPLOAD}{upload}"
-        facts = Opened(user=caller.name, recipe={"strategy": _STRATEGY}), Received(Message("user", (file,)))
+        held = Received(Message("user", (file,)))
+        facts: tuple[Fact, ...] = (Opened(user=caller.name, recipe={"strategy": _STRATEGY}), held, Stopped(Stop("completed")))
         lease, now = await self._journal.claim(run_id), time.time()
-        told = [Event(run_id, place, now, "upload", one) for place, one in enumerate((*facts, Stopped(Stop("completed"))), 1)]
+        told = [Event(run_id, place, now, "upload", one) for place, one in enumerate(facts, 1)]
         await self._journal.append(told, lease.epoch)
         return Json({"file_id": upload, "name": name, "mime": file.mime, "size": len(content)}, 201)
 

@@ -5,14 +5,18 @@ import os
 from base64 import b64encode
 
 import asyncpg
+import httpx
 import pytest
 
+import kaname
 from kaname import Agent, Media, PostgresJournal, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.codec import dump
 from kaname.core.events import Received, ToolFinished
 from kaname.core.messages import ModelReply, assistant
+from kaname.core.runs import UPLOAD
 from kaname.journals.transfer import copy_journal
 from kaname.kernel.bases import ModelBase
+from kaname.serve.users import Caller
 
 
 def photo(size=200_000):
@@ -122,3 +126,22 @@ async def test_pictures_are_copied_to_a_file_and_back(journal, url, tmp_path):
     assert await pictures_in(back, run.run_id) == [picture]
     await file.close()
     await back.close()
+
+
+async def test_uploaded_file_is_the_runs_own_when_the_upload_is_gone(journal, url):
+    content, ann = b"%PDF-" + os.urandom(200_000), Caller("ann", frozenset(["talk"]))
+    model = Seeing()
+    app = kaname.serve.app(Agent(model, journal=journal), who=lambda scope: ann, recover=False, mcp=False, audit=False)
+    transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
+        headers = {"content-type": "application/octet-stream"}
+        file_id = (await http.post("/api/media?name=a.pdf", content=content, headers=headers)).json()["file_id"]
+        parts = [{"type": "file", "file": {"file_id": file_id}}]
+        answer = await http.post("/api/runs", json={"input": [{"role": "user", "content": parts}]})
+    while await journal.runs(starting=UPLOAD):
+        await asyncio.sleep(0.01)
+    (kept,) = await pictures_in(journal, answer.json()["run_id"])
+    assert kept.content == content
+    assert await rows(url, "SELECT run, length(content) FROM kaname.uses JOIN kaname.media USING (hash)") == [
+        (answer.json()["run_id"], len(content))
+    ]
