@@ -67,7 +67,7 @@ function Approvals({ answered }) {
   </section>`;
 }
 
-// `run`: only its questions; `otherwise` if it has none.
+// `run`: only its questions; `otherwise` if it has none, and the reader has not answered one.
 export default function Inbox({ run, otherwise }) {
   const { questions: all, problem } = use(inbox);
   const questions = otherwise ? all?.filter(one => one.run.run_id === run) : all;
@@ -100,7 +100,7 @@ export default function Inbox({ run, otherwise }) {
     return Object.entries({ "Select {count} equal questions": same, "Select {count} questions about {name}": tool.length > same.length ? tool : [] });
   };
   useKeys({ j: () => lost || move(1), k: () => lost || move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1) });
-  if (otherwise && questions && !questions.length) return otherwise;
+  if (otherwise && questions && !questions.length && !mine.current) return otherwise;
   return html`<header class="top">
       <h1>${t("Inbox")}</h1>
       <span class="meta">${questions ? t("{count} waiting", { count: count(questions.length) }) : null}</span>
