@@ -79,7 +79,7 @@ def other_program(d: Draft, rng: random.Random) -> None:
     words = d.sentence("pay", {"yen": 100, "to": "shop"})
 
     async def move(stage: Any, d: Draft) -> None:
-        d.made = stage.made = "other"
+        d.made, stage.made = "other", {"pay": "other"}
         stage.agent = stage.make(stage.user)
         await stage.settle(await stage.begin(words))
 

@@ -71,7 +71,7 @@ class Client:
         name = about.name if about is not None else ""
         entry = PersonAnswer(self.stage.ledger.now(), result.run_id, key, value, self.user, name, args, str(asked.prompt))
         entry.user, entry.root = self.stage.user, result.run_id
-        entry.accepted, entry.made = True, self.stage.made
+        entry.accepted, entry.made = True, self.stage.made.get(name, "")
         self.stage.ledger.answers.append(entry)
         return entry
 

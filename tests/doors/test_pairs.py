@@ -219,3 +219,15 @@ async def test_replay_refuses_what_a_used_up_budget_refused(desk):
     refused = await agent.run("Pay 2.", user_id="ann")
     assert (desk.paid, refused.text) == ([1], "done")
     (await agent.replay(refused.run_id)).raise_for_difference()
+
+
+async def test_question_of_a_stopped_run_does_not_expire_into_a_yes(desk, monkeypatch):
+    agent = desk.agent(call("pay", yen=1), "done", policies=[Approve("pay", expires="1h", then="approve")])
+    waiting = await agent.run("Pay 1.")
+    await agent.stop(waiting.run_id)
+    later = time.time() + 7200
+    monkeypatch.setattr(time, "time", lambda: later)
+    again = await agent.resume(waiting.run_id)
+    assert desk.paid == []
+    (asked,) = again.questions.values()
+    assert asked.until > later

@@ -33,7 +33,7 @@ from .reading.as_read import read_text
 from .record import field, mutable, replace
 from .steps import Stop
 
-FOLD = 19
+FOLD = 20
 """Raise it with every change of `State` or of what `evolve` makes of a fact: snapshots of another fold are not used."""
 MINTED = re.compile(r"c(\d{1,9})_\d+")  # the ids of calls: see kernel.replies
 
@@ -212,6 +212,9 @@ def _apply_resumed(state: State, body: Resumed, event: Event) -> None:
     state.stop, state.output, state.interrupted = None, None, list(state.started)
     _show_question(state)
     if body.renewed:
+        state.questions = {
+            key: asked for key, asked in state.questions.items() if not asked.until
+        }  # asked anew, with more time
         state.spent, state.limit = Spent(), None
         if led_nowhere and not state.open:  # ask anew instead of judging the same reply again
             state.replies, state.judging = [], False

@@ -78,11 +78,13 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
     had = {**state.answers, **{key: one.answer for key, one in taken.items()}}
     fresh = {key: one for key, one in taken.items() if key in state.questions}
     asking = {key: asked for key, asked in state.questions.items() if key not in taken}
-    due = {key: Given(asked.then) for key, asked in asking.items() if key not in answers and is_expired(asked, now)}
+    stopped = state.stop is not None and state.stop.kind == "cancelled"  # its questions are asked again before they expire
+    open_ = {} if stopped else {key: asked for key, asked in asking.items() if key not in answers}
+    due = {key: Given(asked.then) for key, asked in open_.items() if is_expired(asked, now)}
     for key, (answer, by) in {**answers, **due}.items():
         if (asked := asking.get(key) or left.get(tasks.key(key))) is not None:
             if not judged and key not in due:
-                if key in asking and state.stop is not None and state.stop.kind == "cancelled":
+                if key in asking and stopped:
                     raise _stopped(scope.run_id, key)
                 _check_giver(key, asked, by, state, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:

@@ -54,7 +54,7 @@ class Stage:
 
     reason: str = ""  # what people write when they refuse
     brain: Any = None  # the model that obeys
-    made: str = ""  # which implementation of the tools is in use
+    made: dict[str, str] = field(default_factory=dict)  # which implementation of a tool is in use, if there are several
 
     def __post_init__(self) -> None:
         self.agent = self.make(self.user)
@@ -166,8 +166,9 @@ class Stage:
         about = getattr(asked, "about", None)
         args = about.args if about is not None and isinstance(about.args, Mapping) else None
         tool = about.name if about is not None else ""
+        made = self.made.get(tool, "")
         entry = PersonAnswer(
-            self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=self.made
+            self.ledger.now(), run_id, key, value, by, tool, args, str(asked.prompt), user, root=root.get(), made=made
         )
         self.ledger.answers.append(entry)
         return await self.go_on(run_id, {key: value}, by, user, entry)
