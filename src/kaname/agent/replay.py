@@ -259,12 +259,12 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     before = state.replied
     for stage in _stages(events):
         scope.epoch = (await journal.claim(run, takeover=True)).epoch  # a stop has ended the lease before it
-        scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
         clock.outside = stage.time
         if stage.stopped is not None and scope.state.stop is None:
             await scope.record(stage.stopped)
             scope.epoch = (await journal.claim(run, takeover=True)).epoch
         await scope.record(*stage.inbox)
+        scope.interrupted, state.interrupted = dict(state.started), list(state.started)  # those that a person was asked about
         _charge_callers(scope, stage.inbox, results)
         clock.outside, scope.failure = None, None
         while not scope.state.finished and (stage.upto is None or len(decided) < stage.upto):
