@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import numpy
 import pytest
@@ -12,6 +13,7 @@ from kaname import RAGPipeline
 from kaname.tools.search.chunk import TextChunk, chunk_blocks
 from kaname.tools.search.dialogue import is_dialogue, named_speakers, without_names
 from kaname.tools.search.index import FileRow, Index
+from kaname.tools.search.rank import rank
 from kaname.tools.search.readers.base import Block
 from kaname.tools.search.sentences import best, pack_vectors, sentences
 from tests.tools.test_search import Letters
@@ -185,6 +187,26 @@ def test_a_turn_means_what_it_says_with_the_turn_before_it(tmp_path):
     pipeline.close()
 
 
+# sections
+
+
+def test_of_chunks_that_fit_equally_the_one_in_the_section_that_fits_comes_first(tmp_path):
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    for name, other in (("a", "clock"), ("b", "piano"), ("c", "goat")):
+        bread, about = (
+            "The bread stands on the table. " * 7,
+            f"The {other} of {name} is known to everybody who lives there. " * 4,
+        )
+        (tmp_path / f"{name}.md").write_text(f"# Things\n\n{bread}\n\n{about}\n\n# Elsewhere\n\nThe piano.")
+        pipeline.add(tmp_path / f"{name}.md")
+    question = "breadcrumbs near pianos?"
+    scores, _ = pipeline.score(question, pipeline.embed([question])[0])
+    ranked = [next(one for one in pipeline._index.around(number) if one.id == number) for number in rank(scores)]
+    bread = [Path(one.path).name for one in ranked if one.text.startswith("The bread")]
+    assert bread == ["b.md", "a.md", "c.md"], "the text is the same in all of them"
+    pipeline.close()
+
+
 # sentences
 
 
@@ -211,7 +233,7 @@ def test_vectors_of_sentences_take_a_byte_a_number():
     assert pack_vectors([]) == b""
 
 
-def test_a_chunk_is_raised_by_its_best_sentence_but_not_above_the_best_chunk(tmp_path):
+def test_a_chunk_is_raised_by_its_best_sentence(tmp_path):
     """Among many things a chunk's own vector says little of each; one that is only about what is asked stays the first."""
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
     mixed = "The bread is baked at five in the morning. The clock on the tower is late. The goat lives behind the mill. "

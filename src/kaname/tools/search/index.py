@@ -70,8 +70,8 @@ class Index(IndexStore):
     def in_context(self, scores: Any, of_section: float, of_turn: float) -> Any:
         """Return the scores, each with this part of the score of the chunk's context.
 
-        The context of a turn is the turn before it in the dialogue, which it often answers. That of another chunk is the mean of
-        its section: of what stands under one heading of a file, or on one page."""
+        The context of a turn is the turn before it in the dialogue, which it often answers. That of another chunk is the mean
+        of its section: of what stands under one heading of a file, or on one page."""
         import numpy
 
         means = numpy.bincount(self._sections, weights=scores) / numpy.bincount(self._sections)
@@ -173,7 +173,9 @@ class Index(IndexStore):
                 return {}
             wanted = tuple(numbers)
             marks = ",".join("?" * len(wanted))
-            rows = self._db.execute(f"SELECT id, sentences FROM chunks WHERE id IN ({marks}) AND length(sentences) AND turn IS NOT 1", wanted)
+            rows = self._db.execute(
+                f"SELECT id, sentences FROM chunks WHERE id IN ({marks}) AND length(sentences) AND turn IS NOT 1", wanted
+            )
             held = dict(rows.fetchall())
             return dict(zip(held, best(list(held.values()), self._vectors(held), vector), strict=True))
 
