@@ -1,4 +1,5 @@
-"""What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`, or `search.py questions`
+"""What search costs, and what it finds. `uv run --all-extras python benchmarks/search.py [10000] [100000]`, `search.py questions`,
+or `search.py foreign FOLDER` for sets that are not kept here (benchmarks/README.md says how to get them).
 
 10,000 chunks are made, read and embedded for real; 100,000 are filled up with vectors near those, because embedding them would
 take most of an hour and changes nothing for the query. CPU seconds of one process; queries without the embedding of the question,
@@ -7,7 +8,9 @@ by their kind, with the chunks in files of 100 and in files of 5,000.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import random
 import resource
 import sys
@@ -17,11 +20,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy
+from dialogues import bm25
 from sets import documents
 
 from kaname import RAGPipeline
 from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
+from kaname.tools.search.rank import rank
 
 CORPUS = Path(__file__).parent.parent / "tests" / "corpora" / "search"
 THINGS = [
@@ -172,6 +177,51 @@ def in_other_words() -> None:
         pipeline.close()
 
 
+def foreign(folder: Path) -> None:
+    """Foreign sets: of each `NAME/docs` and `NAME/questions.json` (a list of `q` and `rel`, the names of the files that answer it).
+
+    Half of the questions, by the hash of their text, is for tuning; the other half is held out."""
+    for name in sorted(folder.iterdir()):
+        asked = json.loads((name / "questions.json").read_text("utf-8"))
+        files = sorted((name / "docs").iterdir())
+        with tempfile.TemporaryDirectory() as place:
+            pipeline = RAGPipeline(Path(place) / "docs.db")
+            pipeline.add(name / "docs")
+            index, questions = pipeline._index, [one["q"] for one in asked]
+            rows = index._db.execute("SELECT c.id, f.path, c.text FROM chunks c JOIN files f ON f.id = c.file").fetchall()
+            document = {number: Path(path).stem for number, path, _ in rows}
+            orders = {
+                "BM25, chunks": [[rows[at][0] for at in order] for order in bm25([text for _, _, text in rows], questions)],
+                "vectors": [rank(index.by_vector(vector, 200)) for vector in pipeline.embed(questions)],
+                "search": [rank(pipeline.score(one, pipeline.embed([one])[0])[0]) for one in questions],
+            }
+            found = {
+                way: [list(dict.fromkeys([document[number] for number in one])) for one in several]
+                for way, several in orders.items()
+            }
+            whole = bm25([file.read_text("utf-8") for file in files], questions)
+            found["BM25, documents"] = [[files[at].stem for at in order] for order in whole]
+            pipeline.close()
+        for held in (0, 1):
+            chosen = [at for at, one in enumerate(asked) if hashlib.sha256(one["q"].encode()).digest()[0] & 1 == held]
+            print(f"{name.name}, {'held out' if held else 'tuned on'}, {len(chosen)} questions (nDCG@10, first, top five)")
+            for way, several in found.items():
+                figures = [judged(several[at][:10], set(asked[at]["rel"])) for at in chosen]
+                print(
+                    f"    {way:16}", *[f"{sum(column) / len(chosen):.3f}" for column in zip(*figures, strict=True)], flush=True
+                )
+
+
+def judged(order: list[str], wanted: set[str]) -> tuple[float, int, int]:
+    right = [one in wanted for one in order]
+    ideal = sum([1 / math.log2(place + 2) for place in range(min(10, len(wanted)))])
+    return (
+        sum([hit / math.log2(place + 2) for place, hit in enumerate(right)]) / ideal,
+        int(any(right[:1])),
+        int(any(right[:5])),
+    )
+
+
 def small_files(folder: Path, count: int = 150) -> None:
     """One chunk each."""
     rng = random.Random(5)
@@ -225,6 +275,9 @@ def fill(pipeline: RAGPipeline, count: int, rng: random.Random, one: tuple[str, 
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["foreign"]:
+        foreign(Path(sys.argv[2]))
+        sys.exit()
     print("labelled questions (tests/corpora/search):")
     labelled()
     print("documents asked about in other words (benchmarks/sets):")

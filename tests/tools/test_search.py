@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, MemoryJournal, RAGPipeline, ScriptedModel, SearchTool, call
-from kaname.tools.search.chunk import LARGEST, chunk_blocks, query_terms, terms, width
+from kaname.tools.search.chunk import LARGEST, chunk_blocks, query_terms, terms
 from kaname.tools.search.embed import ServedEmbeddings
-from kaname.tools.search.readers.base import Block
+from kaname.tools.search.rank import rank
+from kaname.tools.search.readers.base import Block, width
 from kaname.tools.search.readers.by_ending import read_blocks
 from tests.properties import tries
 
@@ -69,6 +70,29 @@ def test_what_is_found_of_the_labelled_questions(library):
     assert counted["plain"] >= 15
     assert counted["paraphrased"] >= 58, "few words in common, of 100"
     assert counted["cross"] >= 7, "asked in one language, answered in the other, of 14"
+
+
+def test_words_and_meaning_together_find_no_less_than_either_alone(library):
+    """Of all questions and of those in each language: the right chunk in the first place, and among the first five and ten."""
+    index, hits = library._index, Counter()
+    rows = index._db.execute("SELECT c.id, f.path, c.heading || c.text FROM chunks c JOIN files f ON f.id = c.file").fetchall()
+    for question in [one for one in QUESTIONS if one["kind"] != "none"]:
+        asked, vector = question["question"], library.embed([question["question"]])[0]
+        wanted = together(question["contains"])
+        right = {number for number, path, text in rows if Path(path).name in question["source"] and wanted in together(text)}
+        ways = {
+            "both": library.score(asked, vector)[0],
+            "words": index.by_words(asked, 50),
+            "meaning": index.by_vector(vector, 50),
+        }
+        for way, scores in ways.items():
+            for most in (1, 5, 10):
+                found = not right.isdisjoint(rank(scores)[:most])
+                hits.update({(group, most, way): found for group in ("all", question["lang"])})
+    assert {group for group, _, _ in hits} == {"all", "en", "ja"}
+    for group, most, _ in list(hits):
+        better = max(hits[group, most, "words"], hits[group, most, "meaning"])
+        assert hits[group, most, "both"] >= better, (group, most)
 
 
 @pytest.mark.parametrize("ending", [".md", ".txt", ".html", ".pdf", ".docx", ".xlsx", ".pptx"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import numpy
 import pytest
@@ -12,6 +13,7 @@ from kaname import RAGPipeline
 from kaname.tools.search.chunk import TextChunk, chunk_blocks
 from kaname.tools.search.dialogue import is_dialogue, named_speakers, without_names
 from kaname.tools.search.index import FileRow, Index
+from kaname.tools.search.rank import rank
 from kaname.tools.search.readers.base import Block
 from kaname.tools.search.sentences import best, pack_vectors, sentences
 from tests.tools.test_search import Letters
@@ -103,11 +105,17 @@ def test_a_turn_is_found_by_the_words_of_the_turn_that_it_answers(tmp_path, pipe
     }
 
 
+def turns_before(index):
+    """For each turn the position of the one before it, or its own."""
+    with index.comparing():
+        return index._before.tolist()
+
+
 def test_chunks_that_are_stored_one_by_one_are_turns_as_well(tmp_path):
     index = Index(tmp_path / "index.db")
     turns = TALK.splitlines()
     index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), [TextChunk(text, "", "") for text in turns], Letters().embed(turns))
-    assert index.turns_before([4]) == {4: 3, 5: 4}
+    assert turns_before(index) == [0, 0, 1, 2, 3, 4][: len(turns)]
     index.close()
 
 
@@ -116,7 +124,7 @@ def test_a_dialogue_ends_with_its_heading(tmp_path):
     turns = TALK.splitlines()
     chunks = [TextChunk(text, "Monday" if number < 3 else "Tuesday", "") for number, text in enumerate(turns)]
     index.put(FileRow("talk", 0.0, 0, "", len(turns), ""), chunks, Letters().embed(turns))
-    assert index.turns_before([3, 4]) == {3: 2, 4: 0, 5: 4}
+    assert turns_before(index) == [0, 0, 1, 3, 3, 4][: len(turns)], "the first turn of a day has none before it"
     index.close()
 
 
@@ -176,8 +184,26 @@ def test_a_turn_means_what_it_says_with_the_turn_before_it(tmp_path):
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
     turns = ["Nora: Hm?", "Ivan: A boat, a boat, a clock.", "Nora: Well.", "Ivan: Boats?", "Nora: Pianos.", "Ivan: Bread."]
     assert found_in(pipeline, turns, "boatpianos") == "Nora: Pianos."
-    own, together = pipeline._index.by_pair(Topics().embed(["boat piano"])[0], {5: 4, 1: 0})
-    assert (own, together) == (pytest.approx({5: 0.707, 1: 0.0}, abs=0.001), pytest.approx({5: 1.0, 1: 0.0}))
+    pipeline.close()
+
+
+# sections
+
+
+def test_of_chunks_that_fit_equally_the_one_in_the_section_that_fits_comes_first(tmp_path):
+    pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
+    for name, other in (("a", "clock"), ("b", "piano"), ("c", "goat")):
+        bread, about = (
+            "The bread stands on the table. " * 7,
+            f"The {other} of {name} is known to everybody who lives there. " * 4,
+        )
+        (tmp_path / f"{name}.md").write_text(f"# Things\n\n{bread}\n\n{about}\n\n# Elsewhere\n\nThe piano.")
+        pipeline.add(tmp_path / f"{name}.md")
+    question = "breadcrumbs near pianos?"
+    scores, _ = pipeline.score(question, pipeline.embed([question])[0])
+    ranked = [next(one for one in pipeline._index.around(number) if one.id == number) for number in rank(scores)]
+    bread = [Path(one.path).name for one in ranked if one.text.startswith("The bread")]
+    assert bread == ["b.md", "a.md", "c.md"], "the text is the same in all of them"
     pipeline.close()
 
 
@@ -207,7 +233,7 @@ def test_vectors_of_sentences_take_a_byte_a_number():
     assert pack_vectors([]) == b""
 
 
-def test_a_chunk_is_raised_by_its_best_sentence_but_not_above_the_best_chunk(tmp_path):
+def test_a_chunk_is_raised_by_its_best_sentence(tmp_path):
     """Among many things a chunk's own vector says little of each; one that is only about what is asked stays the first."""
     pipeline = RAGPipeline(tmp_path / "index.db", embeddings=Topics())
     mixed = "The bread is baked at five in the morning. The clock on the tower is late. The goat lives behind the mill. "

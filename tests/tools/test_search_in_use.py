@@ -21,9 +21,9 @@ from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.tools.search import embed as embedding
 from kaname.tools.search import ingest as adding
-from kaname.tools.search.chunk import LARGEST, chunk_blocks, width
+from kaname.tools.search.chunk import LARGEST, chunk_blocks
 from kaname.tools.search.embed import ServedEmbeddings
-from kaname.tools.search.readers.base import Block, Unreadable
+from kaname.tools.search.readers.base import Block, Unreadable, width
 from kaname.tools.search.readers.by_ending import read_blocks
 from kaname.tools.search.readers.encoding import decode
 from tests.tools.test_search import Letters

@@ -56,11 +56,7 @@ class Memories(Index):
     """The file of one owner. `owner`: whose it is, in words; it is written into the file. `gate`: held while the file is used,
     so that only so many are in use at once."""
 
-    _TURNS = (  # a memory that names its speaker (`Mia: …`) is a turn; the turn before it is the last such memory before it
-        "SELECT c.id, ifnull((SELECT max(p.id) FROM chunks p WHERE p.id < c.id AND p.turn), 0) FROM chunks c "
-        "WHERE c.turn AND (c.id IN ({marks}) OR c.id IN (SELECT (SELECT min(n.id) FROM chunks n WHERE n.id > p.id AND n.turn) "
-        "FROM chunks p WHERE p.turn AND p.id IN ({marks})))"
-    )
+    ONE_TALK = True  # a memory that names its speaker (`Mia: …`) is a turn
 
     def __init__(
         self,
@@ -285,23 +281,24 @@ class Memories(Index):
             query: The question, or what the user says.
             most: At most so many.
             at: What held at that time (seconds since 1970). Without it, what holds now, with its past.
-            least: Leave out what has a lower score.
-            apart: Return nothing unless the best score is so much above what the question has in common with any memory.
+            least: Leave out what is less near to the question.
+            apart: Return nothing unless the nearest is so much nearer than the question usually is to any memory.
         """
         query = query.strip()[:_LONGEST].encode("utf-8", "replace").decode()
         if not query or self.is_empty():
             return []
         vector = self._search.embed([query], zeros=True)[0]
-        scores, _ = self._search.score(query, vector)
-        if apart and self._search.margin(scores, vector) < apart:
+        scores, similar = self._search.score(query, vector)
+        near = self._search.near(query, similar)
+        if apart and self._search.margin(near, vector) < apart:
             return []
         found: dict[int, Recalled] = {}
         for number in rank(scores):
-            if scores[number] < least or len(found) >= most:
+            if len(found) >= most:
                 break
-            version = self._of_chunk(number)
+            version = self._of_chunk(number) if near[number] >= least else None
             if version is not None and version.chain not in found:
-                recalled = self._as_of(version.chain, at, scores[number])
+                recalled = self._as_of(version.chain, at, near[number])
                 if recalled is not None:
                     found[version.chain] = recalled
         return list(found.values())

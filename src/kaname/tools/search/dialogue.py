@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from .tokenize import query_terms
 
@@ -53,6 +54,7 @@ def without_names(question: str, names: Iterable[str]) -> str:
     return " ".join(left.split()) if re.search(r"\w", left) else question
 
 
+@lru_cache(4_096)
 def _name_pattern(who: str) -> re.Pattern[str]:
     """Compile a pattern for a name or for its first word, since `Mia` stands for `Mia Tanaka`.
 

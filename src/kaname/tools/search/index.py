@@ -3,95 +3,119 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .dialogue import speaker
-from .sentences import best, cosines_of_sums
+from .readers.base import page_of
+from .sentences import best
 from .store import FileRow as FileRow
 from .store import IndexStore
 from .store import StoredChunk as StoredChunk
 from .store import Vectors as Vectors
 from .tokenize import query_terms
 
-_MOST_TERMS = 12
 _MOST_LOOKED_UP = 64  # words of a question
 _MOST_ABSENT = 6  # of its words that do not occur; by trial with the questions of tests/corpora
-_MOST_PLACES = 8_000  # occurrences of all of them together
+_MOST_PLACES = 20_000  # occurrences of all of them together
 _MOST_CONTAINING = 200  # chunks
 _ELSEWHERE, _FEW = 0.05, 3  # a typical cosine of a question with a sentence, and the number of chunks it weighs as much as
 _UNRELATED = 0.08  # the cosine that a question has on average with sentences that it has nothing to do with, at most
-_BEFORE = 0.7  # what a word of the turn before counts; by trial, see benchmarks/README.md
-_TOO_COMMON = 0.1  # of all chunks: a word that says nothing
 
 
 class Index(IndexStore):
-    """An index that can be searched: by words, by the meaning of chunks, and by the meaning of their sentences."""
+    """An index that can be searched: by words, by the meaning of chunks, and by the meaning of their sentences.
 
-    _TURNS = (  # the turn before another is the chunk before it in the same file
-        "SELECT c.id, ifnull(p.id, 0) FROM chunks c LEFT JOIN chunks p ON p.file = c.file AND p.number = c.number - 1 "
-        "AND p.turn AND p.heading = c.heading WHERE c.turn AND (c.id IN ({marks}) OR c.id IN "
-        "(SELECT c.id FROM chunks p JOIN chunks c ON c.file = p.file AND c.number = p.number + 1 "
-        "WHERE p.turn AND p.id IN ({marks})))"
-    )
+    Scores are arrays with a number for each chunk, in the order of `ids`. They belong together within one `comparing`."""
+
+    ONE_TALK = False
+    """True: the turn before a turn of a dialogue is the last one that was stored, in whatever file."""
+
+    @contextmanager
+    def comparing(self) -> Iterator[bool]:
+        """Hold the index as it is now, with its vectors in memory. Yields False if it is empty."""
+        with self._read_lock():
+            self._load()
+            yield self._matrix is not None
+
+    def words(self, query: str) -> Any:
+        """Return each chunk's share of the question's words, from 0 to 1. Rare words count more.
+
+        Words that occur in too many places are not looked up: they say little, and take long."""
+        import numpy
+
+        weighed, whole = self._weigh_terms(query)
+        shares = numpy.zeros(len(self._ids), dtype=numpy.float32)
+        places = 0
+        for count, term, weight in weighed:
+            places += count
+            if places > _MOST_PLACES:
+                break
+            rows = self._db.execute("SELECT rowid FROM words WHERE words MATCH ?", (f'"{term}"',))
+            shares[self._positions(number for (number,) in rows)] += weight
+            whole += weight
+        return shares / whole if whole else shares
+
+    def cosines(self, vector: Any, of_turns: Any) -> Any:
+        """Return each chunk's cosine with the question: with `vector`, or with `of_turns` for the turns of dialogues."""
+        import numpy
+
+        self._check_length([vector])
+        cosines = self._matrix @ numpy.asarray(vector, dtype=numpy.float32)
+        if of_turns is not vector:
+            cosines[self._turns] = self._matrix[self._turns] @ numpy.asarray(of_turns, dtype=numpy.float32)
+        return cosines
+
+    def in_context(self, scores: Any, of_section: float, of_turn: float) -> Any:
+        """Return the scores, each with this part of the score of the chunk's context.
+
+        The context of a turn is the turn before it in the dialogue, which it often answers. That of another chunk is the mean
+        of its section: of what stands under one heading of a file, or on one page."""
+        import numpy
+
+        means = numpy.bincount(self._sections, weights=scores) / numpy.bincount(self._sections)
+        context = numpy.where(self._turns, scores[self._before], means[self._sections])
+        return scores + numpy.where(self._turns, of_turn, of_section) * (context - scores)
+
+    def speakers(self) -> Iterable[str]:
+        """Return the names of all who speak in dialogues, in the form of `speaker`."""
+        with self.comparing():
+            return list(self._spoken)
+
+    def spoken_by(self, names: Iterable[str]) -> list[int]:
+        """Return the positions of the turns of these speakers."""
+        return [place for name in names for place in self._spoken.get(name, ())]
 
     def by_words(self, query: str, most: int) -> dict[int, float]:
-        """Return the best chunks by BM25, each with its share of the question's words, at most 1. Rare words count more.
+        """Return the chunks that have the largest shares of the question's words."""
+        with self.comparing() as some:
+            shares = self.words(query) if some else []
+            return {number: share for number, share in self.largest(shares, most).items() if share}
 
-        For a long question only the rarest words are looked up; words that occur almost everywhere are left out."""
-        with self._read_lock():
-            weighed, absent = self._weigh_terms(query)
-            rare, _ = self._rarest(weighed)
-            if not rare:
-                return {}
-            wanted = " OR ".join([f'"{term}"' for term, _ in rare])
-            whole = sum([weight for _, weight in rare]) + absent
-            rows = self._db.execute(
-                "SELECT rowid, bm25(words) FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (wanted, most)
-            )
-            return {number: min(1.0, -score / whole) for number, score in rows}
+    def by_vector(self, vector: Any, most: int) -> dict[int, float]:
+        """Return the nearest chunks, with their cosines."""
+        with self.comparing() as some:
+            return self.largest(self.cosines(vector, vector) if some else [], most)
 
-    def word_shares(self, query: str, numbers: Iterable[int]) -> dict[int, float]:
-        """Return each chunk's share of the question's words; {} if none of the words is too common to be looked up."""
-        with self._read_lock():
-            weighed, _ = self._weigh_terms(query)
-            if not self._rarest(weighed)[1]:
-                return {}
-            weights = {term: weight for _, term, weight in weighed}
-            whole = sum(weights.values())
-            held = self._terms(numbers)
-            return {
-                number: sum([weight for term, weight in weights.items() if term in held.get(number, ())]) / whole
-                for number in numbers
-            }
-
-    def turn_word_shares(self, query: str, before: Mapping[int, int]) -> dict[int, float]:
-        """Return each turn's share of the question's words. Words that only the turn before it has count as well, but less."""
-        with self._read_lock():
-            weighed, absent = self._weigh_terms(query)
-            weights = {term: weight for _, term, weight in weighed}
-            whole = sum(weights.values()) + absent
-            held = self._terms({*before, *before.values()})
-        usual = sum(map(len, held.values())) / max(1, len(held))
-        found = {}
-        for number, earlier in before.items() if whole else ():
-            own, other = held.get(number, []), held.get(earlier, [])
-            mine, others = ({term for term in weights if term in terms_} for terms_ in (own, other))
-            share = _length_factor(own, usual) * sum([weights[term] for term in mine])
-            share += _BEFORE * _length_factor(other, usual) * sum([weights[term] for term in others - mine])
-            found[number] = min(1.0, share / whole)
-        return found
+    def of(self, scores: Any, numbers: Iterable[int]) -> dict[int, float]:
+        """Return the scores of these chunks."""
+        wanted = list(numbers)
+        return dict(zip(wanted, scores[self._positions(wanted)].tolist(), strict=True))
 
     def sharing_words_with(self, text: str) -> dict[int, float]:
         """Return the chunks that share words with a text, each with its share of the text's words. Rare words count more."""
-        with self._read_lock():
-            weighed, absent = self._weigh_terms(text)
-            weights = {term: weight for _, term, weight in weighed}
-            held = self._terms(self.by_words(text, _MOST_CONTAINING))
-        whole = sum(weights.values()) + absent
-        return {
-            number: sum([weight for term, weight in weights.items() if term in own]) / whole for number, own in held.items()
-        }
+        return self.by_words(text, _MOST_CONTAINING)
+
+    def largest(self, scores: Any, most: int) -> dict[int, float]:
+        """Return the chunks with the largest scores."""
+        import numpy
+
+        if not len(scores):
+            return {}
+        most = min(most, len(scores))
+        best = numpy.argpartition(-scores, most - 1)[:most]
+        return {int(self._ids[place]): float(scores[place]) for place in best}
 
     def usual(self, vector: Any) -> float:
         """Return the average cosine of a question with the chunks, moved towards a typical value if there are few chunks.
@@ -107,12 +131,6 @@ class Index(IndexStore):
                 self._middle = self._matrix.mean(axis=0)
             own, count = float(self._middle @ numpy.asarray(vector, dtype=numpy.float32)), len(self._matrix)
         return min(_UNRELATED, (own * count + _ELSEWHERE * _FEW) / (count + _FEW))
-
-    def _terms(self, numbers: Iterable[int]) -> dict[int, list[str]]:
-        wanted = tuple(numbers)
-        marks = ",".join("?" * len(wanted))
-        rows = self._db.execute(f"SELECT rowid, terms FROM words WHERE rowid IN ({marks})", wanted)
-        return {number: found.split() for number, found in rows}
 
     def _weigh_terms(self, query: str) -> tuple[list[tuple[int, str, float]], float]:
         """Return the question's words that occur in the index, rarest first, and the total weight of those that do not.
@@ -135,35 +153,6 @@ class Index(IndexStore):
     def _weight(self, count: int) -> float:
         return math.log((self._size - count + 0.5) / (count + 0.5) + 1.0)
 
-    def _rarest(self, weighed: list[tuple[int, str, float]]) -> tuple[list[tuple[str, float]], bool]:
-        """Return as many words as can be looked up quickly, and True if others occur in too many places."""
-        common = max(20, self._size * _TOO_COMMON)
-        kept: list[tuple[str, float]] = []
-        places = 0
-        for count, term, weight in weighed[:_MOST_TERMS]:
-            places += count
-            if places > _MOST_PLACES:
-                return kept, True
-            if len(kept) > 1 and count > common:
-                break
-            kept.append((term, weight))
-        return kept, False
-
-    def by_vector(self, vector: Any, most: int, also: Iterable[int] = ()) -> dict[int, float]:
-        """Return the nearest chunks, and the chunks in `also`, with their cosines."""
-        import numpy
-
-        with self._read_lock():
-            self._load()
-            if self._matrix is None:
-                return {}
-            self._check_length([vector])
-            scores = self._matrix @ numpy.asarray(vector, dtype=numpy.float32)
-            most = min(most, len(scores))
-            best = [int(place) for place in numpy.argpartition(-scores, most - 1)[:most]]
-            best += [place for place in numpy.searchsorted(self._ids, list(also)).tolist() if place < len(scores)]
-            return {int(self._ids[place]): float(scores[place]) for place in best}
-
     def drop_copies(self, scores: dict[int, float]) -> dict[int, float]:
         """Keep only the best of the chunks that have the same text under the same heading of a file."""
         with self._read_lock():
@@ -175,7 +164,7 @@ class Index(IndexStore):
             return {number: scores[number] for number in first.values()}
 
     def by_sentence(self, vector: Any, numbers: Iterable[int]) -> dict[int, float]:
-        """Return the cosine of each chunk that has several sentences, combined with its nearest sentence."""
+        """Return the cosine of each chunk that has several sentences, combined with its nearest sentence; not of turns."""
         if not self._complete:
             return {}
         with self._read_lock():
@@ -184,42 +173,23 @@ class Index(IndexStore):
                 return {}
             wanted = tuple(numbers)
             marks = ",".join("?" * len(wanted))
-            rows = self._db.execute(f"SELECT id, sentences FROM chunks WHERE id IN ({marks}) AND length(sentences)", wanted)
+            rows = self._db.execute(
+                f"SELECT id, sentences FROM chunks WHERE id IN ({marks}) AND length(sentences) AND turn IS NOT 1", wanted
+            )
             held = dict(rows.fetchall())
             return dict(zip(held, best(list(held.values()), self._vectors(held), vector), strict=True))
 
-    def turns_before(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Return the turns of dialogues among these chunks and their successors, each with the turn before it, or 0."""
-        if not self._complete:
-            return {}
-        with self._read_lock():
-            wanted = tuple(numbers)
-            marks = ",".join("?" * len(wanted))
-            return dict(self._db.execute(self._TURNS.format(marks=marks), wanted * 2).fetchall())
-
-    def speakers(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the speaker of each of these turns, in the form of `speaker`."""
-        with self._read_lock():
-            wanted = tuple(numbers)
-            marks = ",".join("?" * len(wanted))
-            rows = self._db.execute(f"SELECT id, text FROM chunks WHERE id IN ({marks})", wanted)
-            return {number: speaker(text) for number, text in rows}
-
-    def by_pair(self, vector: Any, before: Mapping[int, int]) -> tuple[dict[int, float], dict[int, float]]:
-        """Return the cosines of turns by themselves, and of each combined with the turn before it, if any."""
-        with self._read_lock():
-            self._load()
-            if self._matrix is None:
-                return {}, {}
-            rows, earlier = self._vectors(before), self._vectors([one or number for number, one in before.items()])
-        own, both = (cosines_of_sums(rows, other, vector).tolist() for other in (rows, earlier))
-        return dict(zip(before, own, strict=True)), dict(zip(before, both, strict=True))
-
     def _vectors(self, numbers: Iterable[int]) -> Any:
         """Return the vectors of these chunks from memory, one row each."""
+        return self._matrix[self._positions(numbers)]
+
+    def _positions(self, numbers: Iterable[int]) -> Any:
+        """Return the positions of these chunks, without those that another process has stored meanwhile."""
         import numpy
 
-        return self._matrix[numpy.minimum(numpy.searchsorted(self._ids, list(numbers)), len(self._ids) - 1)]
+        wanted = numpy.fromiter(numbers, dtype=numpy.int64)
+        places = numpy.minimum(numpy.searchsorted(self._ids, wanted), len(self._ids) - 1)
+        return places[self._ids[places] == wanted]
 
     def _load(self) -> None:
         """Load all vectors into memory. If the file has changed, load the new ones, or all again if some were removed."""
@@ -230,6 +200,7 @@ class Index(IndexStore):
             version, removed = self._meta("version"), self._meta("removed")
             if removed != self._removed:
                 self._matrix = self._ids = None
+                self._groups, self._spoken, self._last_turn = ([], [], []), {}, -1
             self._read_new()
             self._seen, self._removed = version, removed
         finally:
@@ -245,15 +216,31 @@ class Index(IndexStore):
         whole = numpy.empty((len(ids) + new, size), dtype=numpy.float32)
         if ids:
             whole[: len(ids)] = self._matrix
-        for number, vector in self._db.execute("SELECT id, vector FROM chunks WHERE id > ? ORDER BY id", (known,)):
+        turn = "turn, CASE WHEN turn THEN text END" if self._complete else "0, NULL"
+        rows = self._db.execute(
+            f"SELECT id, vector, file, heading, place, {turn} FROM chunks WHERE id > ? ORDER BY id", (known,)
+        )
+        last: tuple[int, str, str] | None = None
+        for number, vector, file, heading, place, is_turn, text in rows:
             whole[len(ids)] = numpy.frombuffer(vector, dtype=numpy.float16)
+            section = (file, heading, page_of(place))
+            self._group(len(ids), text if is_turn else None, begins=section != last)
             ids.append(number)
+            last = section
         self._matrix, self._ids, self._middle = whole, numpy.asarray(ids), None
+        self._sections, self._turns, self._before = map(numpy.asarray, self._groups)
 
-
-def _length_factor(found: list[str], usual: float) -> float:
-    """Return BM25's factor for the length of a text: 1 for the usual length, lower for longer texts."""
-    return 2.2 / (1 + 1.2 * (0.25 + 0.75 * len(found) / usual)) if found else 0.0
+    def _group(self, place: int, turn: str | None, *, begins: bool) -> None:
+        """Add a chunk to the groups: its section, whether it is a turn, and the place of the turn before it, or its own."""
+        sections, turns, before = self._groups
+        earlier = self._last_turn if self.ONE_TALK else place - 1
+        follows = turn is not None and earlier >= 0 and turns[earlier] and (self.ONE_TALK or not begins)
+        sections.append(sections[-1] + begins if sections else 0)
+        turns.append(turn is not None)
+        before.append(earlier if follows else place)
+        if turn is not None:
+            self._last_turn = place
+            self._spoken.setdefault(speaker(turn), []).append(place)
 
 
 def _has_digit(term: str) -> bool:

@@ -22,6 +22,7 @@ from .sentences import sentences
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
 _AT_ONCE = 32  # chunks of an older index whose sentences are embedded together
 _LONGEST_QUESTION = 2_000  # characters; the rest says nothing new
+_SHARED = 0.25  # what all of a question's words count, where a cosine counts 1
 _USUAL = 0.75  # how much the usual cosine of a question counts against its best
 
 
@@ -122,8 +123,8 @@ class RAGPipeline:
         Args:
             query: The question.
             top_k: The largest number of passages. Default: 5.
-            least: Leave out passages with a lower score.
-            apart: Return nothing unless the best score stands out by this much; see `margin`.
+            least: Leave out passages that are less near to the question; see `near`.
+            apart: Return nothing unless the nearest passage stands out by this much; see `margin`.
 
         Raises:
             ConfigError: The question is empty, or `top_k` is less than 1.
@@ -138,9 +139,10 @@ class RAGPipeline:
     def search_vector(self, query: str, vector: object, top_k: int, least: float = 0.0, apart: float = 0.0) -> list[Hit]:
         """Search as `search` does, with a question that is already embedded."""
         scores, similar = self.score(query, vector)
-        if apart and self.margin(scores, vector) < apart:
+        near = self.near(query, similar) if least or apart else {}
+        if apart and self.margin(near, vector) < apart:
             return []
-        scores = {number: one for number, one in scores.items() if one >= least} if least else scores
+        scores = {number: one for number, one in scores.items() if near[number] >= least} if least else scores
         hits: list[Hit] = []
         shown: set[int] = set()
         for number in rank(scores):
@@ -157,9 +159,15 @@ class RAGPipeline:
         """Return the scores of the candidate chunks, and their cosines."""
         return score(self._index, query, vector, lambda text: self.embed([text], zeros=True)[0])
 
-    def margin(self, scores: dict[int, float], vector: object) -> float:
-        """Return how far the best score is above the question's usual score with any chunk."""
-        return max(scores.values(), default=0.0) - _USUAL * self._index.usual(vector)
+    def near(self, query: str, similar: dict[int, float]) -> dict[int, float]:
+        """Return how near chunks with these cosines are to a question, whatever else is stored: the cosine, and part of the
+        share of the question's words. Scores are for ranking; they depend on the best chunk and on the context."""
+        shares = self._index.sharing_words_with(query)
+        return {number: cosine + _SHARED * shares.get(number, 0.0) for number, cosine in similar.items()}
+
+    def margin(self, near: dict[int, float], vector: object) -> float:
+        """Return how much nearer the nearest chunk is than the question usually is to any chunk."""
+        return max(near.values(), default=0.0) - _USUAL * self._index.usual(vector)
 
     def renew(self, most: int | None = None) -> int:
         """Embed the sentences of chunks that an older kaname stored without them.

@@ -56,6 +56,12 @@ class IndexStore:
         self._matrix: Any = None
         self._ids: Any = None
         self._middle: Any = None  # the mean of all vectors
+        self._sections: Any = None
+        self._turns: Any = None
+        self._before: Any = None
+        self._groups: tuple[list[int], list[bool], list[int]] = ([], [], [])  # the same, as lists
+        self._spoken: dict[str, list[int]] = {}  # by speaker, the positions of their turns
+        self._last_turn = -1
         self._seen = self._removed = self._counted = self._listed = ""
         self._size, self._counts = 0, dict[str, int]()
         self._names: dict[str, list[str]] = {}

@@ -12,8 +12,8 @@ LONGEST_NAME = 60  # of a column, which goes with each of its values
 class Block(NamedTuple):
     """A paragraph, list or table.
 
-    `place`: `line 12`, `page 3`, `pages 3-4`, `slide 2`, `sheet Prices, row 4`. `table`: True if the first line is the head of a table.
-    `lines`: `(offset, line)` of the text's parts, if its lines are not those of the file."""
+    `place`: `line 12`, `page 3`, `pages 3-4`, `slide 2`, `sheet Prices, row 4`. `table`: True if the first line is the head
+    of a table. `lines`: `(offset, line)` of the text's parts, if its lines are not those of the file."""
 
     text: str
     heading: str
