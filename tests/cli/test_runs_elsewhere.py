@@ -11,6 +11,7 @@ import pytest
 
 from tests import warm
 from tests.parts import wait_until
+from tests.serve.serving import client, serving
 
 PROGRAM = """
     import asyncio
@@ -265,3 +266,17 @@ def test_another_model_can_be_chosen_twice_for_a_programs_agent(tmp_path, monkey
     first = agent_from(given, Screen())
     given.model = "scripted/script.json"
     assert set(agent_from(given, Screen()).tools) == set(first.tools) == {"pay", "calculator"}
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_run_of_a_served_program_is_gone_on_with_by_its_own_agent(elsewhere, tmp_path, several):
+    """It was taken up by another agent, which had no such tool, and the approval was used up."""
+    (tmp_path / "desk.py").write_text(DESK + "\nagents = [desk]\n")
+    with serving(tmp_path, agents=f"{tmp_path}/desk.py:{'agents' if several else 'desk'}") as served, client(served) as http:
+        started = http.post("/api/runs", json={"agent": "agent", "input": "Pay the rent.", "mode": "wait"})
+        assert "waiting" in started.text, started.text
+    resumed = elsewhere("runs", "resume", "last", "--journal", "desk.db", "--answer", "yes")
+    if several:
+        assert (resumed.returncode, "started by a program" in resumed.stderr) == (2, True), resumed.stderr
+        resumed = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
+    assert (resumed.returncode, resumed.stdout) == (0, "Paid.\n"), resumed.stderr

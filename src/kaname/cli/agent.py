@@ -97,10 +97,14 @@ def _apply_options(made: Agent, given: argparse.Namespace, screen: Screen, think
     made.recipe = made.recipe.with_changes(**changes)
     if given.journal:
         made.journal = choose(given.journal)
-    place, _, name = given.agent.partition(":")
-    file = (folder / Path(place).expanduser()).resolve()
-    made.origin = {**_origin(given, None), "agent": f"{file}:{name}" if place.endswith(".py") else given.agent}
+    made.origin = {**_origin(given, None), "agent": program_place(given.agent, folder)}
     return made
+
+
+def program_place(given: str, folder: Path) -> str:
+    """Return the place of a program, as it is found from any folder."""
+    place, _, name = given.partition(":")
+    return f"{(folder / Path(place).expanduser()).resolve()}:{name}" if place.endswith(".py") else given
 
 
 def orchestrator_from(given: argparse.Namespace, screen: Screen) -> AgentOrchestrator:
@@ -225,8 +229,8 @@ def restore_options(given: argparse.Namespace, recipe: Mapping[str, Any], name: 
         for how in _PLANNED:
             setattr(given, how, made.get(how))
         return
-    if not isinstance(origin, Mapping):
-        if given.config or given.model or given.agent:
+    if not isinstance(origin, Mapping) or ("program" in origin and "agent" not in origin):
+        if given.config or given.agent or (given.model and (getattr(given, "tool", None) or not recipe.get("tools"))):
             return
         config = config_for(given)  # a program may use the agent of the configuration in this folder
         if config is None or name not in config.agents or not _has_tools(config.parts(name), recipe):
