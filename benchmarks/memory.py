@@ -5,12 +5,16 @@ questions, half of them Japanese), with facts as a perfect writer writes them, a
 `memory.py model [MODEL] [TURNS]`: written down by a model (default local), of the first TURNS turns of each user.
 `memory.py size [COUNT]`: recall among so many memories. `memory.py turn [COUNT]`: what a turn reads of so many (default 10,000).
 `memory.py silence`: how many of 100 questions that have nothing to do with the user draw lines, and what the labelled ones draw.
+`memory.py facts [EN JA]`: 48 facts a language (`sets/facts_*.txt`), each asked about alone and among other sentences, in memories
+of nine and of 48; with two files of other people's statements, one a line, filled up with these to 50, 400 and 2,000.
+`memory.py longmemeval FILE`: messages of LongMemEval, as MemPalace stores them in its results (`benchmarks/results_mempal_raw_*`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -19,13 +23,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 from kaname import Agent, Memory, ScriptedModel
-from kaname.memory import memory as recalling
+from kaname.memory.rules import statements
 from kaname.memory.store import Memories, Recalled
 from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
@@ -33,6 +38,8 @@ from kaname.tools.search.index import FileRow
 SET = Path(__file__).parent.parent / "tests" / "corpora" / "memories"
 USERS = ("emma", "ken", "yuki", "takashi")
 TOP = 3
+SETS = Path(__file__).parent / "sets"
+SIZES = (50, 400, 2_000)
 
 
 def lines(name: str) -> list[dict[str, Any]]:
@@ -209,15 +216,97 @@ def silence() -> None:
             )
 
 
+NAME = {"en": "My name is Nora.", "ja": "私の名前は森田です。"}
+
+
+def lines_for(folder: str, texts: list[str], questions: list[str], name: str = "") -> list[list[str]]:
+    """The lines that each question brings in, of these memories."""
+    memory = Memory(tempfile.mkdtemp(dir=folder), learn="nothing")
+    if name:
+        memory.of("u").add(name, about="name")
+    for place, text in enumerate(dict.fromkeys(texts)):
+        memory.of("u").add(text, "said", said=1_700_000_000.0 + 60 * place)
+    found = [memory.lines(question, "u", "helper") for question in questions]
+    memory.close()
+    return found
+
+
+def has(lines: list[str], text: str) -> bool:
+    return any(line.endswith(text) for line in lines)
+
+
+def off_topic(language: str, held: bool) -> list[str]:
+    from sets import facts  # found when this file is run, not when a test imports it
+
+    more = [line for line in (SETS / "off_topic.txt").read_text("utf-8").splitlines() if line[0] != "#"]
+    japanese = [bool(re.search("[ぁ-ん]", line)) for line in more]
+    own = [line for line, out in facts(language)[1] if out is held]
+    return own + [line for n, line in enumerate(more) if japanese[n] is (language == "ja") and (n % 2 == 1) is held]
+
+
+def facts_found(*files: str) -> None:
+    from sets import facts
+
+    with tempfile.TemporaryDirectory() as folder:
+        for language, held in [(language, held) for language in ("en", "ja") for held in (False, True)]:
+            told, off = facts(language)[0], off_topic(language, held)
+            mine = [one for one in told if one.held_out is held]
+            label = f"{language} {'HELD OUT' if held else 'tuned on'}"
+            nines = [mine[start : start + 9] for start in range(0, len(mine), 9)]
+            fill = Path(files[language == "ja"]).read_text("utf-8").splitlines() if files else []
+            fill = [line for line in fill if (sha256(line.encode()).digest()[0] % 2 == 1) is held]
+            sizes = [(f"nine at a time, {label}", nine, nine) for nine in nines] + [(f"all 48, {label}", mine, told)]
+            sizes += [(f"{size} memories, {label}", mine, [*mine, *fill[: size - len(mine) - 1]]) for size in SIZES if fill]
+            counts: dict[str, Counter[str]] = {}
+            for title, asked, known in sizes:
+                texts = [one if isinstance(one, str) else one.text for one in known]
+                questions = [one.asked for one in asked] + [one.among for one in asked]
+                lines = lines_for(folder, texts, questions + off, NAME[language])
+                count = counts.setdefault(title, Counter())
+                for place, one in enumerate(asked):
+                    for kind, got in (("alone", lines[place]), ("among others", lines[len(asked) + place])):
+                        count[kind] += has(got, one.text)
+                        count["by name"] += one.by_name and has(got, one.text)
+                drawn = [got for got in lines[len(questions) :] if got]
+                count.update({"asked": len(asked), "off topic": len(off), "drew": len(drawn), "lines": sum(map(len, drawn))})
+            for title, count in counts.items():
+                print(f"{title}: {dict(count)}", flush=True)
+
+
+def longmemeval(path: str) -> None:
+    """An answer that stands literally in what the user said in an evidence session; the sessions' beginnings are stored."""
+    for held in (False, True):
+        count, off = Counter[str](), off_topic("en", held)
+        with tempfile.TemporaryDirectory() as folder:
+            for one in map(json.loads, Path(path).read_text("utf-8").splitlines()):
+                mark = sha256(one["question_id"].encode()).digest()
+                answer = str(one["answer"]).lower().strip(". ")
+                items = sorted(one["retrieval_results"]["ranked_items"], key=lambda item: item["timestamp"])
+                told = [(item["corpus_id"].startswith("answer"), text) for item in items for text in statements(item["text"])]
+                right = [text for evidence, text in told if evidence and answer in text.lower()]
+                if (mark[-1] % 2 == 1) is not held or len(answer) < 2 or not right or one["question_id"].endswith("_abs"):
+                    continue
+                others = [off[(int.from_bytes(mark) + n) % len(off)] for n in range(6)]
+                found, *drew = lines_for(folder, [text for _, text in told], [one["question"], *others])
+                count.update(asked=1, found=any(has(found, text) for text in right), lines=len(found), memories=len(told))
+                count.update({"off topic": 6, "drew": sum(map(bool, drew)), "lines drawn": sum(map(len, drew))})
+        print("HELD OUT" if held else "tuned on", dict(count), flush=True)
+
+
 def recalled(store: Memories, question: str) -> list[Recalled]:
     """As `Memory` recalls before a turn."""
-    how = {"least": recalling._LEAST} | ({"apart": recalling._APART} if hasattr(recalling, "_APART") else {})
-    return store.search(question, 8, **how)
+    return store.search(question, 8, clear=True)
 
 
 def main(arguments: list[str]) -> None:
     if arguments[:1] == ["turn"]:
         turn(int(arguments[1]) if len(arguments) > 1 else 10_000)
+        return
+    if arguments[:1] == ["facts"]:
+        facts_found(*arguments[1:])
+        return
+    if arguments[:1] == ["longmemeval"]:
+        longmemeval(arguments[1])
         return
     if arguments[:1] == ["silence"]:
         silence()

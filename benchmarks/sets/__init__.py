@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,29 @@ def _small_talk(talk: dict[str, list[str]], language: str, speakers: list[str], 
     for _ in range(rng.randrange(*_BETWEEN)):
         who, other = rng.sample(speakers, 2)
         yield f"{who}: " + rng.choice(talk[language]).format(topic=rng.choice(talk[f"topics {language}"]), other=other)
+
+
+class Fact(NamedTuple):
+    """What a user told, and two questions for it: alone, and among other sentences. `by_name`: it tells of the user by name."""
+
+    text: str
+    asked: str
+    among: str
+    by_name: bool
+    held_out: bool
+
+
+def facts(language: str) -> tuple[list[Fact], list[tuple[str, bool]]]:
+    """Facts of a user, and questions that have nothing to do with them. Half of each is held out, by a hash of the English line:
+    the lines of the two languages resemble each other, so they are in the same half."""
+    english, own = dict(_sections("facts_en.txt")), dict(_sections(f"facts_{language}.txt"))
+    held = {kind: [sha256(line.split(" | ")[0].encode()).digest()[-1] % 2 == 1 for line in english[kind]] for kind in english}
+    told = [
+        Fact(*line.split(" | "), kind == "by name", out)
+        for kind in ("own words", "by name")
+        for line, out in zip(own[kind], held[kind], strict=True)
+    ]
+    return told, list(zip(own["off topic"], held["off topic"], strict=True))
 
 
 class Document(NamedTuple):

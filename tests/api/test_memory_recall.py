@@ -3,17 +3,20 @@
 import json
 import re
 from datetime import datetime
+from pathlib import Path
 
 import numpy
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel, call
+from kaname.memory.names import in_first_person, names_in
 from kaname.memory.rules import hear, statements
 from kaname.memory.store import Memories
 from kaname.tools.search.chunk import TextChunk
 from kaname.tools.search.index import FileRow
 from tests.tools.test_search import Letters
 
+MEMORIES = Path(__file__).parent.parent / "corpora" / "memories" / "memories.jsonl"
 KNOWN = [
     "Rosa lives in Malmö, on the third floor, with two cats.",
     "Rosa is allergic to penicillin.",
@@ -32,8 +35,8 @@ FITTING = [
 ]
 OFF_TOPIC = [  # each has a little in common with one of them
     "Translate good evening into Portuguese.",
-    "How do magnets work?",
-    "Write a limerick about a pirate.",
+    "What is the boiling point of ethanol?",
+    "Name three rivers in Africa.",
     "How tall is Mount Kilimanjaro?",
     "「速い」の類語を五つ挙げて",
     "潮の満ち引きはなぜ起こりますか",
@@ -66,6 +69,95 @@ def test_recall_is_silent_when_nothing_fits(rosa, said):
 @pytest.mark.parametrize("said", FITTING)
 def test_recall_speaks_when_something_fits(rosa, said):
     assert told_to(rosa, said) != []
+
+
+LIFE = ["I keep bees on the roof.", "My office closes at four.", "うちの犬は八歳です。", "The boat needs new sails."]
+
+
+def memory_of(folder, texts, user="ken"):
+    memory = Memory(folder, learn="nothing")
+    for text in texts:
+        memory.of(user).add(text)
+    return memory
+
+
+def told_of(memory, said, user="ken"):
+    """The texts, without the dates."""
+    return [line.removeprefix("- ").rpartition(" (since")[0] for line in told_to(memory, said, user)]
+
+
+@pytest.mark.parametrize(
+    ("user", "fact", "asked"),
+    [
+        ("ken", "Ken likes sencha.", "what tea do I like?"),
+        ("健", "健さんは煎茶が好きです。", "私の好きなお茶は何ですか"),
+    ],
+)
+def test_recall_finds_what_is_told_of_the_user_by_name(tmp_path, user, fact, asked):
+    assert fact in told_of(memory_of(tmp_path, [*LIFE, fact], user), asked, user)
+
+
+def test_recall_knows_the_name_from_the_profile_and_the_user_id(tmp_path):
+    memory = Memory(tmp_path, learn="nothing")
+    memory.of("u7").add("Ken Ito", "profile", about="name")
+    memory.of("u7").add("The user's name is 健.", about="name")
+    for user in ("u7", "ken", "mika", ""):
+        for fact in (*LIFE, "Ken likes sencha."):
+            memory.of(user).add(fact)
+    near = {user: memory.of(user).search("What tea do I like?", 8) for user in ("u7", "ken", "mika", "")}
+    scores = {user: next(one.score for one in found if "sencha" in one.memory.text) for user, found in near.items()}
+    assert scores["u7"] == pytest.approx(scores["ken"], abs=0.02)
+    assert min(scores["u7"], scores["ken"]) > max(scores["mika"], scores[""]) + 0.05
+
+
+def test_a_name_is_read_as_the_first_person_only_where_it_stands_alone():
+    assert in_first_person("Ken's cat likes Ken.", ["ken"]) == "my cat likes I."
+    assert in_first_person("Kenneth will ken it.", ["ken"]) == "Kenneth will ken it."
+    assert in_first_person("森さんは青森の森田さんと住んでいます。", ["森"]) == "私は青森の森田さんと住んでいます。"
+    assert in_first_person("It is late.", names_in("")) == "It is late."
+    assert names_in("My name is Ken Ito.") == ["Ken Ito", "Ken"]
+    assert names_in("私の名前は森田です。") == ["森田"]
+    assert names_in("ken@example.com") == names_in("u-7") == []
+
+
+@pytest.mark.parametrize(
+    ("fact", "asked", "before"),
+    [
+        ("My landlord is called Mr Okafor.", "Who do I rent from?", "The heating is broken and it is freezing."),
+        ("I teach chemistry at a school.", "Which subject do I teach?", "We went to the lake and ate far too many cherries."),
+        ("生の魚は食べられません。", "私は刺身が平気ですか", "昨日は遅くまで会議があって、電車も止まりました。"),
+    ],
+)
+def test_recall_looks_up_each_sentence_so_that_one_does_not_dilute_another(tmp_path, fact, asked, before):
+    memory = memory_of(tmp_path, [*LIFE, fact])
+    alone, among = (memory.of("ken").search(text, 5) for text in (asked, f"{before} {asked}"))
+    nearest = [next(one.score for one in found if one.memory.text == fact) for found in (alone, among)]
+    assert nearest[1] >= nearest[0] - 1e-6
+    assert fact in told_of(memory, f"{before} {asked}")
+
+
+def test_recall_of_a_long_message_looks_up_its_first_and_last_sentences(tmp_path):
+    fact = "My landlord is called Mr Okafor."
+    talk = " ".join([f"Then we drove on for {number} miles." for number in range(2, 32)])
+    memory = memory_of(tmp_path, [*LIFE, fact])
+    assert fact in told_of(memory, f"{talk} Who do I rent from?")
+    assert fact in told_of(memory, f"Who do I rent from? {talk}")
+
+
+def test_recall_draws_no_more_off_topic_lines_the_more_there_is(tmp_path):
+    said = [json.loads(line) for line in MEMORIES.read_text("utf-8").splitlines()]
+    texts = [fact["text"] for one in said for fact in one["facts"]]
+    texts += [text for one in said for text in statements(one["said"])]
+    asked = [*OFF_TOPIC, "How do magnets work?", "What is the currency of Hungary?"]
+    drawn = []
+    for size in (50, len(texts)):
+        memory = memory_of(tmp_path / str(size), texts[:size], "somebody")
+        drawn.append([told_to(memory, question, "somebody") for question in asked])
+        memory.close()
+    assert len(texts) > 300
+    few, many = ((sum(map(bool, lines)), sum(map(len, lines))) for lines in drawn)
+    assert many <= few
+    assert many[0] <= 3  # of 10 questions
 
 
 def test_recall_of_a_single_memory_does_not_take_it_for_the_usual(tmp_path):
@@ -134,17 +226,32 @@ async def test_the_tool_recalls_in_order_as_well(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        "My sister has a new flat in Turku, could you look up the trains?",
+        "We are seven people now — is the table large enough?",
+        "Since our office closes at four, when should I leave?",
+        "来週から松本の支店に移りますが、手当は出ますか？",
+        "膝を痛めたので走れる日を組み直してもらえますか。",
+        "Can you change the delivery because we are in Turku until May?",
+        "Our cellar is damp again so which paint should I take?",
+        "息子が卵アレルギーなので何を焼けばいいですか？",
+        "夫が夜勤だから静かな掃除機を教えて。",
+        "アレルギーがあるから卵は抜いてください。",
+        "朝が早いので会議は十時からにしてください。",
+        "足が悪いから階段のない道を教えてください。",
+        "来月引っ越すので住所の変更を手伝ってください。",
+        "I'm allergic to eggs, so leave them out please.",
+    ],
+)
+def test_rules_keep_the_whole_sentence_of_which_a_part_tells_something(said):
+    assert statements(said) == [said]
+    assert hear(said).unwanted == []
+
+
+@pytest.mark.parametrize(
     ("said", "kept"),
     [
-        ("My sister has a new flat in Turku, could you look up the trains?", ["My sister has a new flat in Turku"]),
-        ("We are seven people now — is the table large enough?", ["We are seven people now"]),
-        ("Since our office closes at four, when should I leave?", ["Since our office closes at four"]),
-        ("来週から松本の支店に移りますが、手当は出ますか？", ["来週から松本の支店に移りますが"]),
-        ("膝を痛めたので走れる日を組み直してもらえますか。", ["膝を痛めたので"]),
-        ("Can you change the delivery because we are in Turku until May?", ["because we are in Turku until May"]),
-        ("Our cellar is damp again so which paint should I take?", ["Our cellar is damp again"]),
-        ("息子が卵アレルギーなので何を焼けばいいですか？", ["息子が卵アレルギーなので"]),
-        ("夫が夜勤だから静かな掃除機を教えて。", ["夫が夜勤だから"]),
         ("If we were seven people, would the table be large enough?", []),
         ("Is the shop open, and when does it close?", []),
         ("もし雨が降ったら、会場は変わりますか？", []),
@@ -153,7 +260,7 @@ async def test_the_tool_recalls_in_order_as_well(tmp_path):
         ("鍵を家に忘れてしまいました。", ["鍵を家に忘れてしまいました。"]),
     ],
 )
-def test_rules_keep_what_a_question_tells_besides(said, kept):
+def test_rules_keep_what_a_sentence_tells_and_not_what_it_asks_or_supposes(said, kept):
     assert statements(said) == kept
     assert hear(said).unwanted == []
 
@@ -195,7 +302,10 @@ def test_rules_keep_what_only_looks_like_an_order(said):
 
 def test_sentences_that_are_kept_together_stay_apart():
     said = "My sister has a new flat in Turku, is it far? I sail on Sundays."
-    assert statements(said) == ["My sister has a new flat in Turku. I sail on Sundays."]
+    assert statements(said) == [said]
+    assert statements("My sister has a new flat in Turku\nI sail on Sundays.") == [
+        "My sister has a new flat in Turku. I sail on Sundays."
+    ]
 
 
 @pytest.mark.parametrize(

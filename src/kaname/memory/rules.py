@@ -86,7 +86,7 @@ def hear(text: str) -> Heard:
         gone += request.about
         if request.bare:
             stated = [one for one in _clauses(request.before) if _tells(one)]
-            meant = stated or [part for one in kept for part in _statements_in(one) if len(query_terms(part)) >= _FEWEST]
+            meant = stated or [one for one in kept if _states(one) and len(query_terms(one)) >= _FEWEST]
             gone, kept = [*gone, *meant], kept if stated else []
             if not meant and request.ahead and sentences[place + 1 :]:
                 return Heard([], gone, False)
@@ -98,8 +98,9 @@ def hear(text: str) -> Heard:
 
 def statements(text: str) -> list[str]:
     """Return the sentences that tell something, and not those that only ask, order, thank, or want something forgotten: a few
-    of them a memory, so that each is found by what it says. Of a question that tells something as well, that part is kept."""
-    told = [part[:_LONGEST] for one in hear(text).kept for part in _statements_in(one)]
+    of them a memory, so that each is found by what it says. A question or an order that tells something as well is kept whole,
+    as the user said it."""
+    told = [one[:_LONGEST] for one in hear(text).kept if _states(one)]
     kept: list[str] = []
     for sentence in told:
         if kept and len(kept[-1]) + len(sentence) < _TOGETHER:
@@ -110,28 +111,34 @@ def statements(text: str) -> list[str]:
     return [one for one in kept if len(query_terms(one)) >= _FEWEST]
 
 
-def _statements_in(sentence: str) -> list[str]:
+def told_in(text: str) -> str:
+    """Return what a text tells, without the parts of its sentences that ask: by this it is found."""
+    return " ".join([_told(one) for one in split(text)])
+
+
+def _told(sentence: str) -> str:
+    told = [one for one in _clauses(sentence) if _tells(one)] if _QUESTION.search(sentence) else []
+    return (", " if sentence.isascii() else "、").join(told) or sentence
+
+
+def _states(sentence: str) -> bool:
+    """True if a sentence tells something, whatever it asks or orders besides."""
     if _THANKS.search(sentence):
-        return []
+        return False
     first, *more = clauses = _clauses(sentence)
     if _QUESTION.search(sentence):
-        return _keep_statements(clauses)
+        return any(map(_tells, clauses))
     if _KEEPS.search(sentence):
-        return [sentence]
+        return True
     if _ORDERS_JA.search(sentence):
-        return _keep_statements(clauses[:-1])
-    return [sentence] if not _orders(first) or any(map(_has_subject, more)) else []
+        return any(map(_tells, clauses[:-1]))
+    return not _orders(first) or any(map(_has_subject, more))
 
 
 def _clauses(sentence: str) -> list[str]:
     """Cut a sentence into its clauses. The mark of the question belongs to the clause that asks, not to its reason."""
     found = [one.strip() for one in _CLAUSE.split(sentence) if one and one.strip()]
     return [one.rstrip(" ?？") if len(found) > 1 and _REASONS.match(one) else one for one in found]
-
-
-def _keep_statements(clauses: list[str]) -> list[str]:
-    told = [one for one in clauses if _tells(one)]
-    return [(", " if told[0].isascii() else "、").join(told)] if told else []
 
 
 def _orders(clause: str) -> bool:

@@ -6,6 +6,7 @@ found; what is given is the chain, with what holds now and what held before.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,9 +27,11 @@ from ..tools.search.rank import rank
 from ..tools.search.sentences import sentences
 from ..tools.search.tokenize import query_terms, terms
 from .forgetting import split, without, words_to_forget
+from .names import in_first_person, names_in
 from .remembered import KINDS, Later, in_order
 from .remembered import Recalled as Recalled
 from .remembered import Remembered as Remembered
+from .rules import told_in
 
 _LONGEST = 2_000  # characters
 _LATEST = 32_503_680_000.0  # the year 3000
@@ -36,6 +39,11 @@ _RENEWED = 32  # memories of an older kaname whose sentences are embedded when o
 _TRIES, _PAUSE = 10, 0.1  # seconds
 _HUGE = 1 << 63
 _OPEN_TO_ALL = nullcontext()
+_WORDS = 0.3  # what all of a question's words count, where a cosine counts 1
+_USUAL, _TYPICAL = 0.75, 0.05  # what a question's usual cosine with the memories counts against it; a typical one
+_CHANCE, _FEW = 0.055, 0.2  # so near comes the nearest of N unrelated memories: `_CHANCE` × ln N; of few of them
+_BESIDE = 0.05  # what is recalled besides the nearest may be so much farther; all by trial, see benchmarks/README.md
+_SENTENCES = 8  # of a message that are looked up one by one
 _BEGUN = 1_000  # runs that are still to be learnt from: older ones are given up
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS memories (id INTEGER PRIMARY KEY AUTOINCREMENT, chain INTEGER, text TEXT, kind TEXT, "
@@ -132,7 +140,7 @@ class Memories(Index):
             )
         if not 0 <= when < _LATEST:
             raise ConfigError(notice("memory.time", "said must be a time in seconds since 1970, not {when}", when=when))
-        vectors = self._search.embed([text, *sentences(text)], zeros=True)
+        vectors = self._embed(text)
         with self._write_transaction():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
             old = self._current(replaces) if replaces else None
@@ -161,6 +169,24 @@ class Memories(Index):
         self._search.renew(_RENEWED)
         return made_
 
+    def _embed(self, text: str) -> Any:
+        """Return the vectors of a memory and of its sentences: of what it tells, not of what it asks besides, and with "I" for
+        the user's name, since a question says "I", and a name in only one of the two hides what they have in common."""
+        meant = text if speaker(text) else in_first_person(told_in(text), self._user_names())
+        return self._search.embed([meant, *sentences(meant)], zeros=True)
+
+    def _user_names(self) -> list[str]:
+        """Return the names by which the user is known: the user id, and what is remembered `about` the name."""
+        kind, _, name = self.owner.partition(" ")
+        if kind != "user":
+            return []
+        with self._read_lock():
+            return [
+                one
+                for known in (*[one.text for one in self._many("about = 'name' AND ended = 0")], name)
+                for one in names_in(known)
+            ]
+
     def _said_again(self, known: Remembered, old: Remembered | None, when: float) -> Remembered:
         """Renew a memory that was said again. It can replace another one."""
         if when > known.said:
@@ -181,7 +207,7 @@ class Memories(Index):
         """Replace a text that was wrong from the start. The wrong text is not kept as past."""
         text, same = self._normalize(text)
         old = self.get(number)
-        vectors = self._search.embed([text, *sentences(text)], zeros=True)
+        vectors = self._embed(text)
         with self._write_transaction():
             self._db.execute("UPDATE memories SET text = ?, same = ? WHERE id = ?", (text, same, old.id))
             self._insert(_row(old.id), [TextChunk(text, "", "")], vectors[:1], [vectors[1:]], [bool(speaker(text))])
@@ -273,27 +299,33 @@ class Memories(Index):
             return self._many("chain = ?", self._by_number(number).chain)[::-1]
 
     def search(
-        self, query: str, most: int = 5, *, at: float | None = None, least: float = 0.0, apart: float = 0.0
+        self, query: str, most: int = 5, *, at: float | None = None, least: float = 0.0, clear: bool = False
     ) -> list[Recalled]:
-        """Return what fits the question best.
+        """Return what fits the question best. Of several sentences each is looked up, so that one does not dilute another.
 
         Args:
             query: The question, or what the user says.
             most: At most so many.
             at: What held at that time (seconds since 1970). Without it, what holds now, with its past.
             least: Leave out what is less near to the question.
-            apart: Return nothing unless the nearest is so much nearer than the question usually is to any memory.
+            clear: Leave out what is no nearer to the question than one of so many memories is by chance.
         """
         query = query.strip()[:_LONGEST].encode("utf-8", "replace").decode()
         if not query or self.is_empty():
             return []
-        vector = self._search.embed([query], zeros=True)[0]
-        scores, similar = self._search.score(query, vector)
-        near = self._search.near(query, similar)
-        if apart and self._search.margin(near, vector) < apart:
-            return []
+        asked = _sentences_of(query)
+        places, near = dict[int, int](), dict[int, float]()
+        for part, vector in zip(asked, self._search.embed(asked, zeros=True), strict=True):
+            scores, cosines = self._search.score(part, vector)
+            shared, usual = self.sharing_words_with(part), _USUAL * (self.usual(vector) - _TYPICAL)
+            for place, number in enumerate(rank(scores)):
+                places[number] = min(place, places.get(number, place))
+                near[number] = max(cosines[number] - usual + _WORDS * shared.get(number, 0.0), near.get(number, -1.0))
+        if clear:
+            bar = max(_CHANCE * math.log(len(self)), _FEW)
+            least = bar - _BESIDE if max(near.values(), default=0.0) >= bar else math.inf
         found: dict[int, Recalled] = {}
-        for number in rank(scores):
+        for number in sorted(places, key=lambda number: (places[number], -near[number])):
             if len(found) >= most:
                 break
             version = self._of_chunk(number) if near[number] >= least else None
@@ -387,6 +419,13 @@ class Memories(Index):
             Remembered(*row)
             for row in self._db.execute(f"SELECT {_COLUMNS} FROM memories WHERE {where} ORDER BY said, id", values)
         ]
+
+
+def _sentences_of(query: str) -> list[str]:
+    """Return the message and its sentences, the first and the last ones of many."""
+    found = split(query)
+    half = _SENTENCES // 2
+    return list(dict.fromkeys([query, *(found if len(found) <= _SENTENCES else [*found[:half], *found[-half:]])]))
 
 
 def _row(number: int) -> FileRow:
