@@ -280,3 +280,20 @@ def test_run_of_a_served_program_is_gone_on_with_by_its_own_agent(elsewhere, tmp
         assert (resumed.returncode, "started by a program" in resumed.stderr) == (2, True), resumed.stderr
         resumed = elsewhere("runs", "resume", "last", "--answer", "yes", "-a", "desk.py:desk")
     assert (resumed.returncode, resumed.stdout) == (0, "Paid.\n"), resumed.stderr
+
+
+def test_run_of_a_worker_is_gone_on_with_by_its_own_agent(elsewhere, tmp_path):
+    (tmp_path / "desk.py").write_text(DESK)
+    submitting = "import asyncio; from desk import desk; asyncio.run(desk.submit('Pay the rent.', run_id='rent'))"
+    warm.run([sys.executable, "-c", submitting], cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "kaname.cli.main", "worker", "-a", "desk.py:desk"]
+    worker = warm.Popen(command, cwd=tmp_path)
+    try:
+        wait_until(lambda: "to continue" in elsewhere("runs", "--journal", "desk.db").stderr)
+    finally:
+        worker.terminate()
+        worker.wait(60)
+    resumed = elsewhere("runs", "resume", "rent", "--journal", "desk.db", "--answer", "yes")
+    if "started by a program" in resumed.stderr:  # it was opened by the program that submitted it
+        resumed = elsewhere("runs", "resume", "rent", "--answer", "yes", "-a", "desk.py:desk")
+    assert (resumed.returncode, resumed.stdout) == (0, "Paid.\n"), resumed.stderr

@@ -97,11 +97,23 @@ def _apply_options(made: Agent, given: argparse.Namespace, screen: Screen, think
     made.recipe = made.recipe.with_changes(**changes)
     if given.journal:
         made.journal = choose(given.journal)
-    made.origin = {**_origin(given, None), "agent": program_place(given.agent, folder)}
+    made.origin = {**_origin(given, None), "agent": _program_place(given.agent, folder)}
     return made
 
 
-def program_place(given: str, folder: Path) -> str:
+def origin_of_program(place: str, made: Any) -> dict[str, Any]:
+    """Return what the runs of a program remember. One agent of a list cannot be named, so its runs cannot be resumed by it."""
+    named = {} if isinstance(made, list | tuple) else {"agent": _program_place(place, Path.cwd())}
+    return {"program": place, "folder": str(Path.cwd()), **named}
+
+
+def is_resumable(recipe: Mapping[str, Any]) -> bool:
+    """Return True if the command line started a run, or served it, so that it knows how to make its agent again."""
+    origin = recipe.get("origin")
+    return isinstance(origin, Mapping) and "folder" in origin and ("program" not in origin or "agent" in origin)
+
+
+def _program_place(given: str, folder: Path) -> str:
     """Return the place of a program, as it is found from any folder."""
     place, _, name = given.partition(":")
     return f"{(folder / Path(place).expanduser()).resolve()}:{name}" if place.endswith(".py") else given
@@ -229,7 +241,7 @@ def restore_options(given: argparse.Namespace, recipe: Mapping[str, Any], name: 
         for how in _PLANNED:
             setattr(given, how, made.get(how))
         return
-    if not isinstance(origin, Mapping) or ("program" in origin and "agent" not in origin):
+    if not isinstance(origin, Mapping) or not is_resumable(recipe):
         if given.config or given.agent or (given.model and (getattr(given, "tool", None) or not recipe.get("tools"))):
             return
         config = config_for(given)  # a program may use the agent of the configuration in this folder

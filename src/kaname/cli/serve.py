@@ -15,7 +15,7 @@ from ..core.errors import ConfigError
 from ..core.install import install_command, this_command
 from ..journals.default import check_server
 from ..tools.loading import object_from
-from .agent import agent_from, config_for, journal_place, program_place
+from .agent import agent_from, config_for, journal_place, origin_of_program
 from .last import remember
 from .main import DONE, USAGE
 from .messages import say
@@ -83,11 +83,9 @@ def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, scre
     agents: Any = config_for(given) if not given.agent and not given.model else None
     if ":" in (given.agent or ""):
         agents = object_from(given.agent, Path.cwd())
-        several = isinstance(agents, list | tuple)
-        whole = {} if several else {"agent": program_place(given.agent, Path.cwd())}  # one of several cannot be named
-        for one in agents if several else [agents]:
+        for one in agents if isinstance(agents, list | tuple) else [agents]:
             if (agent := agent_behind(one)) is not None:  # `app` reports what is wrong with the others
-                agent.origin = {"program": given.agent, "folder": str(Path.cwd()), **whole, **agent.origin}
+                agent.origin = {**origin_of_program(given.agent, agents), **agent.origin}
                 remember(given, agent.journal)
     elif agents is None:
         agents = agent_from(given, screen)

@@ -25,7 +25,7 @@ from ...journals.places import is_server, shown_place
 from ...journals.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
 from ...workflows.configured import configured_parts
-from ..agent import agent_from, config_for, journal_place
+from ..agent import agent_from, config_for, journal_place, origin_of_program
 from ..last import remember
 from ..main import DONE
 from ..messages import say
@@ -93,6 +93,8 @@ def agents_from(given: argparse.Namespace, screen: Screen) -> list[Agent[Any]]:
         remember(given, found[0].journal)  # type: ignore[union-attr]
     for agent in found:
         assert agent is not None
+        if ":" in (given.agent or ""):
+            agent.origin = {**origin_of_program(given.agent, made), **agent.origin}
         if given.journal:
             agent.journal = choose(given.journal)
     return [agent for agent in found if agent is not None]

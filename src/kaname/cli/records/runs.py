@@ -30,7 +30,7 @@ from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
 from ...serve.questions import same_question
-from ..agent import agent_from, journal_place, note_place, place_options, restore_options
+from ..agent import agent_from, is_resumable, journal_place, note_place, place_options, restore_options
 from ..last import take_last
 from ..main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from ..messages import say, translate
@@ -157,7 +157,7 @@ async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: ar
     while still.parent and (above := await journal.runs(run_id=still.parent, limit=1)):
         still = above[0]  # a run inside another is resumed with that one
     first = (await read_run(journal, still.run_id, 1))[0].body
-    ours = isinstance(first, Opened) and "origin" in first.recipe
+    ours = isinstance(first, Opened) and is_resumable(first.recipe)
     named = f" -a {shlex.quote(given.agent)}" if given.agent and ":" not in given.agent else ""
     whose = named if ours or given.agent else " -a FILE.py:AGENT"
     answer = " --answer …" if waiting else ""
