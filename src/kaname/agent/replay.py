@@ -32,6 +32,7 @@ from ..core.events import (
 from ..core.messages import ToolCall, ToolResult, user
 from ..core.notices import join_notices, notice, without_wording
 from ..core.people.answers import asks_person
+from ..core.people.labels import FLOW
 from ..core.record import field, mutable, record, replace
 from ..core.state import State
 from ..core.values import parting
@@ -405,7 +406,11 @@ def _stages(events: Sequence[Event]) -> list[_Stage]:
 
 def _opening(events: Sequence[Event]) -> list[Any]:
     """Return the facts with which a run begins."""
-    return [event.body for event in takewhile(lambda event: isinstance(event.body, _OPENING), events)]
+    return [event.body for event in takewhile(lambda event: _opens(event.body), events)]
+
+
+def _opens(body: Any) -> bool:
+    return isinstance(body, _OPENING) or (isinstance(body, Custom) and body.name == FLOW)  # a message that quotes others
 
 
 def _comes(body: Any) -> bool:
