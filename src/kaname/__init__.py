@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import moved as moved
+
 __version__ = "0.1.0"
 
 _HOMES = {

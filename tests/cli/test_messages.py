@@ -49,11 +49,28 @@ def nodes():
 
 
 def notices():
-    """Every `notice(code, template, …)` of the source: the code, the template, the names of its values."""
+    """Every `notice(code, template, …)` and `X.of(code, template, …)`: the code, the template, the names of its values."""
     for _, node in nodes():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "notice":
+        if isinstance(node, ast.Call) and is_notice(node.func) and isinstance(node.args[0], ast.Constant):
             code, template = [ast.literal_eval(given) for given in node.args]
             yield code, template, {value.arg for value in node.keywords}
+
+
+def is_notice(function):
+    if isinstance(function, ast.Attribute):  # an error class: ConfigError.of(…)
+        return function.attr == "of" and isinstance(function.value, ast.Name) and function.value.id in errors()
+    return isinstance(function, ast.Name) and function.id == "notice"
+
+
+@cache
+def errors():
+    """The names of all classes that derive from AgentError."""
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for _, node in nodes() if isinstance(node, ast.ClassDef)}
+    found, more = set(), {"AgentError"}
+    while more - found:
+        found |= more
+        more = {name for name, above in bases.items() if above & found}
+    return found
 
 
 def fields(template):
@@ -112,7 +129,7 @@ def is_a_sentence(node, whole=True):
 
 def test_an_error_or_a_stop_that_a_person_sees_is_a_notice():
     plain = [place for place, args in visible_errors() if any(map(is_a_sentence, args))]
-    assert not plain, 'write raise X(notice("code", "English {value}", value=…)), with its Japanese in cli/messages/ja.json'
+    assert not plain, 'write raise X.of("code", "English {value}", value=…), with its Japanese in cli/messages/ja.json'
 
 
 def test_no_japanese_sentence_stands_outside_the_edges():

@@ -100,7 +100,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
             self._init_from_config(model, tools, {**locals(), "name": "" if name == "agent" else name})
             return
         if not name:
-            raise ConfigError(notice("agent.name_missing", "the name of an agent must not be empty"))
+            raise ConfigError.of("agent.name_missing", "the name of an agent must not be empty")
         policies, sinks = as_tuple("policies", policies), as_tuple("sinks", sinks)
         given = (context,) if callable(context) else as_tuple("context", context)
         parts = tuple(sorted(given, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
@@ -192,7 +192,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         pass them again to `resume`.
         """
         if when_busy not in ("wait", "refuse"):
-            raise ConfigError(notice("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy))
+            raise ConfigError.of("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy)
         opener = self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
         check_ids(by=by)
         request = replace(self._request(user_input, session_id, user_id, run_id, deps, when_busy), by=by)
@@ -351,7 +351,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         """
         recipe = changed_recipe(self.recipe, model, None, instructions)
         if at is not None and not isinstance(at, int):
-            raise ConfigError(notice("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at))
+            raise ConfigError.of("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at)
         check_ids(by=by)
         messages = () if user_input is None else as_turn(user_input)
         given = as_mapping("results", results, "{call_id: output}")

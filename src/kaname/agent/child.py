@@ -149,18 +149,16 @@ def recipe_within(scope: Scope, child_id: str, recipe: Recipe, seconds: float, *
 def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:
     """Return the id of a child that this attempt of the call has not opened yet."""
     if not callable(getattr(agent, "run_on", None)):
-        raise ConfigError(
-            notice("child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent)
+        raise ConfigError.of(
+            "child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent
         )
     child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
     opened = scope.children.setdefault((context.call_id, context.attempt), set())
     if child_id in opened:
-        raise ConfigError(
-            notice(
-                "child.twice",
-                "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
-                child_id=child_id,
-            )
+        raise ConfigError.of(
+            "child.twice",
+            "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
+            child_id=child_id,
         )
     opened.add(child_id)
     return child_id

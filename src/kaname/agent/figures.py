@@ -9,7 +9,6 @@ from typing import Any, Literal
 from ..core.errors import ConfigError
 from ..core.events import Asked, Compacted, Custom, Event, ModelReplied, Opened, Stopped, ToolFinished
 from ..core.messages import NOTHING, Usage, is_withheld, user
-from ..core.notices import notice
 from ..core.record import field, mutable
 from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
@@ -157,7 +156,7 @@ async def rate(
     `recipe`: the agent of the run, whose policies decide how the note is recorded. A note that they block is left out.
     """
     if rating not in ("good", "bad"):
-        raise ConfigError(notice("rating.unknown", "a rating must be 'good' or 'bad', not {rating!r}", rating=rating))
+        raise ConfigError.of("rating.unknown", "a rating must be 'good' or 'bad', not {rating!r}", rating=rating)
     if note and recipe is not None:
         written = await admit(user(note), recipe, Origin())
         note = "" if is_withheld(written) else written.text

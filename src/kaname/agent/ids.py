@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.runs import SHARED
 
 
@@ -17,16 +16,12 @@ class SharedSession(str):
 def check_ids(**ids: str | None) -> None:
     for name, value in ids.items():
         if value is not None and (not isinstance(value, str) or value.encode("utf-8", "ignore").decode() != value):
-            raise ConfigError(
-                notice(
-                    "id.not_text", "{name} must be a string that can be encoded as UTF-8, not {value!r}", name=name, value=value
-                )
+            raise ConfigError.of(
+                "id.not_text", "{name} must be a string that can be encoded as UTF-8, not {value!r}", name=name, value=value
             )
     if (session := ids.get("session_id")) and session.startswith(SHARED) and not isinstance(session, SharedSession):
-        raise ConfigError(
-            notice(
-                "session.not_shared",
-                "a session_id that begins with {shared} belongs to a shared session: use SharedSession(…)",
-                shared=SHARED,
-            )
+        raise ConfigError.of(
+            "session.not_shared",
+            "a session_id that begins with {shared} belongs to a shared session: use SharedSession(…)",
+            shared=SHARED,
         )

@@ -57,34 +57,28 @@ def tell_of_tools(tools: ToolRegistry, parts: Sequence[Any], served: bool) -> tu
 
 def as_list(tools: Any) -> list[Any]:
     if isinstance(tools, Mapping | str) or not hasattr(tools, "__iter__"):
-        raise ConfigError(
-            notice(
-                "input.tools",
-                "tools must be a list of tools, or a registry with get, has and list_tools: write tools=[…], not {tools!r}",
-                tools=tools,
-            )
+        raise ConfigError.of(
+            "input.tools",
+            "tools must be a list of tools, or a registry with get, has and list_tools: write tools=[…], not {tools!r}",
+            tools=tools,
         )
     return list(tools)
 
 
 def as_tuple(name: str, given: Any) -> tuple[Any, ...]:
     if isinstance(given, str | Mapping | Policy) or not hasattr(given, "__iter__"):
-        raise ConfigError(
-            notice("input.list", "{name} must be a list: write {name}=[…], not {given!r}", name=name, given=given)
-        )
+        raise ConfigError.of("input.list", "{name} must be a list: write {name}=[…], not {given!r}", name=name, given=given)
     return tuple(given)
 
 
 def as_mapping(name: str, given: Mapping[str, Any] | None, example: str) -> Mapping[str, Any]:
     if given is not None and not isinstance(given, Mapping):
-        raise ConfigError(
-            notice(
-                "input.mapping",
-                "{name} must be a mapping such as {example}, not {given!r}",
-                name=name,
-                example=example,
-                given=given,
-            )
+        raise ConfigError.of(
+            "input.mapping",
+            "{name} must be a mapping such as {example}, not {given!r}",
+            name=name,
+            example=example,
+            given=given,
         )
     return given or {}
 
@@ -106,15 +100,13 @@ def check_deps(tools: Mapping[str, Any], deps: Any) -> None:
         brought = (
             notice("deps.none", "but none were passed") if deps is None else notice("deps.not", "not {deps!r:.100}", deps=deps)
         )
-        raise ConfigError(
-            notice(
-                "deps.kind",
-                "tool {name} needs deps of type {kind}, {brought}. Pass them with agent.run(…, deps=…), and again "
-                "with resume and fork.",
-                name=tool.name,
-                kind=kind,
-                brought=brought,
-            )
+        raise ConfigError.of(
+            "deps.kind",
+            "tool {name} needs deps of type {kind}, {brought}. Pass them with agent.run(…, deps=…), and again "
+            "with resume and fork.",
+            name=tool.name,
+            kind=kind,
+            brought=brought,
         )
 
 
@@ -133,18 +125,16 @@ def as_message(given: Input) -> Message:
     if isinstance(given, list | tuple) and given and all(isinstance(part, str | Media) for part in given):
         return Message("user", tuple([Text(part) if isinstance(part, str) else part for part in given]))
     if not isinstance(given, Message | Mapping):
-        raise ConfigError(
-            notice(
-                "input.kind",
-                'the input of a run must be a string, a list of strings and Media, a Message, {{"role": "user", '
-                '"content": …}}, or a list of messages, not {given!r:.200}',
-                given=given,
-            )
+        raise ConfigError.of(
+            "input.kind",
+            'the input of a run must be a string, a list of strings and Media, a Message, {{"role": "user", '
+            '"content": …}}, or a list of messages, not {given!r:.200}',
+            given=given,
         )
     message = given if isinstance(given, Message) else from_openai(given)
     if message.role != "user":
-        raise ConfigError(
-            notice("input.role", "the input of a run must be a message with the role 'user', not {role!r}", role=message.role)
+        raise ConfigError.of(
+            "input.role", "the input of a run must be a message with the role 'user', not {role!r}", role=message.role
         )
     return message
 
@@ -161,11 +151,9 @@ def as_turn(given: Input, *, first: bool = False) -> tuple[Message, ...]:
     for message in (*before, last := as_message(given[-1])):
         results = [part.call_id for part in message.parts if isinstance(part, ToolResult)]
         if (open_calls[:1] if message.role == "tool" else []) != results or (open_calls and message.role != "tool"):
-            raise ConfigError(
-                notice(
-                    "input.calls_and_results",
-                    "the result of each tool call in the messages must follow directly after the call, in the same order",
-                )
+            raise ConfigError.of(
+                "input.calls_and_results",
+                "the result of each tool call in the messages must follow directly after the call, in the same order",
             )
         open_calls = open_calls[1:] if results else [call.id for call in message.calls]
     return (*_with_other_ids(before, first), last)

@@ -190,36 +190,34 @@ def check_parts(
     instructions: Any, policies: Sequence[Any], sinks: Sequence[Any], strategy: Any, context: Sequence[Any]
 ) -> None:
     if not isinstance(instructions, str):
-        raise ConfigError(
-            notice("agent.instructions", "instructions must be a string, not {instructions!r}", instructions=instructions)
+        raise ConfigError.of(
+            "agent.instructions", "instructions must be a string, not {instructions!r}", instructions=instructions
         )
     for policy in policies:
         if not isinstance(policy, Policy):
-            raise ConfigError(
-                notice("agent.no_policy", "{policy!r} is not a policy: derive its class from kaname.Policy", policy=policy)
+            raise ConfigError.of(
+                "agent.no_policy", "{policy!r} is not a policy: derive its class from kaname.Policy", policy=policy
             )
     for sink in sinks:
         if not callable(sink):
-            raise ConfigError(notice("agent.no_sink", "{sink!r} is not a sink: pass a function that takes an event", sink=sink))
+            raise ConfigError.of("agent.no_sink", "{sink!r} is not a sink: pass a function that takes an event", sink=sink)
     if strategy is not None and not hasattr(strategy, "next"):
-        raise ConfigError(
-            notice("agent.no_strategy", "{strategy!r} is not a strategy: it has no method next(state)", strategy=strategy)
+        raise ConfigError.of(
+            "agent.no_strategy", "{strategy!r} is not a strategy: it has no method next(state)", strategy=strategy
         )
     if isinstance(strategy, React):
         check_termination(strategy.termination)
     for part in context:
         if not callable(part):
-            raise ConfigError(
-                notice("agent.no_context", "{part!r} is not a context part: pass an async function (messages, view)", part=part)
+            raise ConfigError.of(
+                "agent.no_context", "{part!r} is not a context part: pass an async function (messages, view)", part=part
             )
     if len([part for part in context if optional(part, ContextBase, "order") < 0]) > 1:
         names = [type(part).__name__ for part in context]
-        raise ConfigError(
-            notice(
-                "context.two_cuts",
-                "use only one context part that shortens the conversation (Window or Compact), not {context}",
-                context=names,
-            )
+        raise ConfigError.of(
+            "context.two_cuts",
+            "use only one context part that shortens the conversation (Window or Compact), not {context}",
+            context=names,
         )
 
 
@@ -252,7 +250,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         seconds(settings["timeout"])
     if not isinstance(settings.get("extra_headers") or {}, Mapping):
         given = settings["extra_headers"]
-        raise ConfigError(notice("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given))
+        raise ConfigError.of("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given)
 
 
 def describe(recipe: Recipe) -> Mapping[str, Any]:

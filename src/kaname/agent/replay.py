@@ -167,7 +167,7 @@ class _RecordedTool(ActionBase):
             if one.call_id == context.call_id and one.key not in context.state.answers:
                 raise question_as(one.key, one)
         if context.call_id not in self._results:
-            raise ReplayDiverged(notice("replay.no_call", "{name} was called, but the record has no such call", name=self.name))
+            raise ReplayDiverged.of("replay.no_call", "{name} was called, but the record has no such call", name=self.name)
         await self._try_again(context.call_id)
         return self._results[context.call_id]
 

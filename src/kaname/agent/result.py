@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, cast
 from ..core.errors import ConfigError, MaxStepsExceeded, OutputDecodingFailed, RunStopped
 from ..core.events import Asked
 from ..core.messages import Media, Message, Text, ToolCall, ToolResult, Usage
-from ..core.notices import join_notices, notice
+from ..core.notices import join_notices
 from ..core.openai_shape import result_text, to_openai
 from ..core.people.answers import asks_person
 from ..core.record import record, replace
@@ -210,11 +210,9 @@ def run_blocking(make: Callable[[], Awaitable[Result[OutputT]]], close: Callable
             await close()
 
     if _loop_is_running():
-        raise ConfigError(
-            notice(
-                "run.sync_in_event_loop",
-                "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
-            )
+        raise ConfigError.of(
+            "run.sync_in_event_loop",
+            "run_sync and resume_sync cannot be used inside a running event loop; write `await agent.run(…)` there",
         )
     return asyncio.run(go())
 

@@ -217,7 +217,7 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         self, run_id: str, begin: Begin, view: View, journal: Journal, abort_event: Any = None, tell: Tell | None = None
     ) -> None:
         if abort_event is not None and not hasattr(abort_event, "is_set"):
-            raise ConfigError(notice("run.abort_event", "abort_event must be an Event (is_set()), not {it!r}", it=abort_event))
+            raise ConfigError.of("run.abort_event", "abort_event must be an Event (is_set()), not {it!r}", it=abort_event)
         self.run_id = run_id
         self._work = Work(run_id, begin, view, journal, abort_event)
         self._reader: Reader | None = None

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from ..core.errors import AgentError, Suspend
 from ..core.messages import Message
-from ..core.notices import notice
 from ..core.record import record
 from ..kernel.ports import Journal, Recipe, Sink, ToolContext
 from ..strategies.react import React
@@ -75,15 +74,11 @@ async def _answer(recipe: Recipe, sinks: Sequence[Sink], context: ToolContext, q
     except Suspend as wanted:  # the server's call is half done, and cannot be parked
         if context.view is not None:
             context.view.withdraw_question(context.call_id)
-        raise AgentError(
-            notice(
-                "sampling.asks_first",
-                "the model was not called, because a policy requires an approval first: {prompt}",
-                prompt=wanted.prompt,
-            )
+        raise AgentError.of(
+            "sampling.asks_first",
+            "the model was not called, because a policy requires an approval first: {prompt}",
+            prompt=wanted.prompt,
         ) from None
     if result.stop.kind != "completed":
-        raise AgentError(
-            notice("sampling.no_answer", "the model did not answer: {why}", why=result.stop.detail or result.stop.kind)
-        )
+        raise AgentError.of("sampling.no_answer", "the model did not answer: {why}", why=result.stop.detail or result.stop.kind)
     return str(result.output), getattr(recipe.model, "name", "")

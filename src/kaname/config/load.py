@@ -183,14 +183,12 @@ class Reading:
 
 def mistakes_error(mistakes: list[str]) -> ConfigError:
     """Return one error that lists all mistakes."""
-    error = ConfigError(
-        notice(
-            "config.mistakes",
-            "{count} error{s} in the configuration:\n{listed}",
-            count=len(mistakes),
-            s="s" if len(mistakes) > 1 else "",
-            listed=join_notices("\n", ["  " + mistake for mistake in mistakes]),
-        )
+    error = ConfigError.of(
+        "config.mistakes",
+        "{count} error{s} in the configuration:\n{listed}",
+        count=len(mistakes),
+        s="s" if len(mistakes) > 1 else "",
+        listed=join_notices("\n", ["  " + mistake for mistake in mistakes]),
     )
     error.mistakes = tuple(mistakes)
     return error

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import AgentError, ConfigError
-from ..core.notices import notice
 from ..kernel.ports import Sink
 
 
@@ -46,5 +45,5 @@ def trace_from(words: str) -> Sink:
     if name == "otel":
         return _sink("otel", json.dumps(value), ".")
     if "=" in words or "://" in words or not any(mark in words for mark in "./\\"):  # a word that is no path
-        raise ConfigError(notice("trace.place", "a trace must go to console, otel=URL or a file, not {words!r}", words=words))
+        raise ConfigError.of("trace.place", "a trace must go to console, otel=URL or a file, not {words!r}", words=words)
     return _sink("file", json.dumps(words), str(Path.cwd()))

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.messages import Message
-from ..core.notices import notice
 from ..core.openai_shape import from_openai, to_openai
 from ..core.steps import AgentStep
 from .window import Window
@@ -25,8 +24,8 @@ class AgentState:
 
     def __init__(self, max_history: int = 50) -> None:
         if max_history < 1:
-            raise ConfigError(
-                notice("context.max_history", "max_history must be at least 1, not {max_history}", max_history=max_history)
+            raise ConfigError.of(
+                "context.max_history", "max_history must be at least 1, not {max_history}", max_history=max_history
             )
         self.max_history = max_history
         self._messages: list[Message] = []

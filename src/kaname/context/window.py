@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigError
 from ..core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult
-from ..core.notices import notice
 from ..core.values import plain_text
 from ..kernel.bases import ContextBase
 
@@ -37,13 +36,11 @@ class Window(ContextBase):
 
     def __init__(self, messages: int | None = None, tokens: int | None = None) -> None:
         if messages is None and tokens is None:
-            raise ConfigError(
-                notice(
-                    "context.window", "Window needs a number of messages, of tokens, or both: Window(messages=40, tokens=8000)"
-                )
+            raise ConfigError.of(
+                "context.window", "Window needs a number of messages, of tokens, or both: Window(messages=40, tokens=8000)"
             )
         if (messages is not None and messages < 1) or (tokens is not None and tokens < 1):
-            raise ConfigError(notice("context.window_numbers", "messages and tokens must be at least 1"))
+            raise ConfigError.of("context.window_numbers", "messages and tokens must be at least 1")
         self._messages, self._tokens = messages, tokens
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:

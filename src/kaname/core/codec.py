@@ -15,7 +15,7 @@ from . import events as facts
 from .errors import JournalCorrupt
 from .events import Event, Fact, Unknown
 from .messages import Media, Message, ModelReply, Provided, Role, Text, Thinking, ToolCall, ToolResult, Usage
-from .notices import Notice, from_json, notice, to_json
+from .notices import Notice, from_json, to_json
 from .record import NOT_GIVEN, defaults
 from .state import Spent, State
 from .steps import CallModel, Stop
@@ -90,8 +90,8 @@ def decode_body(kind: str, text: str) -> Fact:
     try:
         return _fact(kind, json.loads(text))
     except _UNREADABLE as problem:
-        raise JournalCorrupt(
-            notice("journal.fact_unreadable", "a recorded {kind} fact cannot be read: {problem!r}", kind=kind, problem=problem)
+        raise JournalCorrupt.of(
+            "journal.fact_unreadable", "a recorded {kind} fact cannot be read: {problem!r}", kind=kind, problem=problem
         ) from problem
 
 
@@ -108,8 +108,8 @@ def decode(line: str) -> Event:
         data = json.loads(line)
         return Event(data["run"], data["seq"], data["time"], data["agent"], _fact(data["type"], data["body"]))
     except _UNREADABLE as problem:
-        raise JournalCorrupt(
-            notice("journal.line_unreadable", "this line is not a recorded fact: {line!r}", line=line[:80])
+        raise JournalCorrupt.of(
+            "journal.line_unreadable", "this line is not a recorded fact: {line!r}", line=line[:80]
         ) from problem
 
 

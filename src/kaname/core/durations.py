@@ -22,17 +22,15 @@ def seconds(duration: float | str) -> float:
     else:
         parts = list(_PART.finditer(str(duration).strip()))
         if not parts or "".join([part.group(0) for part in parts]) != str(duration).strip():
-            raise ConfigError(
-                notice(
-                    "limit.no_duration",
-                    '{given!r} is not a duration; write "30s", "5m", "1h30m" or a number of seconds',
-                    given=duration,
-                )
+            raise ConfigError.of(
+                "limit.no_duration",
+                '{given!r} is not a duration; write "30s", "5m", "1h30m" or a number of seconds',
+                given=duration,
             )
         value = sum([float(part.group(1)) * _UNITS[part.group(2)] for part in parts])
     if not 0 < value < float("inf"):
-        raise ConfigError(
-            notice("limit.duration_zero", "{given!r} is not a valid duration: it must be more than zero", given=duration)
+        raise ConfigError.of(
+            "limit.duration_zero", "{given!r} is not a valid duration: it must be more than zero", given=duration
         )
     return value
 
@@ -44,12 +42,10 @@ def dollars(sum_of_money: float | str) -> float:
     else:
         found = _MONEY.fullmatch(str(sum_of_money).strip())
         if found is None:
-            raise ConfigError(
-                notice(
-                    "limit.no_money",
-                    '{given!r} is not an amount of money; write "$1", "$0.25" or a number of US dollars',
-                    given=sum_of_money,
-                )
+            raise ConfigError.of(
+                "limit.no_money",
+                '{given!r} is not an amount of money; write "$1", "$0.25" or a number of US dollars',
+                given=sum_of_money,
             )
         value = float(found.group(1))
     if not 0 <= value < float("inf"):
@@ -65,7 +61,5 @@ def size_in_bytes(size: int | str) -> int:
     found = _SIZE.fullmatch(str(size).strip()) if isinstance(size, int | str) and not isinstance(size, bool) else None
     value = 0 if found is None else int(float(found.group(1)) * 1000 ** " kmgt".index(found.group(2).lower() or " "))
     if value <= 0:
-        raise ConfigError(
-            notice("limit.no_size", '{given!r} is not a size; write "200MB", "1GB" or a number of bytes', given=size)
-        )
+        raise ConfigError.of("limit.no_size", '{given!r} is not a size; write "200MB", "1GB" or a number of bytes', given=size)
     return value

@@ -48,11 +48,14 @@ BadArguments                    the model sent arguments that do not fit; only t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .messages import ModelReply, ToolCall, Usage
 from .notices import Notice, join_notices, notice
 from .steps import Stop
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class AgentError(Exception):
@@ -65,6 +68,11 @@ class AgentError(Exception):
 
     run_id: str = ""
     said: str = ""
+
+    @classmethod
+    def of(cls, code: str, template: str, /, **values: Any) -> Self:
+        """Return an error whose message is the notice `code`: it can be shown in other languages."""
+        return cls(notice(code, template, **values))
 
     @property
     def public(self) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 from .errors import ConfigError
 from .messages import Media, Message, Part, Text, Thinking, ToolCall, ToolResult
-from .notices import notice
 from .reading.lenient_json import strict_json
 from .values import plain_text
 
@@ -38,8 +37,8 @@ def from_openai(shape: Mapping[str, Any]) -> Message:
         result = ToolResult(shape.get("content"), call_id=shape.get("tool_call_id", ""), name=shape.get("name", ""))
         return Message("tool", (result,))
     if role not in ("system", "user", "assistant"):
-        raise ConfigError(
-            notice("message.role", "the role of a message must be system, user, assistant or tool, not {role!r}", role=role)
+        raise ConfigError.of(
+            "message.role", "the role of a message must be system, user, assistant or tool, not {role!r}", role=role
         )
     parts = [*_content(shape.get("content"))]
     for call in shape.get("tool_calls") or ():
@@ -94,7 +93,5 @@ def _content(content: Any) -> list[Part]:
             case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
                 parts.append(Media("audio/mpeg" if form == "mp3" else f"audio/{form}", data=data))
             case _:
-                raise ConfigError(
-                    notice("message.part", "this part of a message is not supported: {item}", item=reprlib.repr(item))
-                )
+                raise ConfigError.of("message.part", "this part of a message is not supported: {item}", item=reprlib.repr(item))
     return parts

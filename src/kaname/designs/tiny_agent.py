@@ -17,7 +17,6 @@ from ..config.llm import LLM_SETTINGS, ClaudeConfig, LLMConfig, OpenAIConfig
 from ..core import errors
 from ..core.chunks import Chunk
 from ..core.errors import AgentConnectionError, AgentError, ConfigError, ModelError, UnexpectedError
-from ..core.notices import notice
 from ..core.record import replace
 from ..tools.mcp.config import as_entry, servers_by_name
 
@@ -150,7 +149,7 @@ class TinyAgent(Refusing, KanameAgent[OutputT]):
 
     def __init__(self, model: Any = None, tools: Any = (), *, config: Any = None, **options: Any) -> None:
         if model is not None and config is not None:
-            raise ConfigError(notice("tiny.config", "pass a config or a model, not both"))
+            raise ConfigError.of("tiny.config", "pass a config or a model, not both")
         model = _as_config(model if config is None else config)
         read = model
         if is_config(model):

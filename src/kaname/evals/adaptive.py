@@ -233,8 +233,8 @@ class AdaptiveAgent(Agent[OutputT]):
 def refuse_alternatives(agent: Agent[Any]) -> None:
     """Raise `ConfigError` for an agent that chooses its own texts: a change of them would not be what is measured."""
     if isinstance(agent, AdaptiveAgent):
-        raise ConfigError(
-            notice("adaptive.fixed", "an AdaptiveAgent chooses between its alternatives. Improve an Agent, and add the result")
+        raise ConfigError.of(
+            "adaptive.fixed", "an AdaptiveAgent chooses between its alternatives. Improve an Agent, and add the result"
         )
 
 

@@ -85,7 +85,7 @@ class Case:
         **expect: Unpack[Expectations],
     ) -> None:
         if not input and user is None:
-            raise ConfigError(notice("eval.no_input", "a case needs an input, or a simulated user"))
+            raise ConfigError.of("eval.no_input", "a case needs an input, or a simulated user")
         self.input, self.user, self.reference, self.answer, self.user_id = input, user, reference, answer, user_id
         named = [from_user] if isinstance(from_user, str) else from_user
         fits = isinstance(named, list | tuple) and all(isinstance(one, str) for one in named)

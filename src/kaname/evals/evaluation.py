@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.codec import digest
 from ..core.errors import ConfigError, JournalError
-from ..core.notices import notice
 from ..models.registry import resolve
 from .case import Case, prepare_check
 from .checks.rubric import no_judge
@@ -57,9 +56,9 @@ class Evaluation:
         shared = {check: prepare_check(check, value) for check, value in (checks or {}).items()}
         made = [case if isinstance(case, Case) else Case(case) for case in cases]
         if not made:
-            raise ConfigError(notice("eval.no_cases", "the evaluation {name!r} has no cases", name=name))
+            raise ConfigError.of("eval.no_cases", "the evaluation {name!r} has no cases", name=name)
         if repeat < 1:
-            raise ConfigError(notice("eval.repeat", "repeat must be a number from 1 up, not {repeat!r}", repeat=repeat))
+            raise ConfigError.of("eval.repeat", "repeat must be a number from 1 up, not {repeat!r}", repeat=repeat)
         self.name, self.repeat, self.judge, self.agent = name, repeat, judge, agent
         self.cases = tuple(_number_names([case.with_checks(shared) for case in made]))
         self.files = None if files is None else Path(files)
@@ -78,7 +77,7 @@ class Evaluation:
         """Return the evaluation with these cases only."""
         wanted = {*names}
         if unknown := sorted(wanted - {case.name for case in self.cases}):
-            raise ConfigError(notice("eval.no_case", "there is no case {names}", names=", ".join(unknown)))
+            raise ConfigError.of("eval.no_case", "there is no case {names}", names=", ".join(unknown))
         made = Evaluation.__new__(Evaluation)
         made.__dict__.update(self.__dict__, cases=tuple([case for case in self.cases if case.name in wanted]))
         return made

@@ -72,7 +72,7 @@ def load_evaluation(place: str | Path) -> Evaluation:
     if path.suffix == ".py":
         return _from_program(text, path)
     if not path.is_file():
-        raise ConfigError(notice("eval.no_such_file", "the evaluation {path} does not exist", path=path))
+        raise ConfigError.of("eval.no_such_file", "the evaluation {path} does not exist", path=path)
     if path.suffix == ".jsonl":
         return Evaluation(path.stem, read_cases(path))
     reading = Reading(variables=False)
@@ -139,14 +139,14 @@ def read_cases(path: Path) -> list[Case]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as problem:
         why = getattr(problem, "strerror", None) or str(problem)
-        raise ConfigError(notice("eval.unreadable", "{path} cannot be read: {why}", path=path, why=why)) from None
+        raise ConfigError.of("eval.unreadable", "{path} cannot be read: {why}", path=path, why=why) from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             given = json.loads(line)
             if not isinstance(given, str | dict):
-                raise ConfigError(notice("eval.line", "expected a JSON object with input, or a JSON string"))
+                raise ConfigError.of("eval.line", "expected a JSON object with input, or a JSON string")
             made.append(make_case({"input": given} if isinstance(given, str) else given))
         except (ConfigError, ValueError, TypeError, RecursionError) as problem:
             told = str(problem) if isinstance(problem, ConfigError) else notice("eval.not_json", "this line is not JSON")
@@ -169,7 +169,7 @@ def _from_program(place: str, path: Path) -> Evaluation:
     if found and isinstance(found[0], list | tuple) and all(isinstance(one, Case | str) for one in found[0]):
         return Evaluation(path.stem, found[0])
     if len(found) != 1 or not isinstance(found[0], Evaluation):
-        raise ConfigError(
-            notice("eval.in_program", "{place} must define one Evaluation; of several, name one: FILE.py:NAME", place=place)
+        raise ConfigError.of(
+            "eval.in_program", "{place} must define one Evaluation; of several, name one: FILE.py:NAME", place=place
         )
     return found[0]

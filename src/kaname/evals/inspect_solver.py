@@ -29,9 +29,7 @@ def as_solver(agent: Any) -> Any:
         raise ConfigError(told) from problem
     found = as_agent(agent)
     if found is None:
-        raise ConfigError(
-            notice("eval.no_solver", "as_solver() expects an Agent or a Workflow, not {given!r:.100}", given=agent)
-        )
+        raise ConfigError.of("eval.no_solver", "as_solver() expects an Agent or a Workflow, not {given!r:.100}", given=agent)
     made: Agent[Any] = found
 
     def kaname_agent() -> Any:

@@ -35,7 +35,7 @@ async def case_from_run(journal: Journal, run_id: str, name: str = "") -> dict[s
     """
     state = await load(journal, run_id)
     if state.question is None:
-        raise ConfigError(notice("eval.nothing_asked", "run {run_id} has no message of a user", run_id=run_id))
+        raise ConfigError.of("eval.nothing_asked", "run {run_id} has no message of a user", run_id=run_id)
     before = [to_openai(message) for message in state.messages[: state.turn_start]]
     text_only = not before and len(state.question.parts) == 1 and state.question.text
     given: Any = state.question.text if text_only else [*before, to_openai(state.question)]
@@ -71,11 +71,11 @@ def add_case(path: str | Path, case: dict[str, Any]) -> Path:
     target = Path(path).expanduser()
     make_case(case)
     if target.suffix not in (".jsonl", ".yaml", ".yml"):
-        raise ConfigError(notice("eval.add_where", "cases are added to a .jsonl or .yaml file, not to {path}", path=target))
+        raise ConfigError.of("eval.add_where", "cases are added to a .jsonl or .yaml file, not to {path}", path=target)
     is_list = target.suffix == ".jsonl"
     known = (read_cases(target) if is_list else load_evaluation(target).cases) if target.exists() else ()
     if any(one.name == case["name"] for one in known):
-        raise ConfigError(notice("eval.case_exists", "{path} has a case {name!r} already", path=target, name=case["name"]))
+        raise ConfigError.of("eval.case_exists", "{path} has a case {name!r} already", path=target, name=case["name"])
     before = target.read_text(encoding="utf-8") if target.exists() else "" if is_list else "cases:\n"
     before += "" if not before or before.endswith("\n") else "\n"
     after = before + (f"{dump(case)}\n" if is_list else _as_item(before, case))

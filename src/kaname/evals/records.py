@@ -11,7 +11,6 @@ from typing import Any
 from ..agent.figures import RATING
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
-from ..core.notices import notice
 from ..core.record import replace
 from ..core.runs import EVALUATION, EVALUATION_PREFIX, TITLE, RunInfo
 from ..core.steps import Stop
@@ -182,14 +181,12 @@ async def find_report(journal: Journal, wanted: str) -> EvalReport:
     if not like:
         like = [one for one in cards if (await read_report(journal, one.run_id, ratings=False)).label == wanted][:1]
     if not like:
-        raise ConfigError(
-            notice("eval.not_found", "there is no evaluation {wanted!r}. List them with: kaname eval list", wanted=wanted)
+        raise ConfigError.of(
+            "eval.not_found", "there is no evaluation {wanted!r}. List them with: kaname eval list", wanted=wanted
         )
     if len(like) > 1:
         listed = ", ".join([one.run_id for one in like[:5]])
-        raise ConfigError(
-            notice("eval.several", "{wanted!r} matches several evaluations: {listed}", wanted=wanted, listed=listed)
-        )
+        raise ConfigError.of("eval.several", "{wanted!r} matches several evaluations: {listed}", wanted=wanted, listed=listed)
     return await read_report(journal, like[0].run_id)
 
 

@@ -14,7 +14,6 @@ from ..agent.input import Input
 from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.runs import EVALUATION, EVALUATIONS
 from ..journals.default import choose, path_beside
 from ..kernel.bases import ContextBase, StopRuleBase, optional
@@ -75,13 +74,11 @@ class Subject:
     def of(cls, given: Any, journal: Journal | None = None, files: Path | None = None) -> Subject:
         agent = as_agent(given)
         if agent is None and not callable(given):
-            raise ConfigError(
-                notice(
-                    "eval.subject",
-                    "an evaluation expects an Agent, a Workflow, or a function that takes a folder and returns an agent, "
-                    "not {given!r:.100}",
-                    given=given,
-                )
+            raise ConfigError.of(
+                "eval.subject",
+                "an evaluation expects an Agent, a Workflow, or a function that takes a folder and returns an agent, "
+                "not {given!r:.100}",
+                given=given,
             )
         return cls(given, agent, journal, files)
 
@@ -128,7 +125,7 @@ class Subject:
         assert self._make is not None
         agent = as_agent(self._make(folder))
         if agent is None:
-            raise ConfigError(notice("eval.made_no_agent", "the function that makes the agent returned something else"))
+            raise ConfigError.of("eval.made_no_agent", "the function that makes the agent returned something else")
         if self._made:  # the first one is the sample, whose journal is that of all
             agent.journal = self.journal
         self._made.append(agent)

@@ -72,16 +72,17 @@ async def try_lesson(
         AgentError: If attempts failed with errors: a model that cannot be reached says nothing about the lesson.
     """
     if unknown := [name for name in helps if name not in [case.name for case in evaluation.cases]]:
-        raise ConfigError(notice("lessons.helps", "there is no case named {name!r} in the evaluation", name=unknown[0]))
+        raise ConfigError.of("lessons.helps", "there is no case named {name!r} in the evaluation", name=unknown[0])
     without = await evaluation.run(_variant(agent, ()), journal=journal, **options)
     cases = evaluation.only([case.name for case in evaluation.cases])
     cases.people = (*cases.people, lesson.user)
     told = await cases.run(_variant(agent, (lesson,)), journal=journal, **options)
     if errors := without.errors + told.errors:
-        raise AgentError(
-            notice("lessons.errors", "{errors} attempts failed with errors, so the trial says nothing. Repeat it: the other "
-                   "attempts are not made again", errors=errors)
-        )  # fmt: skip
+        raise AgentError.of(
+            "lessons.errors",
+            "{errors} attempts failed with errors, so the trial says nothing. Repeat it: the other attempts are not made again",
+            errors=errors,
+        )
     wanted = {*helps} or {case.name for case in evaluation.cases if lesson.fits(case.title)}
     target, guard = adjust(*[compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)])
     decision = decide(target, guard, everywhere=not lesson.when and not [*helps])
@@ -135,7 +136,7 @@ def _variant(given: Any, lessons: tuple[Lesson, ...]) -> Any:
     if not isinstance(given, Agent):
         if callable(given):
             return lambda folder: _variant(given(folder), lessons)
-        raise ConfigError(notice("lessons.agent", "a lesson is tried with an Agent, or a function that makes one"))
+        raise ConfigError.of("lessons.agent", "a lesson is tried with an Agent, or a function that makes one")
     refuse_alternatives(given)
     made, kept = copy(given), [part for part in given.recipe.context if not isinstance(part, Lessons)]
     context = (*kept, Lessons(only=lessons)) if lessons else tuple(kept)

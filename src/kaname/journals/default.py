@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.project import make_folder, state_path
 from .memory import MemoryJournal
 from .places import MEMORY, is_file, is_server, shown_place
@@ -32,12 +31,10 @@ def choose(wanted: Journal | str | Path | None) -> Journal:
         place = str(wanted)
         return MemoryJournal() if place in MEMORY else _postgres(place) if is_server(place) else _sqlite(place)
     if not hasattr(wanted, "append"):
-        raise ConfigError(
-            notice(
-                "journal.kind",
-                'journal must be "memory", a path, a postgresql:// URL, or an object of the Journal protocol, not {wanted!r}',
-                wanted=wanted,
-            )
+        raise ConfigError.of(
+            "journal.kind",
+            'journal must be "memory", a path, a postgresql:// URL, or an object of the Journal protocol, not {wanted!r}',
+            wanted=wanted,
         )
     return wanted
 
@@ -63,13 +60,11 @@ def path_beside(journal: object, name: str) -> Path:
 def refuse_to_encrypt(place: str) -> None:
     """Raise `ConfigError` if a journal is in a database: kaname would store there in plain text what is to be encrypted."""
     if is_server(place):
-        raise ConfigError(
-            notice(
-                "encryption.server",
-                "kaname encrypts files, and the journal is in a database ({place}). Encrypt the disk of its server, and "
-                "remove the key, or use a file as the journal",
-                place=shown_place(place),
-            )
+        raise ConfigError.of(
+            "encryption.server",
+            "kaname encrypts files, and the journal is in a database ({place}). Encrypt the disk of its server, and "
+            "remove the key, or use a file as the journal",
+            place=shown_place(place),
         )
 
 
@@ -95,12 +90,10 @@ def _postgres(url: str) -> PostgresJournal:
     if key_for(os.sep) is not None:  # a key for everything
         refuse_to_encrypt(url)
     if find_spec("asyncpg") is None:
-        raise ConfigError(
-            notice(
-                "journal.extra",
-                "a journal in PostgreSQL needs the package asyncpg. Install it with: {command}",
-                command=install_command("cluster"),
-            )
+        raise ConfigError.of(
+            "journal.extra",
+            "a journal in PostgreSQL needs the package asyncpg. Install it with: {command}",
+            command=install_command("cluster"),
         )
     from .postgres import PostgresJournal
 

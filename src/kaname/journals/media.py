@@ -14,7 +14,6 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from ..core.errors import JournalError
-from ..core.notices import notice
 
 MARK, STORED = '"type":"media"', '"stored":"'  # a text without them needs no look
 LARGEST = 64_000_000  # bytes of one medium
@@ -52,13 +51,11 @@ def detach_media(text: str) -> tuple[str, list[Medium]]:
         if b64encode(content).decode() != data:  # another spelling, which could not be given back
             return match[0]
         if len(content) > LARGEST:
-            raise JournalError(
-                notice(
-                    "journal.medium_too_large",
-                    "a medium of {size:,} bytes cannot be stored; the limit is {limit:,}",
-                    size=len(content),
-                    limit=LARGEST,
-                )
+            raise JournalError.of(
+                "journal.medium_too_large",
+                "a medium of {size:,} bytes cannot be stored; the limit is {limit:,}",
+                size=len(content),
+                limit=LARGEST,
             )
         hash = sha256(content).hexdigest()
         found.append(Medium(hash, content, _unquote(mime), _unquote(name or "")))

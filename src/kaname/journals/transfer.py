@@ -11,7 +11,6 @@ from zlib import crc32
 
 from ..core.errors import JournalError, RunBusy
 from ..core.events import Event, Opened
-from ..core.notices import notice
 from ..core.runs import RunInfo
 from ..kernel.approvals.port import HasGrants
 from ..kernel.inbox.port import HasInbox
@@ -43,12 +42,10 @@ async def copy_journal(source: Journal, target: Journal, progress: Callable[[int
     Raises `JournalError` if a process executes a run of the source, or if the target has other facts of a run.
     """
     if running := await source.runs(status="running", limit=1):
-        raise JournalError(
-            notice(
-                "journal.copy_running",
-                "run {run_id} is being executed. Stop the programs that use the journal, then copy it.",
-                run_id=running[0].run_id,
-            )
+        raise JournalError.of(
+            "journal.copy_running",
+            "run {run_id} is being executed. Stop the programs that use the journal, then copy it.",
+            run_id=running[0].run_id,
         )
     await _Transfer(source, target, progress).copy_facts()
     await _copy_accounts(source, target)
@@ -166,7 +163,7 @@ async def compare(source: Journal, target: Journal) -> Transferred:
         sums = [[fact_row(event)[-1] async for event in one.read(card.run_id)] for one in (source, target)]
         same_card = bool(there) and all(getattr(card, name) == getattr(there[0], name) for name in _COMPARED)
         if sums[0] != sums[1] or not same_card:
-            raise JournalError(notice("journal.copy_differs", "run {run_id} differs in the two journals", run_id=card.run_id))
+            raise JournalError.of("journal.copy_differs", "run {run_id} differs in the two journals", run_id=card.run_id)
         runs, facts = runs + 1, facts + len(sums[0])
         total ^= crc32(f"{card.run_id} {sums[0]}".encode())
     return Transferred(runs, facts, total)

@@ -18,7 +18,6 @@ from weakref import WeakSet
 from ..core.chunks import Chunk, chunks_of, delta_chunk
 from ..core.errors import InvalidState
 from ..core.events import Delta, Event
-from ..core.notices import notice
 
 SIZE = 512  # of the ring
 LATE = 256  # so far behind, a reader is waited for, if it wants that or is only waiting for its turn
@@ -58,10 +57,8 @@ class Reader(AsyncIterator[Chunk]):
     async def get(self) -> Chunk | None:
         """Return the next chunk, or `None` when the run has ended and everything was read."""
         if self._getting:
-            raise InvalidState(
-                notice(
-                    "stream.two_readers", "only one task can read a stream at a time; use run.subscribe() for another reader"
-                )
+            raise InvalidState.of(
+                "stream.two_readers", "only one task can read a stream at a time; use run.subscribe() for another reader"
             )
         self._getting = True
         try:

@@ -10,7 +10,6 @@ from typing import Any
 from ..core.codec import decode_state, encode_state
 from ..core.errors import ConfigError, JournalError, RunNotFound
 from ..core.events import Custom, Event, Opened, Stopped
-from ..core.notices import notice
 from ..core.runs import RunInfo
 from ..core.state import FOLD, State, evolve
 from ..core.steps import Stop
@@ -96,7 +95,7 @@ async def add_fact(journal: Journal, run_id: str, fact: Custom, *, later: bool =
     """
     state = await load(journal, run_id)
     if state.stop is None:
-        raise ConfigError(notice("run.not_over", "run {run_id} has not ended yet", run_id=run_id))
+        raise ConfigError.of("run.not_over", "run {run_id} has not ended yet", run_id=run_id)
     lease = await journal.claim(run_id)
     try:
         when = max(state.time, time.time()) if later else state.time

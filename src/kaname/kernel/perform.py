@@ -97,7 +97,7 @@ def raise_first(outcomes: Iterable[BaseException | None]) -> None:
 async def ask_model(step: CallModel, scope: Scope) -> None:
     agent = scope.member(step.agent) if step.agent else scope.agent
     if (model := agent.model) is None:
-        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=agent.name))
+        raise ConfigError.of("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=agent.name)
     await scope.write_pending()  # a reply before this one, if the strategy asks again at once
     told = [Noted(user(step.note))] if step.note and not scope.state.noted else []
     if told or scope.state.open:

@@ -9,7 +9,6 @@ from ..core.demands import Demand
 from ..core.errors import ConfigError, ModelError
 from ..core.events import Event
 from ..core.messages import Media, Message, ModelReply, ModelRequest, ToolCall, ToolResult, Usage
-from ..core.notices import notice
 from ..core.reading.files import named_files, require_file
 from ..core.record import field, record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
@@ -362,7 +361,7 @@ class ToolContext(Generic[DepsT]):
     @property
     def _run(self) -> RunView:
         if self.view is None:
-            raise ConfigError(notice("context.no_run", "there is no run here: a program called the tool directly"))
+            raise ConfigError.of("context.no_run", "there is no run here: a program called the tool directly")
         return self.view
 
     async def run_child(self, agent: Any, user_input: Any, *, name: str = "") -> Any:

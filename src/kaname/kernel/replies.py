@@ -7,7 +7,6 @@ from typing import Any
 
 from ..core.errors import ConfigError, UnexpectedError
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolCall, Usage
-from ..core.notices import notice
 from ..core.record import replace
 from .bases import ActionBase, optional
 from .chain import around_model
@@ -89,7 +88,7 @@ async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model 
     """
     asked = model or view.agent.model
     if asked is None:
-        raise ConfigError(notice("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=view.agent.name))
+        raise ConfigError.of("agent.no_model", "agent {name!r} has no model: pass Agent(model=…)", name=view.agent.name)
 
     async def reply_to(request: ModelRequest) -> ModelReply:
         return await (request.model or asked).reply(request, silent)

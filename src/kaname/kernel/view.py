@@ -12,7 +12,6 @@ from ..core.codec import dump
 from ..core.errors import ConfigError, ModelError, ReplayDiverged
 from ..core.events import Compacted, Custom, Warned, withholding_fact
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
-from ..core.notices import notice
 from ..core.reading.as_read import read_text
 from ..core.runs import title_of
 from ..core.state import State
@@ -184,7 +183,7 @@ class RunView:
     async def run_child(self, context: ToolContext, agent: Any, user_input: Any, name: str) -> Any:
         """Run another agent, a workflow or an orchestrator as a part of a call. See `ToolContext.run_child`."""
         if self._scope.open_child is None:
-            raise ConfigError(notice("child.not_here", "run_child() cannot be used in a replay"))
+            raise ConfigError.of("child.not_here", "run_child() cannot be used in a replay")
         return await self._scope.open_child(self._scope, context, agent, user_input, name)
 
     def withdraw_question(self, call_id: str) -> None:
@@ -235,7 +234,7 @@ class RunView:
     def _recorded_summary(self) -> tuple[str, Usage]:
         made = (self._scope.recalled or {}).get((COMPACTED, self.state.replied + 1))
         if not made:
-            raise ModelError(notice("compact.not_recorded", "the recorded run has no summary at this point"))
+            raise ModelError.of("compact.not_recorded", "the recorded run has no summary at this point")
         found: tuple[str, Usage] = made.pop(0)
         return found
 
@@ -251,8 +250,8 @@ class RunView:
         """
         messages = self.state.messages
         if not 0 < upto < len(messages) or messages[upto].role == "tool":
-            raise ConfigError(
-                notice("compact.upto", "upto must be an index between two steps of the conversation, not {upto}", upto=upto)
+            raise ConfigError.of(
+                "compact.upto", "upto must be an index between two steps of the conversation, not {upto}", upto=upto
             )
         if self._scope.recalled is None:
             summary, usage = await summarise(messages[:upto])
@@ -263,7 +262,7 @@ class RunView:
 
 def custom(name: str, data: Any, *, shown: bool = True) -> Custom:
     if not name or name in RESERVED:
-        raise ConfigError(
-            notice("fact.name", "{name!r} cannot be the name of a fact: it is empty or reserved for a type of chunk", name=name)
+        raise ConfigError.of(
+            "fact.name", "{name!r} cannot be the name of a fact: it is empty or reserved for a type of chunk", name=name
         )
     return Custom(name, data, shown)

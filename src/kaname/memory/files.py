@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from ..core.encryption.keys import key_for
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.project import state_path
 from ..tools.search.embed import Embeddings
 from .store import Memories, Remembered
@@ -85,7 +84,7 @@ def moment(text: str) -> float | None:
         when = datetime.fromisoformat(text.strip())
         return (when + timedelta(days=1) if len(text.strip()) == _A_DAY else when).astimezone().timestamp()
     except (ValueError, OverflowError):
-        raise ConfigError(notice("memory.date", "write the date as 2026-03-01, not {text_!r}", text_=text)) from None
+        raise ConfigError.of("memory.date", "write the date as 2026-03-01, not {text_!r}", text_=text) from None
 
 
 def day(when: float) -> str:

@@ -58,13 +58,11 @@ class Memory(MemoryFiles):
     ) -> None:
         learn = learn or ("rules" if model is None else "model")
         if learn not in ("rules", "model", "nothing") or (model is not None and learn != "model"):
-            raise ConfigError(
-                notice(
-                    "memory.learn", "learn must be rules, model or nothing, and a model can only be passed with learn='model'"
-                )
+            raise ConfigError.of(
+                "memory.learn", "learn must be rules, model or nothing, and a model can only be passed with learn='model'"
             )
         if most < 1 or tokens < 1:
-            raise ConfigError(notice("memory.budget", "most and tokens must be at least 1"))
+            raise ConfigError.of("memory.budget", "most and tokens must be at least 1")
         if isinstance(known := embeddings_for(embeddings), EmbeddedModel):
             known.check()
         super().__init__(folder, embeddings)

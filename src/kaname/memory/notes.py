@@ -54,7 +54,7 @@ class Notes(MutableMapping[str, dict[str, Any]]):
 
     def __setitem__(self, id: str, value: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
-            raise ConfigError(notice("notes.value", "a context must be a dict of JSON values, not {value!r:.100}", value=value))
+            raise ConfigError.of("notes.value", "a context must be a dict of JSON values, not {value!r:.100}", value=value)
         with self._lock:
             given = dict(value)  # it may be the dict that is held
             for key, one in given.items():

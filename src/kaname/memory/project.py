@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from ..core.errors import ConfigError
 from ..core.messages import Message, system
-from ..core.notices import notice
 from ..core.values import shorten
 from ..kernel.threads import off_loop
 from ..kernel.view import RunView
@@ -38,10 +37,10 @@ class ProjectContext:
     def __init__(self, folder: str | Path = ".", *, guide: str = "", skills: Sequence[str] = SKILLS) -> None:
         self.folder = Path(folder).expanduser().resolve()
         if not self.folder.is_dir():
-            raise ConfigError(notice("project.no_folder", "{folder} is not a folder", folder=self.folder))
+            raise ConfigError.of("project.no_folder", "{folder} is not a folder", folder=self.folder)
         self._guides, self._skills = (guide,) if guide else GUIDE, (skills,) if isinstance(skills, str) else tuple(skills)
         if guide and not (self.folder / guide).is_file():
-            raise ConfigError(notice("project.no_guide", "{guide} was not found in {folder}", guide=guide, folder=self.folder))
+            raise ConfigError.of("project.no_guide", "{guide} was not found in {folder}", guide=guide, folder=self.folder)
 
     @cached_property
     def tools(self) -> tuple[Any, ...]:
@@ -61,7 +60,7 @@ class ProjectContext:
         """Return the text of the project's guide for agents, or "" if there is none."""
         found = next((path for name in self._guides if (path := self.folder / name).is_file()), None)
         if found is not None and not found.resolve().is_relative_to(self.folder):  # as a foreign repository may have it
-            raise ConfigError(notice("project.elsewhere", "{path} points outside the project, so it was not read", path=found))
+            raise ConfigError.of("project.elsewhere", "{path} points outside the project, so it was not read", path=found)
         return "" if found is None else shorten(_text(found), _LONGEST)
 
     def skills(self) -> list[Skill]:
@@ -81,18 +80,16 @@ class ProjectContext:
     def read(self, name: str, file: str = "") -> str:
         known = {skill.name: skill for skill in self.skills()}
         if name not in known:
-            raise ConfigError(
-                notice(
-                    "project.no_skill",
-                    "there is no skill {name!r}; available: {known}",
-                    name=name,
-                    known=", ".join(known) or "none",
-                )
+            raise ConfigError.of(
+                "project.no_skill",
+                "there is no skill {name!r}; available: {known}",
+                name=name,
+                known=", ".join(known) or "none",
             )
         folder = known[name].folder.resolve()
         path = Path(os.path.realpath(folder / (file or SKILL)))
         if not path.is_relative_to(folder) or not path.is_file():
-            raise ConfigError(notice("project.no_skill_file", "the skill {name} has no file {file!r}", name=name, file=file))
+            raise ConfigError.of("project.no_skill_file", "the skill {name} has no file {file!r}", name=name, file=file)
         return shorten(_text(path), _LONGEST)
 
     async def __call__(self, messages: Sequence[Message], view: RunView) -> Sequence[Message]:
@@ -129,6 +126,4 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig", errors="replace").strip()
     except OSError as problem:
-        raise ConfigError(
-            notice("project.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem)
-        ) from problem
+        raise ConfigError.of("project.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem) from problem

@@ -108,7 +108,7 @@ class Sessions:
 
     async def rename(self, session: Session, title: str) -> None:
         if not as_title(title):
-            raise ConfigError(notice("session.title", "the title must not be empty"))
+            raise ConfigError.of("session.title", "the title must not be empty")
         await add_fact(self._journal, session.runs[0], Custom(TITLE, as_title(title)), later=False)
 
     async def export(self, session: Session) -> dict[str, Any]:
@@ -127,13 +127,11 @@ class Sessions:
 def _only(session: str, fitting: list[Session]) -> Session:
     if len(fitting) > 1:
         told = ", ".join([f"{one.id} ({one.agent}, {one.user or '–'})" for one in fitting[: _SEVERAL - 1]])
-        raise ConfigError(
-            notice(
-                "session.several",
-                "{session!r} matches several sessions: {told}. Specify the agent and the user.",
-                session=session,
-                told=told,
-            )
+        raise ConfigError.of(
+            "session.several",
+            "{session!r} matches several sessions: {told}. Specify the agent and the user.",
+            session=session,
+            told=told,
         )
     return fitting[0]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..tools.search import index_file as opening
 from ..tools.search.chunk import TextChunk
 from ..tools.search.dialogue import speaker
@@ -135,11 +134,11 @@ class Memories(Index):
         text, same = self._normalize(text)
         about, when = " ".join(about.split()).casefold(), time.time() if said is None else said
         if kind not in KINDS:
-            raise ConfigError(
-                notice("memory.kind", "{kind!r} is not a kind of memory; available: {kinds}", kind=kind, kinds=", ".join(KINDS))
+            raise ConfigError.of(
+                "memory.kind", "{kind!r} is not a kind of memory; available: {kinds}", kind=kind, kinds=", ".join(KINDS)
             )
         if not 0 <= when < _LATEST:
-            raise ConfigError(notice("memory.time", "said must be a time in seconds since 1970, not {when}", when=when))
+            raise ConfigError.of("memory.time", "said must be a time in seconds since 1970, not {when}", when=when)
         vectors = self._embed(text)
         with self._write_transaction():
             known = self._one("same = ? AND ended = 0 AND kind = ?", same, kind)
@@ -200,7 +199,7 @@ class Memories(Index):
         """Return the text to store, and a form that is equal for texts that say the same."""
         text = " ".join(text.encode("utf-8", "replace").decode().split())
         if not text or len(text) > _LONGEST:
-            raise ConfigError(notice("memory.text", "a memory must have 1 to {most} characters", most=_LONGEST))
+            raise ConfigError.of("memory.text", "a memory must have 1 to {most} characters", most=_LONGEST)
         return text, " ".join(terms(text)) or text.casefold()
 
     def correct(self, number: int, text: str) -> Remembered:
@@ -405,7 +404,7 @@ class Memories(Index):
 
     def _by_number(self, number: int) -> Remembered:
         if not 0 < number < _HUGE or (found := self._one("id = ?", number)) is None:
-            raise ConfigError(notice("memory.unknown", "there is no memory with the number {number}", number=number))
+            raise ConfigError.of("memory.unknown", "there is no memory with the number {number}", number=number)
         return found
 
     def _one(self, where: str, *values: object) -> Remembered | None:

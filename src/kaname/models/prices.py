@@ -15,7 +15,6 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.messages import Usage
-from ..core.notices import notice
 from ..core.record import defaults, record
 
 _DATED = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8})$")
@@ -89,14 +88,12 @@ def _table(own: str) -> dict[str, Any]:
         for row in rows.values():
             _price(row)
     except (OSError, ValueError, TypeError, AttributeError) as problem:
-        raise ConfigError(
-            notice(
-                "model.prices_unreadable",
-                'the prices in KANAME_PRICES={own} cannot be read: {problem}. Expected {{"provider/model": '
-                '{{"input": 1.0, "output": 2.0}}}} in US dollars per million tokens',
-                own=own,
-                problem=problem,
-            )
+        raise ConfigError.of(
+            "model.prices_unreadable",
+            'the prices in KANAME_PRICES={own} cannot be read: {problem}. Expected {{"provider/model": '
+            '{{"input": 1.0, "output": 2.0}}}} in US dollars per million tokens',
+            own=own,
+            problem=problem,
         ) from problem
     return {**shipped, **rows}
 

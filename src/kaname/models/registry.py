@@ -42,13 +42,10 @@ def resolve(name: str | Model) -> Model:
     """Return the model of that name. A model object is returned as it is."""
     if not isinstance(name, str):
         if not hasattr(name, "reply"):
-            raise ConfigError(
-                notice(
-                    "model.kind",
-                    "model must be a name such as 'provider/model' or an object with an async reply(request, emit), not "
-                    "{name!r}",
-                    name=name,
-                )
+            raise ConfigError.of(
+                "model.kind",
+                "model must be a name such as 'provider/model' or an object with an async reply(request, emit), not {name!r}",
+                name=name,
             )
         return name
     provider, slash, rest = name.partition("/")
@@ -67,7 +64,7 @@ def resolve_all(given: Any) -> list[list[Model]]:
         return [[resolve(given)]]
     tiers = [list(one) if isinstance(one, list | tuple) else [one] for one in given]
     if not tiers or not all(tiers):
-        raise ConfigError(notice("model.empty_list", "a list of models must not be empty"))
+        raise ConfigError.of("model.empty_list", "a list of models must not be empty")
     return [[resolve(name.strip() if isinstance(name, str) else name) for name in tier] for tier in tiers]
 
 
@@ -111,13 +108,11 @@ def maker(provider: str) -> Any:
         make = _import_from(PROVIDERS["litellm"])
         return lambda rest, **given: make(f"{provider}/{rest}", **given)
     known = [*PROVIDERS, *SERVERS, *others, *LITELLM]
-    raise ConfigError(
-        notice(
-            "model.no_provider",
-            "the provider {provider!r} is not known{hint}",
-            provider=provider,
-            hint=nearest(provider, known),
-        )
+    raise ConfigError.of(
+        "model.no_provider",
+        "the provider {provider!r} is not known{hint}",
+        provider=provider,
+        hint=nearest(provider, known),
     )
 
 

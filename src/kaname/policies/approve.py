@@ -53,11 +53,9 @@ class Approve(Policy):
         self._by, self._then = by, then
         self._expires = None if expires is None else seconds(expires)
         if when is not None and runs_on_loop(when):
-            raise ConfigError(
-                notice(
-                    "approve.when_async",
-                    "`when` of Approve must be a plain function that returns a bool, not an async function",
-                )
+            raise ConfigError.of(
+                "approve.when_async",
+                "`when` of Approve must be a plain function that returns a bool, not an async function",
             )
         self._tools, self._when = frozenset(_flat(tools)), when
 

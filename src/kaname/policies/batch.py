@@ -108,7 +108,7 @@ class Desk:
             return True
         found = answers.get(key.request(run_id)) or answers.get("")
         if found is None:
-            return ModelUnavailable(notice("batch.no_answer", "the batch has no answer to this request"))
+            return ModelUnavailable.of("batch.no_answer", "the batch has no answer to this request")
         return copy(found) if isinstance(found, ModelError) else found
 
     async def answers_of(self, wave: str) -> Mapping[str, bytes | ModelError] | None:

@@ -86,48 +86,39 @@ class FallbackStrategy(Policy):
         degrade: bool = True,
     ) -> None:
         if not isinstance(max_retries, int) or isinstance(max_retries, bool) or max_retries < 0:
-            raise ConfigError(
-                notice(
-                    "fallback.max_retries",
-                    "max_retries must be an integer of at least 0, not {max_retries!r}",
-                    max_retries=max_retries,
-                )
+            raise ConfigError.of(
+                "fallback.max_retries",
+                "max_retries must be an integer of at least 0, not {max_retries!r}",
+                max_retries=max_retries,
             )
         for what, seconds in (("backoff", backoff), ("longest_wait", longest_wait)):
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < float("inf"):
-                raise ConfigError(
-                    notice(
-                        "fallback.seconds",
-                        "{what} must be a number of seconds of at least 0, not {seconds!r}",
-                        what=what,
-                        seconds=seconds,
-                    )
+                raise ConfigError.of(
+                    "fallback.seconds",
+                    "{what} must be a number of seconds of at least 0, not {seconds!r}",
+                    what=what,
+                    seconds=seconds,
                 )
         self.max_retries, self.degrade = max_retries, degrade
         if fallback is not None and not isinstance(fallback, Mapping):
-            raise ConfigError(
-                notice(
-                    "fallback.names_not",
-                    'fallback must map names of tools to names of tools, such as fallback={{"tool_a": "tool_b"}}, not '
-                    "{fallback!r}",
-                    fallback=fallback,
-                )
+            raise ConfigError.of(
+                "fallback.names_not",
+                'fallback must map names of tools to names of tools, such as fallback={{"tool_a": "tool_b"}}, not {fallback!r}',
+                fallback=fallback,
             )
         self.fallback = dict(fallback or {})
         if not all(isinstance(name, str) and name for pair in self.fallback.items() for name in pair):
-            raise ConfigError(
-                notice("fallback.names", 'fallback must map names of tools to names of tools: fallback={{"tool_a": "tool_b"}}')
+            raise ConfigError.of(
+                "fallback.names", 'fallback must map names of tools to names of tools: fallback={{"tool_a": "tool_b"}}'
             )
         self._backoff, self._longest = backoff, longest_wait
         for name in self.fallback:
             self._chain(name)
         if self.fallback and self._is_own:
-            raise ConfigError(
-                notice(
-                    "fallback.names_and_own",
-                    "{kind} overrides execute_with_fallback, so fallback={{…}} would have no effect",
-                    kind=type(self).__name__,
-                )
+            raise ConfigError.of(
+                "fallback.names_and_own",
+                "{kind} overrides execute_with_fallback, so fallback={{…}} would have no effect",
+                kind=type(self).__name__,
             )
 
     @property
@@ -139,9 +130,7 @@ class FallbackStrategy(Policy):
         chain = [name]
         while (name := self.fallback.get(name, "")) != "":
             if name in chain:
-                raise ConfigError(
-                    notice("fallback.circle", "fallback is circular: {around}", around=" -> ".join([*chain, name]))
-                )
+                raise ConfigError.of("fallback.circle", "fallback is circular: {around}", around=" -> ".join([*chain, name]))
             chain.append(name)
         return chain
 
@@ -151,12 +140,10 @@ class FallbackStrategy(Policy):
     async def execute_with_fallback(self, tool: Tool, input_text: str) -> FallbackResult:
         """Outside of a run: this tool, as often as its effect allows."""
         if not hasattr(tool, "execute"):
-            raise ConfigError(
-                notice(
-                    "fallback.no_execute",
-                    "{tool!r} has no execute(input_text). Turn a function into a tool with @tool.",
-                    tool=tool,
-                )
+            raise ConfigError.of(
+                "fallback.no_execute",
+                "{tool!r} has no execute(input_text). Turn a function into a tool with @tool.",
+                tool=tool,
             )
 
         seconds = getattr(tool, "timeout", None)

@@ -42,7 +42,7 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
     if lasting is None:  # it is refused later
         return answer
     if lasting.scope == ALWAYS and not isinstance(journal, HasGrants):
-        raise InvalidState(notice("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__))
+        raise InvalidState.of("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__)
     where = equal_arguments(shown.args) if lasting.where is None else lasting.where
     if where is None or _has_hidden(where):
         told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")

@@ -35,13 +35,11 @@ class Retry(Policy):
 
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
         if tries < 1 or longest_wait < 0:
-            raise ConfigError(
-                notice(
-                    "retry.numbers",
-                    "Retry: tries must be at least 1 and longest_wait at least 0, not {tries!r} and {longest_wait!r}",
-                    tries=tries,
-                    longest_wait=longest_wait,
-                )
+            raise ConfigError.of(
+                "retry.numbers",
+                "Retry: tries must be at least 1 and longest_wait at least 0, not {tries!r} and {longest_wait!r}",
+                tries=tries,
+                longest_wait=longest_wait,
             )
         self.tries, self.longest_wait = tries, longest_wait
 

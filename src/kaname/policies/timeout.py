@@ -58,7 +58,7 @@ class Timeout(Policy):
             return await within(allowed, next(request))
         except Late:
             limit = f"{allowed:g}"
-            late = ModelTimeout(notice("model.no_reply_within", "no reply within {limit} s", limit=limit))
+            late = ModelTimeout.of("model.no_reply_within", "no reply within {limit} s", limit=limit)
             late.retryable = False  # it has had all the time that it is given
             raise late from None
 

@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from .results import Sentence
 
 _WIDTH, _LONGEST = 42, 6.0  # characters of a line, seconds of a caption
@@ -15,7 +14,7 @@ _WIDTH, _LONGEST = 42, 6.0  # characters of a line, seconds of a caption
 def captions(sentences: Iterable[Sentence], form: str = "srt") -> str:
     """Return the sentences as captions. `form`: "srt" or "vtt"."""
     if form not in ("srt", "vtt"):
-        raise ConfigError(notice("senses.caption_form", 'captions are written as "srt" or "vtt", not {form!r}', form=form))
+        raise ConfigError.of("senses.caption_form", 'captions are written as "srt" or "vtt", not {form!r}', form=form)
     blocks = []
     for number, one in enumerate((piece for sentence in sentences for piece in _pieces(sentence)), 1):
         words = f"{one.speaker}: {one.text}" if one.speaker else one.text

@@ -81,7 +81,7 @@ async def _with_boxes(picture: Media, step: Mapping[str, Any]) -> Mapping[str, A
     words = [step["words"]] if isinstance(step["words"], str) else list(step["words"])
     lines = [line for line in (await read(picture)).lines if any(word.lower() in line.text.lower() for word in words)]
     if not lines:
-        raise SenseError(notice("senses.words_not_found", "none of these words was found in the picture: {words}", words=words))
+        raise SenseError.of("senses.words_not_found", "none of these words was found in the picture: {words}", words=words)
     width, height = [(await measure(picture))[name] for name in ("width", "height")]
     boxes = [[max(0, a), max(0, b), min(width, c), min(height, d)] for a, b, c, d in [line.box for line in lines]]
     return {**{name: value for name, value in step.items() if name != "words"}, "boxes": boxes}
@@ -96,7 +96,7 @@ async def samples(sound: Media, longest: float) -> tuple[bytes, float]:
     """Return the sound of a file or video as raw samples, and its length in seconds."""
     needs("av", "PIL")
     if sound.mime.startswith("image/"):
-        raise SenseError(notice("senses.refused", "the file cannot be used: {why}", why="a picture has no sound"))
+        raise SenseError.of("senses.refused", "the file cannot be used: {why}", why="a picture has no sound")
     patience = max(DECODING.seconds, longest / _DECODE_RATE)
     limits = DECODING._replace(memory=DECODING.memory + int(longest * 32_000 * 2.2))  # the samples themselves
     work = worker("decoding", limits)
@@ -129,7 +129,7 @@ async def speakers(sound: Media, count: int, longest: float) -> list[SpokenTurn]
 async def speak(text: str, language: str, voice: str, speed: float, progress: Progress | None = None) -> MadeMedia:
     """Speak a text. Japanese and English have a voice here."""
     if not text.strip() or len(text) > _MOST_CHARACTERS:
-        raise SenseError(notice("senses.speech_length", "a text to speak has 1 to {most:,} characters", most=_MOST_CHARACTERS))
+        raise SenseError.of("senses.speech_length", "a text to speak has 1 to {most:,} characters", most=_MOST_CHARACTERS)
     language = language or ("ja" if any("\u3040" <= one <= "\u30ff" or "\u4e00" <= one <= "\u9fff" for one in text) else "en")
     opening: dict[str, Any] = {"language": language, "cache": str(folder() / "kokoro")}
     if language == "ja":
@@ -139,8 +139,8 @@ async def speak(text: str, language: str, voice: str, speed: float, progress: Pr
         opening["model"] = str(weights.find_bundle(weights.ENGLISH) / "voice.onnx")
         _needs_espeak()
     else:
-        raise SenseError(
-            notice("senses.no_voice", "there is no local voice for {language!r}, only for en and ja", language=language)
+        raise SenseError.of(
+            "senses.no_voice", "there is no local voice for {language!r}, only for en and ja", language=language
         )
     work, patience = worker("speaking", COMPUTING, **opening), 120.0 + len(text)
     about, made = await work.do("speak", seconds=patience, progress=progress, text=text, voice=voice, speed=speed)

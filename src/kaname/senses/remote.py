@@ -65,7 +65,7 @@ class RemoteSenses:
         address = base_url or (os.environ.get("OPENAI_BASE_URL") or _OPENAI if known is None else known.address)
         key = api_key if api_key is not None else os.environ.get(variable, "")
         if not key and address == _OPENAI:
-            raise ConfigError(notice("senses.key_missing", "{name} needs a key: set {variable}", name=name, variable=variable))
+            raise ConfigError.of("senses.key_missing", "{name} needs a key: set {variable}", name=name, variable=variable)
         self.name, self._url, self._http = name, address.rstrip("/"), Http(timeouts)
         self._who = Who(provider, self.model, (key,) if key else ())
         self._headers = {"authorization": f"Bearer {key}"} if key else {}

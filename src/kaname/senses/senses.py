@@ -211,8 +211,8 @@ class Senses:
                 problems.append(problem)
         if problems:
             raise problems[0] if len(problems) == 1 else SenseError("; ".join([one.public for one in problems]))
-        raise ConfigError(
-            notice("senses.no_provider", "no provider is set for {task!r}: senses: {{{task}: openai/MODEL}}", task=task)
+        raise ConfigError.of(
+            "senses.no_provider", "no provider is set for {task!r}: senses: {{{task}: openai/MODEL}}", task=task
         )
 
     def can(self, task: str) -> bool:

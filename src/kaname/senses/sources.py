@@ -60,7 +60,7 @@ async def _open(source: Source, most: int) -> Media:
         source = Media.of(content, source.mime or mime, name)
     content = source.content
     if not content:
-        raise ConfigError(notice("media.empty", "{name} is empty", name=source.name or "the file"))
+        raise ConfigError.of("media.empty", "{name} is empty", name=source.name or "the file")
     if len(content) > most:
         raise _too_large(source.name, most)
     mime = checked_type(content, source.name, source.mime)
@@ -95,8 +95,8 @@ def _read_file(given: str | Path, most: int) -> Media:
 
 
 def _too_large(name: str, most: int) -> ConfigError:
-    return ConfigError(
-        notice("media.too_large", "{name} is larger than {most:,} bytes, the limit", name=name or "the file", most=most)
+    return ConfigError.of(
+        "media.too_large", "{name} is larger than {most:,} bytes, the limit", name=name or "the file", most=most
     )
 
 
@@ -109,9 +109,7 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
     for _ in range(_REDIRECTS + 1):
         found = urlsplit(url)
         if found.scheme not in ("http", "https") or not found.hostname or found.username:
-            raise SenseError(
-                notice("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200])
-            )
+            raise SenseError.of("senses.bad_url", "{url!r} cannot be fetched: it is not a plain http address", url=url[:200])
         address = _public_address(found.hostname, found.port or (443 if found.scheme == "https" else 80))
         try:
             with_content, kind = _get(found.scheme, found.hostname, address, url, most)
@@ -121,7 +119,7 @@ def fetch(url: str, most: int = MOST_BYTES) -> tuple[bytes, str]:
         if isinstance(with_content, bytes):
             return with_content, kind
         url = urljoin(url, with_content)
-    raise SenseError(notice("senses.redirects", "{host} redirects too often", host=found.hostname))
+    raise SenseError.of("senses.redirects", "{host} redirects too often", host=found.hostname)
 
 
 def _is_public(place: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -143,11 +141,11 @@ def _public_address(host: str, port: int) -> tuple[str, int]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as problem:
-        raise SenseError(notice("senses.no_host", "the host {host} was not found", host=host)) from problem
+        raise SenseError.of("senses.no_host", "the host {host} was not found", host=host) from problem
     for entry in found:
         place = ipaddress.ip_address(str(entry[4][0]).partition("%")[0])
         if not _is_public(place):
-            raise SenseError(notice("senses.private_host", "{host} is not a public address; it was not fetched", host=host))
+            raise SenseError.of("senses.private_host", "{host} is not a public address; it was not fetched", host=host)
     return str(found[0][4][0]), port
 
 

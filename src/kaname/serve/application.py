@@ -22,7 +22,6 @@ from ..agent.agent import Agent
 from ..config.build import Config, load_config
 from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
-from ..core.notices import notice
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
 from ..journals.default import choose
 from ..kernel.ports import Probes
@@ -197,16 +196,14 @@ def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: 
     own = {} if given is None else given if isinstance(given, Mapping) else dict.fromkeys(service.agents, given)
     for name, shown in own.items():
         if name not in service.agents or shown not in SHOWN:
-            raise ConfigError(
-                notice(
-                    "serve.approvers_see",
-                    "approvers_see must be one of {values}, or map the names of served agents ({agents}) to one: "
-                    "not {shown!r} for {name!r}",
-                    values=", ".join(SHOWN),
-                    agents=", ".join(service.agents),
-                    shown=shown,
-                    name=name,
-                )
+            raise ConfigError.of(
+                "serve.approvers_see",
+                "approvers_see must be one of {values}, or map the names of served agents ({agents}) to one: "
+                "not {shown!r} for {name!r}",
+                values=", ".join(SHOWN),
+                agents=", ".join(service.agents),
+                shown=shown,
+                name=name,
             )
     return {**in_file, **own}
 
@@ -255,7 +252,7 @@ def _agents(given: Iterable[Any], sinks: tuple[Sink, ...], journal: Journal | st
     served = [agent_behind(one) for one in given]
     found = [one for one in served if one is not None]
     if len(found) != len(served):
-        raise ConfigError(notice("serve.what", "app() expects a Config, the path of one, an Agent, or a list of Agents"))
+        raise ConfigError.of("serve.what", "app() expects a Config, the path of one, an Agent, or a list of Agents")
     chosen = None if journal is None else choose(journal)  # one for all: each "memory" would be another
     for agent in found:
         agent.sinks = (*agent.sinks, *sinks)

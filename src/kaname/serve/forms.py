@@ -158,7 +158,7 @@ async def read_body(request: Request, form: type[FormT]) -> FormT:
     except msgspec.ValidationError as problem:
         raise ConfigError(_describe_misfit(form, str(problem))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise ConfigError(notice("serve.no_json", "the request is not valid JSON: {problem}", problem=str(problem))) from None
+        raise ConfigError.of("serve.no_json", "the request is not valid JSON: {problem}", problem=str(problem)) from None
 
 
 def _check_depth(body: bytes) -> None:
@@ -193,7 +193,7 @@ def refuse_malformed() -> Iterator[None]:
         yield
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as problem:
         told = f"{type(problem).__name__}: {problem}"
-        raise ConfigError(notice("serve.form", "the request is not valid: {problem}", problem=told)) from problem
+        raise ConfigError.of("serve.form", "the request is not valid: {problem}", problem=told) from problem
 
 
 def number(request: Request, name: str, usual: int, least: int = 0, most: int = 10_000) -> int:

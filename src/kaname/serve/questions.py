@@ -32,7 +32,7 @@ def with_arguments(given: Any) -> Any:
     try:
         return {"args": json.loads(given["args_text"])}
     except (ValueError, TypeError, RecursionError):
-        raise ConfigError(notice("serve.args_text", "args_text must be the text of a JSON object with the arguments")) from None
+        raise ConfigError.of("serve.args_text", "args_text must be the text of a JSON object with the arguments") from None
 
 
 def _arguments_as_text(args: Any) -> dict[str, Any]:

@@ -374,7 +374,7 @@ def user_input(given: Any) -> Any:
             url = part.get("image_url") if isinstance(part, dict) else None
             address = url.get("url") if isinstance(url, dict) else url
             if address is not None and not str(address).startswith("data:"):
-                raise ConfigError(notice("serve.media", "an image must be sent as a data: URL, not as a web address"))
+                raise ConfigError.of("serve.media", "an image must be sent as a data: URL, not as a web address")
     return given
 
 

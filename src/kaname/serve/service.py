@@ -51,11 +51,9 @@ class Service:
         self.workflows = {workflow.name: workflow for workflow in workflows}
         self.agents = {agent.name: agent for agent in listed}
         if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in listed}) != 1:
-            raise ConfigError(
-                notice(
-                    "serve.agents",
-                    "a server needs agents with different names that share one journal: Agent(…, name=…, journal=…)",
-                )
+            raise ConfigError.of(
+                "serve.agents",
+                "a server needs agents with different names that share one journal: Agent(…, name=…, journal=…)",
             )
         self.journal = listed[0].journal
         self.auditor = Auditor(None, self.journal)

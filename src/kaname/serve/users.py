@@ -112,7 +112,7 @@ class Users:
     def __init__(self, path: str | Path | None = None, *, token: str = "", optional: bool = False) -> None:
         self.path = None if path is None else Path(path).expanduser()
         if token and len(token) < _LEAST:
-            raise ConfigError(notice("users.short_token", "a token must have at least {least} characters", least=_LEAST))
+            raise ConfigError.of("users.short_token", "a token must have at least {least} characters", least=_LEAST)
         self._fixed = {hash_token(token): Caller(ENVIRONMENT, frozenset(["admin"]))} if token else {}
         self._open = optional
         self._seen: tuple[int, int, int] | None = None  # the file as it was read
@@ -171,13 +171,11 @@ class Users:
         """
         wanted = list(dict.fromkeys(roles))
         if not is_name(name):
-            raise ConfigError(
-                notice(
-                    "users.name",
-                    "the name of a user must be printable, without spaces around it, and not {reserved}; it is {name!r}",
-                    name=name,
-                    reserved=ENVIRONMENT,
-                )
+            raise ConfigError.of(
+                "users.name",
+                "the name of a user must be printable, without spaces around it, and not {reserved}; it is {name!r}",
+                name=name,
+                reserved=ENVIRONMENT,
             )
         for role in wanted:
             if not is_role(role):
@@ -224,7 +222,7 @@ class Users:
 
     def _write(self, entries: Mapping[str, Any]) -> None:
         if self.path is None:
-            raise ConfigError(notice("users.no_file", "these users have no file to be stored in: pass one with Users(path)"))
+            raise ConfigError.of("users.no_file", "these users have no file to be stored in: pass one with Users(path)")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_private(self.path, entries)
 
@@ -255,7 +253,7 @@ def _may_exist(path: Path) -> bool:
 
 
 def _unreadable(path: Path, why: str) -> ConfigError:
-    return ConfigError(notice("users.unreadable", "the users in {path} cannot be read: {why}", path=str(path), why=why))
+    return ConfigError.of("users.unreadable", "the users in {path} cannot be read: {why}", path=str(path), why=why)
 
 
 def hash_token(token: str) -> str:

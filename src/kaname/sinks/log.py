@@ -190,7 +190,7 @@ class JsonLines(Lines):
     ) -> None:
         super().__init__(level, content)
         if max_bytes < 1 or keep < 0:
-            raise ConfigError(notice("trace.rotation", "max_bytes must be at least 1, and keep at least 0"))
+            raise ConfigError.of("trace.rotation", "max_bytes must be at least 1, and keep at least 0")
         self.path, self._most, self._keep = Path(path).expanduser(), max_bytes, keep
         self._lock = threading.Lock()
         self._file = -1  # its number

@@ -47,9 +47,7 @@ class OpenTelemetry(SinkBase):
         metrics: bool = True,
     ) -> None:
         if endpoint and not endpoint.startswith(("http://", "https://")):
-            raise ConfigError(
-                notice("trace.endpoint", "the endpoint must start with http:// or https://, not {it!r}", it=endpoint)
-            )
+            raise ConfigError.of("trace.endpoint", "the endpoint must start with http:// or https://, not {it!r}", it=endpoint)
         self._endpoint, self._headers, self._service = endpoint.rstrip("/"), dict(headers or {}), service
         self._spans, self._metrics = Spans(content), metrics
         self._sending: Any = None

@@ -38,7 +38,7 @@ class Output:
     def __init__(self, kind: Any, mode: OutputMode | Literal[""] = "") -> None:
         if mode not in ("", *get_args(OutputMode)):
             modes = ", ".join(get_args(OutputMode))
-            raise ConfigError(notice("output.mode", "mode must be one of {modes}, not {mode!r}", modes=modes, mode=mode))
+            raise ConfigError.of("output.mode", "mode must be one of {modes}, not {mode!r}", modes=modes, mode=mode)
         self.kind, self.mode = kind, mode
 
     @classmethod

@@ -170,12 +170,10 @@ def _flat(given: Any) -> Iterator[StopRule]:
     elif callable(given):
         yield given
     else:
-        raise ConfigError(
-            notice(
-                "stop.rule",
-                "a stop rule must be max_steps(…), another rule of kaname, or a function (state, step), not {given!r}",
-                given=given,
-            )
+        raise ConfigError.of(
+            "stop.rule",
+            "a stop rule must be max_steps(…), another rule of kaname, or a function (state, step), not {given!r}",
+            given=given,
         )
 
 
@@ -198,12 +196,10 @@ def _first_over(
 def count(limit: int | None, name: str) -> int | None:
     """Return the limit. Raise `ConfigError` if it is not a number from 1 up, or None."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigError(
-            notice(
-                "limit.no_count",
-                "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
-                name=name,
-                limit=limit,
-            )
+        raise ConfigError.of(
+            "limit.no_count",
+            "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
+            name=name,
+            limit=limit,
         )
     return limit

@@ -45,31 +45,25 @@ class Meeting:
             list(agents.values()) if isinstance(agents, Mapping) else list(agents) if isinstance(agents, list | tuple) else []
         )
         if not all(hasattr(agent, "recipe") for agent in listed) or not isinstance(people, Mapping):
-            raise ConfigError(
-                notice(
-                    "meeting.form",
-                    "a meeting needs a list of agents and a dict of people with their rights: Meeting(name, [agent], "
-                    '{{"ann": "speak"}})',
-                )
+            raise ConfigError.of(
+                "meeting.form",
+                "a meeting needs a list of agents and a dict of people with their rights: Meeting(name, [agent], "
+                '{{"ann": "speak"}})',
             )
         self.agents = {agent.name: agent for agent in listed}
         self.people, self.session = dict(people), SharedSession(name)
         if not listed or len(self.agents) != len(listed) or len({id(agent.journal) for agent in self.agents.values()}) != 1:
-            raise ConfigError(
-                notice(
-                    "meeting.agents",
-                    "a meeting needs agents with different names that share one journal: Agent(…, name=…, journal=…)",
-                )
+            raise ConfigError.of(
+                "meeting.agents",
+                "a meeting needs agents with different names that share one journal: Agent(…, name=…, journal=…)",
             )
         for person, right in people.items():
             if right not in _RIGHTS or not person or not isinstance(person, str):
-                raise ConfigError(
-                    notice(
-                        "meeting.right",
-                        "the right of {person!r} must be 'read', 'speak' or 'approve', not {right!r}",
-                        person=person,
-                        right=right,
-                    )
+                raise ConfigError.of(
+                    "meeting.right",
+                    "the right of {person!r} must be 'read', 'speak' or 'approve', not {right!r}",
+                    person=person,
+                    right=right,
                 )
 
     @property
@@ -95,7 +89,7 @@ class Meeting:
         self._check(person, "approve")
         cards = await self.journal.runs(run_id=run_id, limit=1)
         if not cards or cards[0].session != self.session:
-            raise ConfigError(notice("meeting.no_run", "run {run_id} does not belong to this meeting", run_id=run_id))
+            raise ConfigError.of("meeting.no_run", "run {run_id} does not belong to this meeting", run_id=run_id)
         return await self.agent(cards[0].agent).resume(run_id, answers, by=person, **options)
 
     async def follow(self, person: str, after: int = 0, *, wait: bool = True) -> AsyncIterator[Shown]:
@@ -149,14 +143,12 @@ class Meeting:
     def _check(self, person: str, right: Right) -> None:
         held = self.people.get(person)
         if held is None or _RIGHTS.index(held) < _RIGHTS.index(right):
-            raise NotAllowed(
-                notice(
-                    "meeting.not_allowed",
-                    "{person!r} needs the right {right!r} in this meeting, but {held}",
-                    person=person,
-                    right=right,
-                    held=notice("meeting.held", "has only {held!r}", held=held)
-                    if held
-                    else notice("meeting.unknown_person", "is not a member"),
-                )
+            raise NotAllowed.of(
+                "meeting.not_allowed",
+                "{person!r} needs the right {right!r} in this meeting, but {held}",
+                person=person,
+                right=right,
+                held=notice("meeting.held", "has only {held!r}", held=held)
+                if held
+                else notice("meeting.unknown_person", "is not a member"),
             )

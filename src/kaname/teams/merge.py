@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from ..agent.result import Result
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.people.answers import normalize_answer
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
@@ -60,38 +59,36 @@ async def merge(
     for the `task`), or a function of the answers by name.
     """
     if isinstance(results, str) or not isinstance(results, Mapping | Iterable):
-        raise ConfigError(
-            notice("merge.results", "results must be a list, or a dict by name, not {results!r:.100}", results=results)
+        raise ConfigError.of(
+            "merge.results", "results must be a list, or a dict by name, not {results!r:.100}", results=results
         )
     if not callable(strategy) and not isinstance(strategy, str):
-        raise ConfigError(
-            notice("merge.strategy_kind", "strategy must be a name or a function, not {strategy!r:.100}", strategy=strategy)
+        raise ConfigError.of(
+            "merge.strategy_kind", "strategy must be a name or a function, not {strategy!r:.100}", strategy=strategy
         )
     answers, failed = _answers(results)
     kind = strategy if callable(strategy) else _SYNONYMS.get(strategy, strategy)
     if not answers:
         told = "; ".join([f"{name}: {why}" for name, why in failed.items()])
-        raise ConfigError(notice("merge.nothing", "there is nothing to merge: {why}", why=told or "no results"))
+        raise ConfigError.of("merge.nothing", "there is nothing to merge: {why}", why=told or "no results")
     if callable(kind):
         value = kind(answers)
         return _as_merged(await value if isawaitable(value) else value, getattr(kind, "__name__", "own"), answers, failed)
     if weights is not None and kind != "weighted":
-        raise ConfigError(notice("merge.weights_elsewhere", "weights can only be used with strategy 'weighted'"))
+        raise ConfigError.of("merge.weights_elsewhere", "weights can only be used with strategy 'weighted'")
     if kind in ("majority", "weighted"):
         return _vote(kind, answers, failed, weights or {})
     if kind in ("sum", "average", "median"):
         return _combine_numbers(kind, answers, failed)
     if kind not in ("best", "synthesis"):
-        raise ConfigError(
-            notice(
-                "merge.strategy",
-                "strategy must be majority (majority_vote), weighted, sum (summation), average, median, best, synthesis "
-                "(llm_based_synthesis) or a function, not {strategy!r}",
-                strategy=strategy,
-            )
+        raise ConfigError.of(
+            "merge.strategy",
+            "strategy must be majority (majority_vote), weighted, sum (summation), average, median, best, synthesis "
+            "(llm_based_synthesis) or a function, not {strategy!r}",
+            strategy=strategy,
         )
     if judge is None:
-        raise ConfigError(notice("merge.judge", "strategy {kind!r} needs an agent that decides: pass judge=…", kind=kind))
+        raise ConfigError.of("merge.judge", "strategy {kind!r} needs an agent that decides: pass judge=…", kind=kind)
     return await (_best if kind == "best" else _synthesis)(answers, failed, judge, task)
 
 
@@ -127,16 +124,14 @@ def _as_merged(value: Any, strategy: str, answers: Mapping[str, Any], failed: Ma
 
 def _vote(kind: str, answers: Mapping[str, Any], failed: Mapping[str, str], weights: Mapping[str, float]) -> Merged:
     if unknown := [name for name in weights if name not in answers and name not in failed]:
-        raise ConfigError(
-            notice(
-                "merge.weights_unknown",
-                "weights has unknown names: {unknown}; available: {there}",
-                unknown=", ".join(unknown),
-                there=", ".join(answers),
-            )
+        raise ConfigError.of(
+            "merge.weights_unknown",
+            "weights has unknown names: {unknown}; available: {there}",
+            unknown=", ".join(unknown),
+            there=", ".join(answers),
         )
     if not all(isinstance(weight, int | float) and 0 <= weight < float("inf") for weight in weights.values()):
-        raise ConfigError(notice("merge.weights", "weights must be numbers of 0 or more"))
+        raise ConfigError.of("merge.weights", "weights must be numbers of 0 or more")
     counted, first = dict[str, float](), dict[str, Any]()
     for name, one in answers.items():
         counted[_same(one)] = counted.get(_same(one), 0.0) + weights.get(name, 1.0)
@@ -157,12 +152,10 @@ def _combine_numbers(kind: str, answers: Mapping[str, Any], failed: Mapping[str,
         else:
             unread[name] = f"{len(found)} numbers in {plain_text(one)[:80]!r}"
     if not numbers:
-        raise ConfigError(
-            notice(
-                "merge.nothing",
-                "there is nothing to merge: {why}",
-                why="; ".join([f"{name}: {why}" for name, why in unread.items()]),
-            )
+        raise ConfigError.of(
+            "merge.nothing",
+            "there is nothing to merge: {why}",
+            why="; ".join([f"{name}: {why}" for name, why in unread.items()]),
         )
     held = list(numbers.values())
     value = sum(held) if kind == "sum" else fmean(held) if kind == "average" else median(held)
@@ -184,13 +177,11 @@ async def _best(answers: Mapping[str, Any], failed: Mapping[str, str], judge: An
     result = await _ask_judge(judge, _BEST, answers, task)
     number, reason = _choice(result.output)
     if not 0 < number <= len(names):
-        raise ConfigError(
-            notice(
-                "merge.judge_chose_none",
-                "the judge did not choose one of the {count} answers: {said}",
-                count=len(names),
-                said=plain_text(result.output)[:200],
-            )
+        raise ConfigError.of(
+            "merge.judge_chose_none",
+            "the judge did not choose one of the {count} answers: {said}",
+            count=len(names),
+            said=plain_text(result.output)[:200],
         )
     return _as_merged(answers[names[number - 1]], "best", answers, failed, reason=reason, run_id=result.run_id)
 

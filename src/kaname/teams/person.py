@@ -8,7 +8,6 @@ from typing import Any
 from ..agent.actions import AskPerson
 from ..core.errors import ConfigError
 from ..core.messages import ToolResult
-from ..core.notices import notice
 from ..kernel.ports import ToolContext
 
 _TEXT = {"type": "string"}
@@ -26,7 +25,7 @@ class DelegateToHuman(AskPerson):
     def __init__(self, roles: Iterable[str] = (), name: str = "delegate_task_to_human") -> None:
         super().__init__(name)
         if isinstance(roles, str):
-            raise ConfigError(notice("person.roles", "roles must be a list of names, not a string"))
+            raise ConfigError.of("person.roles", "roles must be a list of names, not a string")
         role = {**_TEXT, "enum": list(roles)} if roles else _TEXT
         self.parameters: Mapping[str, Any] = {
             "type": "object",

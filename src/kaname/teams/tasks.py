@@ -72,7 +72,7 @@ class HumanTasks:
         """Answer a task as the user `by`. Raises `NotAllowed` if the task is for a role that this user does not have."""
         result = await self._flow.agent.result(run_id)
         if not result.questions:
-            raise InvalidState(notice("collaboration.no_task", "task {run_id} is not waiting for an answer", run_id=run_id))
+            raise InvalidState.of("collaboration.no_task", "task {run_id} is not waiting for an answer", run_id=run_id)
         if not self._has(by, role := _role_of(result)):
             told = notice(
                 "collaboration.not_theirs",

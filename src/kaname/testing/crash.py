@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.record import record
 
 _ANSWERS = {"approve:": "yes", "in-doubt:": "skip"}
@@ -153,9 +152,7 @@ def check_shared(
 
 def _carry_out(worker_module: str, order: dict[str, Any], timeout: float) -> Report:
     if not hasattr(os, "fork"):
-        raise ConfigError(
-            notice("testing.fork", "the crash check needs a system that can fork a process, such as Linux or macOS")
-        )
+        raise ConfigError.of("testing.fork", "the crash check needs a system that can fork a process, such as Linux or macOS")
     with tempfile.TemporaryDirectory(prefix="kaname-crash-") as folder:
         order |= {"folder": folder, "path": [entry or os.getcwd() for entry in sys.path]}
         worker = subprocess.Popen(
@@ -188,12 +185,10 @@ def _spec(make_agent: str | Callable[[], Any]) -> str:
         return make_agent
     name = make_agent.__qualname__
     if "<" in name or "." in name:
-        raise ConfigError(
-            notice(
-                "testing.import_",
-                "{name} cannot be imported by another process; use a function at the top level of a module",
-                name=name,
-            )
+        raise ConfigError.of(
+            "testing.import_",
+            "{name} cannot be imported by another process; use a function at the top level of a module",
+            name=name,
         )
     module = make_agent.__module__
     return f"{inspect.getfile(make_agent) if module == '__main__' else module}:{name}"

@@ -84,7 +84,7 @@ def agent_of(place: str, name: str, folder: str | Path = ".", *, near: str | Pat
         made = _find_agent(place, name, home)
     if made is not None:
         return made
-    raise ConfigError(notice("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name))
+    raise ConfigError.of("testing.no_agent", "{place} has no agent {name!r}", place=place, name=name)
 
 
 def _find_agent(place: str, name: str, home: Path) -> Agent[Any] | None:

@@ -36,13 +36,11 @@ class DefinedTool(ActionBase):
     def __init__(self, definition: Mapping[str, Any]) -> None:
         inner = definition.get("function", definition)
         if not isinstance(inner, Mapping) or not isinstance(inner.get("name"), str):
-            raise ConfigError(
-                notice(
-                    "tool.definition",
-                    "a tool definition needs a name: "
-                    '{{"type": "function", "function": {{"name": …, "parameters": …}}}}; got {definition!r}',
-                    definition=definition,
-                )
+            raise ConfigError.of(
+                "tool.definition",
+                "a tool definition needs a name: "
+                '{{"type": "function", "function": {{"name": …, "parameters": …}}}}; got {definition!r}',
+                definition=definition,
             )
         self.name: str = inner["name"]
         for key in {*definition, *inner} - {*_OURS, *_THEIRS}:
@@ -100,13 +98,11 @@ def from_object(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
 
 def _made_from(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
     if not isinstance(tool.name, str) or not tool.name:
-        raise ConfigError(
-            notice(
-                "tool.no_name",
-                "the name of the tool {tool!r} must be a string that is not empty, not {name!r}",
-                tool=tool,
-                name=tool.name,
-            )
+        raise ConfigError.of(
+            "tool.no_name",
+            "the name of the tool {tool!r} must be a string that is not empty, not {name!r}",
+            tool=tool,
+            name=tool.name,
         )
     own: Any = getattr(tool, "parameters", None)
     method = getattr(tool, "execute", tool)

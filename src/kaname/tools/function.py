@@ -79,8 +79,8 @@ class FunctionTool(ActionBase, Generic[P, R]):
         self._static, self._of_class = isinstance(inner, staticmethod), isinstance(inner, classmethod)
         self.function: Callable[..., Any] = inner.__func__ if self._static or self._of_class else inner
         if not callable(self.function) or isinstance(self.function, type):
-            raise ConfigError(
-                notice("tool.not_function", "@tool must be applied to a function, not to {function!r}", function=self.function)
+            raise ConfigError.of(
+                "tool.not_function", "@tool must be applied to a function, not to {function!r}", function=self.function
             )
         self.name = name or _name_of(self.function)
         self.effect: Effect = check_effect(self.name, effect)
@@ -186,12 +186,10 @@ class FunctionTool(ActionBase, Generic[P, R]):
     async def execute(self, input_text: str) -> ToolResult:
         """Outside of a run, as the smallest tool protocol has it: a JSON object, or plain text for a tool of one argument."""
         if self.signature.context:
-            raise ConfigError(
-                notice(
-                    "tool.needs_context",
-                    "tool {name} needs the context of a run and cannot be executed directly. Pass it to an agent.",
-                    name=self.name,
-                )
+            raise ConfigError.of(
+                "tool.needs_context",
+                "tool {name} needs the context of a run and cannot be executed directly. Pass it to an agent.",
+                name=self.name,
             )
         try:
             prepared = self.prepare(ToolCall("", self.name, self._from_text(input_text)))

@@ -48,7 +48,7 @@ def tools_from(place: str, folder: Path, options: Mapping[str, Mapping[str, Any]
     """Load the tools of one place, searching the folder first. Raises `ConfigError` if there are none."""
     source, colon, name = place.partition(":")
     if not source.strip() or source in (".", ".."):
-        raise ConfigError(notice("tool.bad_source", "{place!r} is not a tool: write module:function or FILE.py", place=place))
+        raise ConfigError.of("tool.bad_source", "{place!r} is not a tool: write module:function or FILE.py", place=place)
     if (builtin := _builtin(source, name, folder, (options or {}).get(source, {}))) is not None:
         return builtin if isinstance(builtin, list) else [builtin]
     module = _module(source, folder)
@@ -65,7 +65,7 @@ def tools_from(place: str, folder: Path, options: Mapping[str, Mapping[str, Any]
             if inspect.isfunction(one) and one.__module__ == module.__name__ and not label.startswith("_")
         ]
     if not found:
-        raise ConfigError(notice("tool.none_defined", "{source} defines no tools", source=source))
+        raise ConfigError.of("tool.none_defined", "{source} defines no tools", source=source)
     return found
 
 
@@ -86,7 +86,7 @@ def _database(rest: str, folder: Path, **options: Any) -> Any:
     from .database.tool import DatabaseTool
 
     if not rest:
-        raise ConfigError(notice("tool.name_the_database", "specify the database: database:FILE or database:postgresql://…"))
+        raise ConfigError.of("tool.name_the_database", "specify the database: database:FILE or database:postgresql://…")
     return DatabaseTool(rest if "://" in rest else folder / Path(rest).expanduser(), **options)
 
 
@@ -118,7 +118,7 @@ def object_from(place: str, folder: Path) -> Any:
     """Return the object that `module:name` refers to. Raises `ConfigError` if it cannot be loaded."""
     source, _, name = place.partition(":")
     if not source or not name:
-        raise ConfigError(notice("tool.module_form", "write module:name, not {place!r}", place=place))
+        raise ConfigError.of("tool.module_form", "write module:name, not {place!r}", place=place)
     module = _module(source, folder)
     if not hasattr(module, name):
         missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
@@ -132,7 +132,7 @@ def _module(source: str, folder: Path) -> Any:
         return _run_loader(source, lambda: importlib.import_module(source))
     path = (folder / Path(source).expanduser()).resolve()
     if not path.is_file():
-        raise ConfigError(notice("tool.no_file", "the file {path} does not exist", path=path))
+        raise ConfigError.of("tool.no_file", "the file {path} does not exist", path=path)
     if path.stem in sys.modules and getattr(sys.modules[path.stem], "__file__", None) == str(path):
         return sys.modules[path.stem]
     _add_to_path(path.parent)
@@ -168,8 +168,6 @@ def _run_loader(source: str, load: Callable[[], Any]) -> Any:
         close = get_close_matches(source, _BUILTIN, n=1) or [name for name in _BUILTIN if name.startswith(source)]
         raise ConfigError(missing + (nearest(close[0], _BUILTIN) if close else "")) from error
     where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else failure.place
-    raise ConfigError(
-        notice(
-            "tool.cannot_load", "{source} cannot be loaded: {failure} (at {where})", source=source, failure=failure, where=where
-        )
+    raise ConfigError.of(
+        "tool.cannot_load", "{source} cannot be loaded: {failure} (at {where})", source=source, failure=failure, where=where
     ) from error

@@ -46,12 +46,10 @@ class QuarantinedTool(ActionBase):
         recipe = getattr(reader, "recipe", None)
         output = None if recipe is None else optional(recipe.strategy, StrategyBase, "output")
         if recipe is None or output is None or recipe.tools or recipe.team or getattr(reader, "servers", None) is not None:
-            raise ConfigError(
-                notice(
-                    "quarantine.reader",
-                    "the reader of quarantine({name}) must be an Agent with an output type, without tools, servers or a team",
-                    name=tool.name,
-                )
+            raise ConfigError.of(
+                "quarantine.reader",
+                "the reader of quarantine({name}) must be an Agent with an output type, without tools, servers or a team",
+                name=tool.name,
             )
         self.name = name or tool.name
         self.description = description or f"{tool.description} (returns only: {recipe.instructions or self.name})"

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..core.errors import ConfigError, DuplicateToolError, Signal, ToolNotFoundError
 from ..core.messages import ToolCall, ToolResult
-from ..core.notices import notice
 from ..kernel.alarms import Late, within
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Action, Tool, ToolContext
@@ -32,13 +31,11 @@ def as_action(tool: Any) -> Action:
         return from_object(tool)
     if callable(tool) and not isinstance(tool, type):
         return FunctionTool(tool, decorated=False)
-    raise ConfigError(
-        notice(
-            "tool.wrong_kind",
-            "{tool!r} is not a tool: expected a function, a definition dict, an object with name, description and "
-            "execute(…), or an object with name, description, parameters, effect, prepare(…) and act(…)",
-            tool=tool,
-        )
+    raise ConfigError.of(
+        "tool.wrong_kind",
+        "{tool!r} is not a tool: expected a function, a definition dict, an object with name, description and "
+        "execute(…), or an object with name, description, parameters, effect, prepare(…) and act(…)",
+        tool=tool,
     )
 
 
@@ -66,12 +63,10 @@ class ToolRegistry(Mapping[str, Action]):
     def register(self, tool: Any) -> None:
         action = as_action(tool)
         if action.name in self:
-            raise DuplicateToolError(
-                notice(
-                    "tool.duplicate",
-                    "there is already a tool named {name!r}; give one of them another name with @tool(name=…)",
-                    name=action.name,
-                )
+            raise DuplicateToolError.of(
+                "tool.duplicate",
+                "there is already a tool named {name!r}; give one of them another name with @tool(name=…)",
+                name=action.name,
             )
         self._tools[action.name] = action
         self._arrange()

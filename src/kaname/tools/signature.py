@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.record import record
 from ..kernel.ports import ToolContext
 from .arguments.docstring import parse
@@ -70,13 +69,11 @@ def read_signature(function: Callable[..., Any], name: str) -> Signature:
             warnings.simplefilter("ignore")  # of a default that has no JSON: it is left out of the schema
             return Signature(_tidy(adapter.json_schema()), tuple(context), names, adapter)
     except (PydanticSchemaGenerationError, PydanticUserError, PydanticInvalidForJsonSchema) as problem:
-        raise ConfigError(
-            notice(
-                "tool.type",
-                "tool {name}: a parameter has a type that JSON Schema cannot describe: {problem}",
-                name=name,
-                problem=problem.message,
-            )
+        raise ConfigError.of(
+            "tool.type",
+            "tool {name}: a parameter has a type that JSON Schema cannot describe: {problem}",
+            name=name,
+            problem=problem.message,
         ) from problem
 
 
@@ -84,18 +81,16 @@ def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Paramet
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError) as problem:
-        raise ConfigError(
-            notice("tool.no_signature", "tool {name}: {problem}; wrap it in your own function", name=name, problem=problem)
+        raise ConfigError.of(
+            "tool.no_signature", "tool {name}: {problem}; wrap it in your own function", name=name, problem=problem
         ) from problem
     for parameter in parameters:
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise ConfigError(
-                notice(
-                    "tool.positional",
-                    "tool {name}: models pass arguments by name, and the parameter {parameter!r} cannot be passed so",
-                    name=name,
-                    parameter=parameter.name,
-                )
+            raise ConfigError.of(
+                "tool.positional",
+                "tool {name}: models pass arguments by name, and the parameter {parameter!r} cannot be passed so",
+                name=name,
+                parameter=parameter.name,
             )
     return parameters
 
@@ -150,14 +145,12 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return get_type_hints(plain_function(function), include_extras=True)
     except NameError as problem:
-        raise ConfigError(
-            notice(
-                "tool.hints",
-                "tool {name}: {problem}; a type used in its "
-                "signature must be importable at module level, not only under TYPE_CHECKING",
-                name=name,
-                problem=problem,
-            )
+        raise ConfigError.of(
+            "tool.hints",
+            "tool {name}: {problem}; a type used in its "
+            "signature must be importable at module level, not only under TYPE_CHECKING",
+            name=name,
+            problem=problem,
         ) from problem
 
 

@@ -61,10 +61,8 @@ class Workflow:
         model: Any = None,
     ) -> None:
         if not isinstance(max_parallel, int) or max_parallel < 1:
-            raise ConfigError(
-                notice(
-                    "workflow.max_parallel", "max_parallel must be an integer of at least 1, not {given!r}", given=max_parallel
-                )
+            raise ConfigError.of(
+                "workflow.max_parallel", "max_parallel must be an integer of at least 1, not {given!r}", given=max_parallel
             )
         self.name, self.description, self._outputs = name, description, outputs
         self._registry = ToolRegistry([*tools])
@@ -123,12 +121,10 @@ class Workflow:
     def add(self, task: Task) -> None:
         """A task that was made by hand."""
         if "agent" in self.__dict__:
-            raise ConfigError(
-                notice(
-                    "workflow.running",
-                    "{name} has already been run, so no task can be added: create another workflow",
-                    name=self.name,
-                )
+            raise ConfigError.of(
+                "workflow.running",
+                "{name} has already been run, so no task can be added: create another workflow",
+                name=self.name,
             )
         self._tasks.append(task)
 
@@ -211,9 +207,7 @@ class Workflow:
         """Return this workflow. Raises `ConfigError` with all mistakes in it."""
         if found := self.problems():
             listed = join_notices("\n", ["  " + str(one) for one in found])
-            raise ConfigError(
-                notice("workflow.mistakes", "errors in workflow {name}:\n{listed}", name=self.name, listed=listed)
-            )
+            raise ConfigError.of("workflow.mistakes", "errors in workflow {name}:\n{listed}", name=self.name, listed=listed)
         return self
 
     def given(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -306,14 +300,12 @@ class Options:
         if args:
             known = list((action.parameters.get("properties") or {}) if action is not None else {})
             if len(args) > len(known) or set(known[: len(args)]) & set(kwargs):
-                raise ConfigError(
-                    notice(
-                        "workflow.positional",
-                        "{name} takes {n} arguments, each only once; {given} were passed by position",
-                        name=name,
-                        n=len(known),
-                        given=len(args),
-                    )
+                raise ConfigError.of(
+                    "workflow.positional",
+                    "{name} takes {n} arguments, each only once; {given} were passed by position",
+                    name=name,
+                    n=len(known),
+                    given=len(args),
                 )
             kwargs = {**dict(zip(known, args, strict=False)), **kwargs}
         wanted = given.pop("name", name)
@@ -364,9 +356,7 @@ def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
     if "until" in made:
         made.setdefault("rounds", 10)
     if made.get("on_failure", "stop") not in get_args(OnFailure):
-        raise ConfigError(
-            notice("workflow.on_failure", "on_failure must be one of {listed}", listed=", ".join(get_args(OnFailure)))
-        )
+        raise ConfigError.of("workflow.on_failure", "on_failure must be one of {listed}", listed=", ".join(get_args(OnFailure)))
     return made
 
 
@@ -375,8 +365,8 @@ def _count(key: str, value: Any) -> int:
         return 1 if value == "any" else 0
     if not isinstance(value, int) or isinstance(value, bool) or value < (key == "rounds"):
         least = int(key == "rounds")
-        raise ConfigError(
-            notice("workflow.count", "{key} must be an integer of at least {least}, not {it!r}", key=key, least=least, it=value)
+        raise ConfigError.of(
+            "workflow.count", "{key} must be an integer of at least {least}, not {it!r}", key=key, least=least, it=value
         )
     return value
 

@@ -98,27 +98,23 @@ class Named:
 
 def as_team(given: Team | Iterable[Any], owner: str) -> Team:
     if not isinstance(given, Team | Iterable):
-        raise ConfigError(notice("team.not_a_list", "a team must be a list of agents, not {given!r}", given=given))
+        raise ConfigError.of("team.not_a_list", "a team must be a list of agents, not {given!r}", given=given)
     team = given if isinstance(given, Team) else Team(tuple(given))
     names = [getattr(member, "name", "") for member in team.members]
     for member, name in zip(team.members, names, strict=True):
         if not isinstance(getattr(member, "recipe", None), Recipe):
-            raise ConfigError(
-                notice("team.not_an_agent", "a team must be a list of agents, and {member!r} is not an agent", member=member)
+            raise ConfigError.of(
+                "team.not_an_agent", "a team must be a list of agents, and {member!r} is not an agent", member=member
             )
         if name == owner or names.count(name) > 1:
-            raise ConfigError(
-                notice(
-                    "team.name_twice",
-                    "two agents of a team are named {name!r}: give each a different name, Agent(…, name=…)",
-                    name=name,
-                )
+            raise ConfigError.of(
+                "team.name_twice",
+                "two agents of a team are named {name!r}: give each a different name, Agent(…, name=…)",
+                name=name,
             )
     check_roles(team.roles, names)
     if not names or not (team.transfer or team.delegate) or team.max_depth < 1:
-        raise ConfigError(
-            notice("team.form", "a team needs members, transfer or delegate (or both), and a max_depth of at least 1")
-        )
+        raise ConfigError.of("team.form", "a team needs members, transfer or delegate (or both), and a max_depth of at least 1")
     return team
 
 
@@ -129,14 +125,12 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     agent.team = team = as_team(given, agent.name)
     untyped = [one.name for one in team.members if optional(one.recipe.strategy, StrategyBase, "output") is None]
     if team.transfer and untyped and optional(agent.recipe.strategy, StrategyBase, "output") is not None:
-        raise ConfigError(
-            notice(
-                "team.untyped",
-                "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "
-                "output=…, or use Team(…, transfer=False)",
-                name=agent.name,
-                listed=", ".join(untyped),
-            )
+        raise ConfigError.of(
+            "team.untyped",
+            "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "
+            "output=…, or use Team(…, transfer=False)",
+            name=agent.name,
+            listed=", ".join(untyped),
         )
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
@@ -176,12 +170,10 @@ class Reachable(Mapping[str, Recipe]):
             for member in team.members if team is not None and team.transfer else ():
                 if id(member) not in seen:
                     if member.name in found:
-                        raise ConfigError(
-                            notice(
-                                "team.name_twice",
-                                "two agents of a team are named {name!r}: give each a different name, Agent(…, name=…)",
-                                name=member.name,
-                            )
+                        raise ConfigError.of(
+                            "team.name_twice",
+                            "two agents of a team are named {name!r}: give each a different name, Agent(…, name=…)",
+                            name=member.name,
                         )
                     found[member.name] = member
                     seen.add(id(member))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.record import record
 
 
@@ -59,11 +58,9 @@ def check_roles(roles: Mapping[str, Role], names: list[str]) -> None:
     for name, role in roles.items():
         right = isinstance(role, Role) and isinstance(role.good_at, str) and isinstance(role.may, tuple | list)
         if name not in names or not right:
-            raise ConfigError(
-                notice(
-                    "team.role",
-                    "roles must map the names of members ({names}) to Role('words', may=('right',)): {name!r} does not fit",
-                    names=names,
-                    name=name,
-                )
+            raise ConfigError.of(
+                "team.role",
+                "roles must map the names of members ({names}) to Role('words', may=('right',)): {name!r} does not fit",
+                names=names,
+                name=name,
             )

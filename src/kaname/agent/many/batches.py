@@ -228,6 +228,6 @@ def _check_budgets(recipe: Recipe) -> None:
 
 
 def _other_model(model: str) -> ConfigError:
-    return ConfigError(
-        notice("batch.other_model", "this job has a batch of {model}, but this agent does not use that model", model=model)
+    return ConfigError.of(
+        "batch.other_model", "this job has a batch of {model}, but this agent does not use that model", model=model
     )

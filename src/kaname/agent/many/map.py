@@ -12,7 +12,6 @@ from ...core.codec import digest, encode_body
 from ...core.errors import AgentError, ConfigError, JournalError, RunBusy, SessionBusy
 from ...core.events import Received
 from ...core.messages import Message
-from ...core.notices import notice
 from ...core.people.answers import asks_person
 from ...core.record import record
 from ...core.state import State
@@ -100,9 +99,9 @@ class Map(AsyncIterator[Mapped[OutputT]]):
     ) -> None:
         check_ids(run_id=job)
         if isinstance(inputs, str | Message) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__aiter__")):
-            raise ConfigError(notice("map.inputs", "map() expects a list or an iterator of inputs, not {it!r:.100}", it=inputs))
+            raise ConfigError.of("map.inputs", "map() expects a list or an iterator of inputs, not {it!r:.100}", it=inputs)
         if not isinstance(at_once, int) or at_once < 1:
-            raise ConfigError(notice("map.at_once", "at_once must be a number from 1 up, not {it!r}", it=at_once))
+            raise ConfigError.of("map.at_once", "at_once must be a number from 1 up, not {it!r}", it=at_once)
         self.job, self.done = job or f"map-{new_run_id()}", 0
         self._agent, self._at_once, self._deps = agent, at_once, deps
         self._inputs: Iterator[Any] | AsyncIterator[Any] | None
@@ -242,7 +241,7 @@ class Map(AsyncIterator[Mapped[OutputT]]):
 
     def _check_key(self, key: str) -> None:
         if hash(key) in self._keys:
-            raise ConfigError(notice("map.two_of_a_key", "two inputs have the key {key!r}: each needs one of its own", key=key))
+            raise ConfigError.of("map.two_of_a_key", "two inputs have the key {key!r}: each needs one of its own", key=key)
         self._keys.add(hash(key))
 
     async def _run(self, item: _Item) -> Result[OutputT]:

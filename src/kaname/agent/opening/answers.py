@@ -112,23 +112,21 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
 
 
 def _stopped(run_id: str, key: str) -> InvalidState:
-    return InvalidState(
-        notice(
-            "answer.stopped",
-            "run {run_id} was stopped, so the answer to {key!r} was not recorded. Resume the run without answers first: "
-            "then it asks again",
-            run_id=run_id,
-            key=key,
-        )
+    return InvalidState.of(
+        "answer.stopped",
+        "run {run_id} was stopped, so the answer to {key!r} was not recorded. Resume the run without answers first: "
+        "then it asks again",
+        run_id=run_id,
+        key=key,
     )
 
 
 def _check_giver(key: str, asked: Asked, by: str, state: State, now: float) -> None:
     if is_expired(asked, now):
-        raise InvalidState(notice("answer.expired", "the question {key!r} has expired, so it is not answered", key=key))
+        raise InvalidState.of("answer.expired", "the question {key!r} has expired, so it is not answered", key=key)
     if asked.by == "other" and not state.is_another(by):
         same = by if by and by == state.by else state.user
-        raise InvalidState(notice("answer.other", "another person than {user!r} must answer {key!r}", user=same, key=key))
+        raise InvalidState.of("answer.other", "another person than {user!r} must answer {key!r}", user=same, key=key)
 
 
 def _is_same(recorded: Any, answer: Any) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from ...core.errors import ConfigError, InvalidState
 from ...core.events import Asked
 from ...core.messages import Media, Message, Part, Text, ToolResult, is_withheld, reason_of, said_by, user, withheld_form
-from ...core.notices import notice
 from ...core.reading.as_read import as_read, put_back
 from ...core.record import record, replace
 from ...core.values import plain_text
@@ -68,7 +67,7 @@ async def admit_answer(answer: Any, recipe: Recipe, origin: Origin) -> Any:
     changed = answer if is_withheld(message) else await _change_texts(answer, recipe, origin)
     again = changed if changed is answer else (await admit(user(plain_text(changed)), recipe, origin)).text
     if changed is answer or again != plain_text(changed):
-        raise InvalidState(notice("run.input_refused", "the answer was not accepted: {text_}", text_=message.text))
+        raise InvalidState.of("run.input_refused", "the answer was not accepted: {text_}", text_=message.text)
     return changed
 
 
@@ -110,13 +109,11 @@ def _received(message: Message, policies: Iterable[Policy]) -> Message:
     for policy in policies:
         looked = policy.received(looked)
         if not isinstance(looked, Message):
-            raise ConfigError(
-                notice(
-                    "policy.received",
-                    "{kind}.received() must return a Message, not {it!r}",
-                    kind=type(policy).__name__,
-                    it=looked,
-                )
+            raise ConfigError.of(
+                "policy.received",
+                "{kind}.received() must return a Message, not {it!r}",
+                kind=type(policy).__name__,
+                it=looked,
             )
     if looked is shown:
         return message

@@ -286,14 +286,12 @@ class Opener:
         last = cards[0].seq
         at = last if at is None else at
         if not 1 <= at <= last:
-            raise InvalidState(
-                notice(
-                    "run.no_such_fact",
-                    "run {source} has no fact {at}; its facts are 1 to {last}",
-                    source=source,
-                    last=last,
-                    at=at,
-                )
+            raise InvalidState.of(
+                "run.no_such_fact",
+                "run {source} has no fact {at}; its facts are 1 to {last}",
+                source=source,
+                last=last,
+                at=at,
             )
         state = await load(self.journal, source, at)
         if not messages:  # else it is another turn of the conversation
@@ -351,21 +349,17 @@ def _check_can_resume(request: RunRequest, state: State, answers: Mapping[str, A
     """Raise `InvalidState` for a run that is answered elsewhere, or that has never begun."""
     run_id = request.run_id
     if state.parent is not None and answers and request.parent is None:
-        raise InvalidState(
-            notice(
-                "run.inner_answer",
-                "run {run_id} is a part of run {parent}. Answer the question there.",
-                run_id=run_id,
-                parent=state.parent[0],
-            )
+        raise InvalidState.of(
+            "run.inner_answer",
+            "run {run_id} is a part of run {parent}. Answer the question there.",
+            run_id=run_id,
+            parent=state.parent[0],
         )
     if state.seq == 2 and state.stop is not None and state.stop.kind == "cancelled" and not request.unfinished:
-        raise InvalidState(
-            notice(
-                "run.never_begun",
-                "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
-                run_id=run_id,
-            )
+        raise InvalidState.of(
+            "run.never_begun",
+            "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
+            run_id=run_id,
         )
 
 

@@ -48,12 +48,10 @@ def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy
 
     A sequence ends at its limits: nobody has asked for a step beyond them."""
     if configuration is not None and not isinstance(configuration, AgentConfiguration):
-        raise ConfigError(
-            notice(
-                "sequence.configuration",
-                "configuration must be an AgentConfiguration, not {configuration!r}",
-                configuration=configuration,
-            )
+        raise ConfigError.of(
+            "sequence.configuration",
+            "configuration must be an AgentConfiguration, not {configuration!r}",
+            configuration=configuration,
         )
     strategy = recipe.strategy
     if policy is not None:

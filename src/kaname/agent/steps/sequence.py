@@ -271,7 +271,7 @@ class AgentStepSequence(Refusing):
         except BadArguments as problem:
             raise ToolExecutionFailed(call.name, problem) from problem
         if call.id in scope.state.results or f"{RESULT}{call.id}" in scope.state.answers:
-            raise InvalidState(notice("sequence.has_result", "call {id!r} already has a result", id=call.id))
+            raise InvalidState.of("sequence.has_result", "call {id!r} already has a result", id=call.id)
         if handed is None:
             result = await self._run_by_hand(scope, call)
         elif same_call(handed, call, tool):
@@ -308,7 +308,7 @@ class AgentStepSequence(Refusing):
     def result(self) -> Result:
         """The result of the run so far."""
         if self._scope is None:
-            raise InvalidState(notice("sequence.not_begun", "the sequence has not started yet"))
+            raise InvalidState.of("sequence.not_begun", "the sequence has not started yet")
         return self._view(self.run_id, self._scope.state)
 
     async def aclose(self) -> None:

@@ -8,7 +8,6 @@ import time
 from ...core.errors import ConfigError
 from ...core.events import Interjected
 from ...core.messages import Text
-from ...core.notices import notice
 from ...kernel.inbox.port import inbox_of
 from ...kernel.load import load
 from ...kernel.ports import Journal, Recipe
@@ -33,7 +32,7 @@ async def say(journal: Journal, recipe: Recipe, run_id: str, given: Input, *, by
     check_ids(run_id=run_id, by=by)
     inbox, message = inbox_of(journal), as_message(given)
     if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
-        raise ConfigError(notice("say.empty", "the message is empty"))
+        raise ConfigError.of("say.empty", "the message is empty")
     cards = await journal.runs(run_id=run_id, limit=1) if by or recipe.team else []
     at_work = (await load(journal, run_id)).agent if cards and recipe.team else ""
     origin = Origin(cards[0].user if cards else "", by, at_work)

@@ -71,7 +71,7 @@ async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContex
 def _scope_of(context: ToolContext) -> Scope:
     scope: Scope | None = None if context.view is None else context.view._scope
     if scope is None or scope.open_child is None:
-        raise ConfigError(notice("child.not_here", "run_child() cannot be used in a replay"))
+        raise ConfigError.of("child.not_here", "run_child() cannot be used in a replay")
     return scope
 
 
@@ -193,7 +193,7 @@ def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable:
         tool = one.tools.get(value["tool"], None)
         if tool is not None and isinstance(tool, StartsTasks):
             return tool.task_agent(value["agent"])
-    raise ConfigError(notice("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"]))
+    raise ConfigError.of("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"])
 
 
 async def stop_tasks(scope: Scope) -> None:

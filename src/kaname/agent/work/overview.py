@@ -53,7 +53,7 @@ async def list_schedules(agents: Sequence[Agent[Any]]) -> list[dict[str, Any]]:
 async def retry_run(journal: Journal, run_id: str) -> None:
     """Return a run that was set aside to the queue. Raises `ConfigError` if it is not set aside."""
     if not await queue_of(journal).again(run_id):
-        raise ConfigError(notice("queue.not_aside", "run {run_id} is not set aside", run_id=run_id))
+        raise ConfigError.of("queue.not_aside", "run {run_id} is not set aside", run_id=run_id)
 
 
 async def steer_schedule(agents: Sequence[Agent[Any]], action: str, name: str) -> str:

@@ -146,11 +146,9 @@ def check_order(priority: Any = 0, at: Any = 0.0, key: Any = "", queue: Any = ""
     timed = isinstance(at, int | float) and not isinstance(at, bool) and isfinite(at)
     numbered = isinstance(priority, int) and not isinstance(priority, bool) and abs(priority) < 2**31
     if not timed or not numbered or not isinstance(key, str) or not isinstance(queue, str):
-        raise ConfigError(
-            notice(
-                "queue.options",
-                "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
-            )
+        raise ConfigError.of(
+            "queue.options",
+            "priority must be a whole number, at a time in seconds since 1970, and key and queue texts",
         )
     check_ids(key=key, queue=queue)
 
@@ -163,7 +161,7 @@ def make_schedule(
         told = notice("schedule.name", "the name of a schedule has letters, digits, - and _ only, not {name!r}", name=name)
         raise ConfigError(told)
     if sum([bool(cron), every is not None, at is not None]) != 1:
-        raise ConfigError(notice("schedule.when", "schedule {name}: set exactly one of cron, every and at", name=name))
+        raise ConfigError.of("schedule.when", "schedule {name}: set exactly one of cron, every and at", name=name)
     if missed not in MISSED:
         told = notice(
             "schedule.missed", "schedule {name}: missed must be skip, one or all, not {given!r}", name=name, given=missed

@@ -10,7 +10,6 @@ from random import random
 from typing import Any
 
 from ...core.errors import AgentError, ConfigError
-from ...core.notices import notice
 from ...journals.queue import PAUSED, HasQueue, Marks
 from ..agent import Agent
 from .schedule import Schedule
@@ -28,7 +27,7 @@ def schedules_of(agents: Iterable[Agent[Any]]) -> Found:
     for agent in agents:
         for name, one in agent.schedules.items():
             if name in found and found[name][0] is not agent:
-                raise ConfigError(notice("schedule.twice", "two agents have a schedule named {name!r}", name=name))
+                raise ConfigError.of("schedule.twice", "two agents have a schedule named {name!r}", name=name)
             found[name] = agent, one
     return found
 

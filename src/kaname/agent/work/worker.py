@@ -71,7 +71,7 @@ class Worker:
         self._agents = {agent.name: agent for agent in agents}
         journals = {id(agent.journal): agent.journal for agent in self._agents.values()}
         if len(journals) != 1:
-            raise ConfigError(notice("worker.agents", "a worker needs agents that share one journal: Agent(…, journal=…)"))
+            raise ConfigError.of("worker.agents", "a worker needs agents that share one journal: Agent(…, journal=…)")
         (self._journal,) = journals.values()
         self._queue, self._scheduler = queue_of(self._journal), Scheduler(self._agents.values())
         for agent in self._agents.values():

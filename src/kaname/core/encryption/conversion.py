@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import EncryptionError
-from ..notices import notice
 from ..project import create_private, sync_folder
 from . import keys
 from .database import is_open_here, is_plain, open_database, require_cipher
@@ -161,10 +160,8 @@ def _sync(path: Path) -> None:
 
 
 def _in_use(path: Path) -> EncryptionError:
-    return EncryptionError(
-        notice(
-            "encryption.in_use",
-            "{path} is in use. Nothing was changed. Stop the programs that use it, then repeat the command.",
-            path=path,
-        )
+    return EncryptionError.of(
+        "encryption.in_use",
+        "{path} is in use. Nothing was changed. Stop the programs that use it, then repeat the command.",
+        path=path,
     )

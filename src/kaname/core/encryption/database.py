@@ -158,36 +158,30 @@ def _refuse_other_form(path: Path, key: keys.MasterKey | None) -> None:
 
 
 def _missing_key(path: Path) -> EncryptionError:
-    return EncryptionError(
-        notice(
-            "encryption.no_key",
-            "{path} is encrypted, and no key is set. Nothing was changed. Set encryption: in kaname.yaml, {key_file} or {key}.",
-            path=path,
-            key_file=keys.KEY_FILE,
-            key=keys.KEY,
-        )
+    return EncryptionError.of(
+        "encryption.no_key",
+        "{path} is encrypted, and no key is set. Nothing was changed. Set encryption: in kaname.yaml, {key_file} or {key}.",
+        path=path,
+        key_file=keys.KEY_FILE,
+        key=keys.KEY,
     )
 
 
 def _plain_file(path: Path, key: keys.MasterKey) -> EncryptionError:
-    return EncryptionError(
-        notice(
-            "encryption.plain",
-            "{path} is not encrypted, but a key is set ({source}). Nothing was changed. Encrypt it with: {kaname} encrypt",
-            path=path,
-            source=key.source,
-            kaname=this_command(),
-        )
+    return EncryptionError.of(
+        "encryption.plain",
+        "{path} is not encrypted, but a key is set ({source}). Nothing was changed. Encrypt it with: {kaname} encrypt",
+        path=path,
+        source=key.source,
+        kaname=this_command(),
     )
 
 
 def _wrong_key(path: Path, key: keys.MasterKey) -> EncryptionError:
-    return EncryptionError(
-        notice(
-            "encryption.wrong_key",
-            "{path} cannot be opened with the key from {source}: it was encrypted with another key, or it is damaged. "
-            "Nothing was changed. Use the key that it was encrypted with, or restore a backup.",
-            path=path,
-            source=key.source,
-        )
+    return EncryptionError.of(
+        "encryption.wrong_key",
+        "{path} cannot be opened with the key from {source}: it was encrypted with another key, or it is damaged. "
+        "Nothing was changed. Use the key that it was encrypted with, or restore a backup.",
+        path=path,
+        source=key.source,
     )

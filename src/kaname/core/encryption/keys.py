@@ -99,7 +99,7 @@ def use_key(key_file: str | Path | None = None, *, keyring: str = "", places: It
 
 def _source(key_file: str | Path | None, keyring: str) -> Source:
     if (key_file is None) == (not keyring):
-        raise EncryptionError(notice("encryption.one_source", "name either a key file or a key in the keyring"))
+        raise EncryptionError.of("encryption.one_source", "name either a key file or a key in the keyring")
     if key_file is None:
         return partial(read_keyring, keyring)
     return partial(read_key_file, Path(key_file).expanduser().absolute())
@@ -188,9 +188,7 @@ def create_key_file(path: Path) -> None:
     """Create a file with a new key. Raises `EncryptionError` if the file exists."""
     path = path.expanduser()
     if path.exists():
-        raise EncryptionError(
-            notice("encryption.key_exists", "the key file {path} already exists; it was not replaced", path=path)
-        )
+        raise EncryptionError.of("encryption.key_exists", "the key file {path} already exists; it was not replaced", path=path)
     write_key_file(path, [new_secret()])
 
 

@@ -119,13 +119,11 @@ class UserKeys:
             with self._use() as db:
                 row = db.execute("SELECT secret FROM keys WHERE id = ?", (id,)).fetchone()
                 if row is None:
-                    raise EncryptionError(
-                        notice(
-                            "encryption.key_missing",
-                            "the key that {place!r} was encrypted with is not in {path}. Restore this file from a backup.",
-                            place=place,
-                            path=self.path,
-                        )
+                    raise EncryptionError.of(
+                        "encryption.key_missing",
+                        "the key that {place!r} was encrypted with is not in {path}. Restore this file from a backup.",
+                        place=place,
+                        path=self.path,
                     )
                 key = self._known[id] = None if row[0] is None else UserKey(id, row[0])
         if key is None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from ..errors import InvalidState
 from ..events import Asked
-from ..notices import notice
 from ..reading.lazy_regex import lazy_regex
 from ..record import record
 
@@ -191,7 +190,7 @@ def check_answer(asked: Asked, answer: Any) -> Any:
     if asked.in_doubt:
         return _check_settlement(asked.key, answer)
     if answer is None:
-        raise InvalidState(notice("answer.none", "the answer to {key!r} is empty and was not recorded", key=asked.key))
+        raise InvalidState.of("answer.none", "the answer to {key!r} is empty and was not recorded", key=asked.key)
     if not asked.options:
         return answer
     if asked.about is not None and is_yes_or_no(asked.options):
@@ -221,12 +220,10 @@ def _check_settlement(key: str, answer: Any) -> Any:
 
 
 def _unclear(key: str, answer: Any, wanted: str) -> InvalidState:
-    return InvalidState(
-        notice(
-            "answer.unclear",
-            "the answer {answer!r:.200} to {key!r} is not clear and was not recorded. Answer with {wanted}.",
-            answer=answer,
-            key=key,
-            wanted=wanted,
-        )
+    return InvalidState.of(
+        "answer.unclear",
+        "the answer {answer!r:.200} to {key!r} is not clear and was not recorded. Answer with {wanted}.",
+        answer=answer,
+        key=key,
+        wanted=wanted,
     )

@@ -53,8 +53,8 @@ def read_labels(given: Any, tool: str = "") -> ToolLabels:
     if isinstance(given, ToolLabels):
         given = {name: getattr(given, name) for name in ToolLabels.__match_args__}
     if not isinstance(given, Mapping):
-        raise ConfigError(
-            notice("labels.what", "the labels of {tool!r} must be ToolLabels or a mapping, not {it!r}", tool=tool, it=given)
+        raise ConfigError.of(
+            "labels.what", "the labels of {tool!r} must be ToolLabels or a mapping, not {it!r}", tool=tool, it=given
         )
     for key in given:
         if key not in ToolLabels.__match_args__:
@@ -78,23 +78,21 @@ def read_labels(given: Any, tool: str = "") -> ToolLabels:
 def _one_of(tool: str, key: str, value: Any, known: Iterable[Any]) -> None:
     if not any(value is one or (isinstance(value, str) and value == one) for one in known):
         listed = ", ".join([str(one).lower() for one in known if one is not None])
-        raise ConfigError(
-            notice(
-                "labels.value",
-                "the labels of {tool!r}: {key} must be one of {listed}, not {value!r}",
-                tool=tool,
-                key=key,
-                listed=listed,
-                value=value,
-            )
+        raise ConfigError.of(
+            "labels.value",
+            "the labels of {tool!r}: {key} must be one of {listed}, not {value!r}",
+            tool=tool,
+            key=key,
+            listed=listed,
+            value=value,
         )
 
 
 def _mapping(tool: str, given: Any) -> Mapping[str, Any]:
     if given is None or isinstance(given, Mapping):
         return given or {}
-    raise ConfigError(
-        notice("labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {it!r}", tool=tool, it=given)
+    raise ConfigError.of(
+        "labels.parameters", "the labels of {tool!r}: parameters must be a mapping, not {it!r}", tool=tool, it=given
     )
 
 
@@ -102,12 +100,10 @@ def _texts(tool: str, key: str, given: Any) -> tuple[str, ...]:
     listed = (given,) if isinstance(given, str) else given
     if isinstance(listed, list | tuple) and all(isinstance(one, str) and one for one in listed):
         return tuple(listed)
-    raise ConfigError(
-        notice(
-            "labels.texts",
-            "the labels of {tool!r}: {key} must be a list of words, not {it!r}",
-            tool=tool,
-            key=key,
-            it=given,
-        )
+    raise ConfigError.of(
+        "labels.texts",
+        "the labels of {tool!r}: {key} must be a list of words, not {it!r}",
+        tool=tool,
+        key=key,
+        it=given,
     )

@@ -8,7 +8,6 @@ from unicodedata import normalize
 
 from ..errors import AgentError
 from ..messages import Media, Message, ToolResult
-from ..notices import notice
 from ..state import State
 
 
@@ -49,13 +48,11 @@ def find_file(state: State, wanted: str) -> Media | None:
 def no_such_file(state: State, wanted: str) -> AgentError:
     """Return the error that names the files that there are."""
     known = ", ".join([f"{number} {one.name or one.mime}" for number, one in enumerate(files_of(state), 1)]) or "none"
-    return AgentError(
-        notice(
-            "senses.no_file",
-            "there is no file {wanted!r} in this conversation. Its files: {names}",
-            wanted=wanted,
-            names=known,
-        )
+    return AgentError.of(
+        "senses.no_file",
+        "there is no file {wanted!r} in this conversation. Its files: {names}",
+        wanted=wanted,
+        names=known,
     )
 
 

@@ -109,8 +109,8 @@ class LLMAdapter:
         if not isinstance(wanted, str):
             return resolve(wanted)
         if not wanted:
-            raise ConfigError(
-                notice("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=type(self).__name__)
+            raise ConfigError.of(
+                "monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=type(self).__name__
             )
         if wanted not in self._served:
             rest = wanted.removeprefix(f"{self.provider}/")

@@ -217,7 +217,7 @@ class BaseAgent(Refusing, Agent[Any]):
             self.parts["llm_adapter"] = self._default_llm_adapter()
         adapter, own = self.parts["llm_adapter"], cast(Any, type(self))
         if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
-            raise ConfigError(notice("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__))
+            raise ConfigError.of("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__)
         self._own_session = f"memory-{new_run_id()}"
         self._remembers = any(one.most for one in recent)
         super().__init__(

@@ -90,9 +90,7 @@ class CollaborationManager:
         """
         given = user_ids_to_share_with
         if isinstance(given, str):
-            raise ConfigError(
-                notice("share.users", "user_ids_to_share_with must be a list of user ids, not {given!r}", given=given)
-            )
+            raise ConfigError.of("share.users", "user_ids_to_share_with must be a list of user ids, not {given!r}", given=given)
         if not self.agents:
             told = notice("share.agents", "a shared session needs an agent that answers in it: CollaborationManager([agent])")
             raise ConfigError(told)

@@ -65,7 +65,7 @@ class ContextManager(Memory):
     ) -> None:
         super().__init__(folder, **memory)
         if not isinstance(top_k, int) or top_k < 1:
-            raise ConfigError(notice("search.top_k", "top_k must be at least 1, not {top_k!r}", top_k=top_k))
+            raise ConfigError.of("search.top_k", "top_k must be at least 1, not {top_k!r}", top_k=top_k)
         self.documents = [_pipeline(one) for one in _several(documents)]
         self.databases = [one if isinstance(one, DatabaseTool) else DatabaseTool(one) for one in _several(databases)]
         self._top_k = top_k

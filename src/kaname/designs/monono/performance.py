@@ -136,12 +136,10 @@ def _computed(key: str, compute: Callable[[], Any]) -> Any:
     if isawaitable(value):
         if iscoroutine(value):
             value.close()
-        raise ConfigError(
-            notice(
-                "cache.awaitable",
-                "the computation of {key!r} returned a coroutine. Pass the async function itself, and await the result",
-                key=key,
-            )
+        raise ConfigError.of(
+            "cache.awaitable",
+            "the computation of {key!r} returned a coroutine. Pass the async function itself, and await the result",
+            key=key,
         )
     return value
 
@@ -172,13 +170,11 @@ class PerformanceOptimizer:
         check_method(self, "optimize_tool_selection", "task_description", "available_tools_with_metadata")
         cache = self.cache_manager
         if overrides(self, "get_or_set_cache", PerformanceOptimizer) or type(cache) is not CacheManager:
-            raise ConfigError(
-                notice(
-                    "monono.own_cache",
-                    "{kind}: runs cannot use a cache of your own. Use CacheManager(max_size, default_ttl, path), or leave "
-                    "performance_optimizer out and call get_or_set_cache in your tools",
-                    kind=type(self).__name__,
-                )
+            raise ConfigError.of(
+                "monono.own_cache",
+                "{kind}: runs cannot use a cache of your own. Use CacheManager(max_size, default_ttl, path), or leave "
+                "performance_optimizer out and call get_or_set_cache in your tools",
+                kind=type(self).__name__,
             )
         stored = Cache(ttl=cache.default_ttl, size=cache.max_size, path=cache.store.path)
         return [stored, *[_Selected(self, names) for names in self.equals]]
@@ -254,11 +250,9 @@ class _Selected(Equals):
 def _by_name(given: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     tools = given if isinstance(given, Mapping) else {one["name"]: one for one in given if "name" in one}
     if not tools:
-        raise ConfigError(
-            notice(
-                "monono.no_tools",
-                'available_tools_with_metadata must name at least one tool, such as {{"search": {{"cost": 0.01}}}}',
-            )
+        raise ConfigError.of(
+            "monono.no_tools",
+            'available_tools_with_metadata must name at least one tool, such as {{"search": {{"cost": 0.01}}}}',
         )
     return dict(tools)
 

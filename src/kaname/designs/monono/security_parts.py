@@ -65,7 +65,7 @@ class EncryptionHandler:
         """Return the text that was encrypted. Raises `EncryptionError` if it was changed, or encrypted with another key."""
         keys = {key.id: key for key in map(_value_key, self._key().for_values())}
         if (key := keys.get(data[1 : 1 + ID_LENGTH])) is None:
-            raise EncryptionError(notice("security.other_key", "the text was not encrypted with this key"))
+            raise EncryptionError.of("security.other_key", "the text was not encrypted with this key")
         return key.unseal(data, _VALUE)
 
 

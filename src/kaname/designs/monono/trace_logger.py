@@ -124,8 +124,8 @@ def _make_caller(trace: Callable[..., Any]) -> Callable[[str, dict[str, Any]], A
     if can_call(trace, "", level="", run_id=""):
         return lambda event, data: trace(event, **data)
     form = signature(trace)
-    raise ConfigError(
-        notice("trace.signature", "the trace logger's method trace{form} cannot be called as trace(event, data)", form=form)
+    raise ConfigError.of(
+        "trace.signature", "the trace logger's method trace{form} cannot be called as trace(event, data)", form=form
     )
 
 

@@ -13,7 +13,6 @@ from ...agent.child import Parent
 from ...agent.peers.unused import Refusing
 from ...agent.run import Run
 from ...core.errors import AgentError, ConfigError, JournalError
-from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import StopRuleBase, optional
 from ...kernel.load import load
@@ -227,12 +226,10 @@ def _journal_of(manager: Any) -> Journal | str | Path | None:
     if manager is None or isinstance(manager, str | Path) or hasattr(manager, "append"):
         return manager  # type: ignore[no-any-return]
     if type(manager).__module__ == "builtins":
-        raise ConfigError(
-            notice(
-                "plan.no_state_manager",
-                "state_manager must be a journal, a path, or an object with save(context), not {manager!r:.100}",
-                manager=manager,
-            )
+        raise ConfigError.of(
+            "plan.no_state_manager",
+            "state_manager must be a journal, a path, or an object with save(context), not {manager!r:.100}",
+            manager=manager,
         )
     if not callable(getattr(manager, "save", None)):
         name = type(manager).__name__

@@ -38,12 +38,10 @@ _CHANGES = (Opened, ModelReplied, ToolFinished, Asked, Answered, Stopped)  # fac
 def is_own_planner(planner: Any) -> bool:
     """Return True if `generate_plan` of this planner has to be called, and False if the built-in short way does the same."""
     if not callable(getattr(planner, "generate_plan", None)):
-        raise ConfigError(
-            notice(
-                "plan.no_planner",
-                "{planner!r:.100} is not a planner: it has no method generate_plan(context)",
-                planner=planner,
-            )
+        raise ConfigError.of(
+            "plan.no_planner",
+            "{planner!r:.100} is not a planner: it has no method generate_plan(context)",
+            planner=planner,
         )
     if not isinstance(planner, TaskPlanner):
         return True
@@ -53,12 +51,10 @@ def is_own_planner(planner: Any) -> bool:
 def is_own_monitor(monitor: Any) -> bool:
     """Return True if `evaluate_result` of this monitor has to be called, and False if the built-in short way does the same."""
     if not callable(getattr(monitor, "evaluate_result", None)):
-        raise ConfigError(
-            notice(
-                "plan.no_monitor",
-                "{monitor!r:.100} is not a monitor: it has no method evaluate_result(result, context)",
-                monitor=monitor,
-            )
+        raise ConfigError.of(
+            "plan.no_monitor",
+            "{monitor!r:.100} is not a monitor: it has no method evaluate_result(result, context)",
+            monitor=monitor,
         )
     if not isinstance(monitor, ExecutionMonitor):
         return True

@@ -76,7 +76,7 @@ class TaskPlanner:
                 problem = notice(
                     "plan.unreadable", "the plan cannot be read ({problem}); write one JSON object", problem=str(read)
                 )
-        raise ConfigError(notice("plan.none", "the model did not write a plan that can be run: {problem}", problem=problem))
+        raise ConfigError.of("plan.none", "the model did not write a plan that can be run: {problem}", problem=problem)
 
     async def _read(self, text: str, strategy: Orchestrate) -> ExecutionPlan:
         plan = plan_from(plan_as_json(await await_if_async(self.parse_plan_from_response(text))))
@@ -117,7 +117,7 @@ async def await_if_async(said: Any) -> Any:
 
 def require_model(model: Any) -> Any:
     if model is None:
-        raise ConfigError(notice("plan.no_model", "TaskPlanner has no model: pass TaskPlanner(model, tools)"))
+        raise ConfigError.of("plan.no_model", "TaskPlanner has no model: pass TaskPlanner(model, tools)")
     return model
 
 
@@ -148,15 +148,13 @@ def settings_of(part: Any, kind: type[T]) -> T:
 
 def check_settings(settings: TaskPlanner) -> None:
     if not isinstance(settings.max_revisions, int) or settings.max_revisions < 0:
-        raise ConfigError(
-            notice(
-                "plan.max_revisions",
-                "max_revisions must be an integer of at least 0, not {max_revisions}",
-                max_revisions=repr(settings.max_revisions),
-            )
+        raise ConfigError.of(
+            "plan.max_revisions",
+            "max_revisions must be an integer of at least 0, not {max_revisions}",
+            max_revisions=repr(settings.max_revisions),
         )
     if settings.form not in (None, "full", "simple"):
-        raise ConfigError(notice("plan.form", "form must be 'full' or 'simple', not {form!r}", form=settings.form))
+        raise ConfigError.of("plan.form", "form must be 'full' or 'simple', not {form!r}", form=settings.form)
 
 
 def strategy_of(settings: TaskPlanner, tools: ToolRegistry, model: Callable[[], Any], **more: Any) -> Orchestrate:

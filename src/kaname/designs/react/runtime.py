@@ -148,7 +148,7 @@ class AgentRuntime:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _PARTS and "agent" in self.__dict__:
-            raise ConfigError(notice("react.fixed", "{name} cannot be changed later: create another AgentRuntime", name=name))
+            raise ConfigError.of("react.fixed", "{name} cannot be changed later: create another AgentRuntime", name=name)
         super().__setattr__(name, value)
 
     def stream(self, query: str, **options: Any) -> Run:
@@ -165,13 +165,10 @@ def _model_of(planner: Any) -> Model:
     if isinstance(planner, ReActPlanner) and not overrides(planner, "plan", ReActPlanner):
         return planner.model
     if not callable(getattr(planner, "plan", None)):
-        raise ConfigError(
-            notice(
-                "react.planner",
-                "planner must be a ReActPlanner(llm_provider, model), or have plan(query, state, available_tools), not "
-                "{planner!r}",
-                planner=planner,
-            )
+        raise ConfigError.of(
+            "react.planner",
+            "planner must be a ReActPlanner(llm_provider, model), or have plan(query, state, available_tools), not {planner!r}",
+            planner=planner,
         )
     return PlannedModel(planner)
 

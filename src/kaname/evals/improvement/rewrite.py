@@ -12,7 +12,6 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from .texts import TOOL, join_instructions
 
 
@@ -36,10 +35,12 @@ def rewrite(agent: Agent[Any], files: Iterable[Path], after: Mapping[str, str]) 
     for before, new, places in [change for change in changes if change[0] != change[1]]:
         found = [(path, text) for path in places for text in _replacements(path, made.get(path), before, new)]
         if len(found) != 1:
-            raise ConfigError(
-                notice("improve.not_found", "change this text yourself, it is not in {files} exactly once: {text!r:.80}",
-                       files=", ".join([str(path) for path in places]) or "any file", text=before)
-            )  # fmt: skip
+            raise ConfigError.of(
+                "improve.not_found",
+                "change this text yourself, it is not in {files} exactly once: {text!r:.80}",
+                files=", ".join([str(path) for path in places]) or "any file",
+                text=before,
+            )
         made |= dict(found)
     return made
 

@@ -19,7 +19,6 @@ from ...agent.many.map import MapInput
 from ...core.codec import digest
 from ...core.errors import AgentError, ConfigError
 from ...core.install import install_command
-from ...core.notices import notice
 from ...core.record import record, replace
 from ...core.runs import IMPROVEMENT_PREFIX
 from ...kernel.ports import Journal, Model
@@ -117,7 +116,7 @@ async def improve(
         ConfigError: If gepa is not installed, there are too few cases, or the limits allow no search.
     """
     if hasattr(agent, "as_input"):
-        raise ConfigError(notice("improve.workflow", "a workflow has no instructions: improve the agents that it uses"))
+        raise ConfigError.of("improve.workflow", "a workflow has no instructions: improve the agents that it uses")
     fits = cost is None or (isinstance(cost, int | float) and 0 <= cost < inf)
     check_argument(fits, "improve(cost=…)", "a number of US dollars from 0 up", cost)
     evaluation = evaluation.only([case.name for case in evaluation.cases])
@@ -127,10 +126,9 @@ async def improve(
     least = 2 * (len(evaluation.cases) + _BATCH) * evaluation.repeat
     limit = calls or 10 * len(evaluation.cases) * evaluation.repeat
     if limit < least:
-        raise ConfigError(
-            notice("improve.calls", "{calls} attempts are too few: this evaluation needs at least {least}", calls=limit,
-                   least=least)
-        )  # fmt: skip
+        raise ConfigError.of(
+            "improve.calls", "{calls} attempts are too few: this evaluation needs at least {least}", calls=limit, least=least
+        )
     subject = Subject.of(agent, journal, evaluation.files)
     try:
         proposing = resolve(model) if model else subject.agent.recipe.model
@@ -153,10 +151,13 @@ def split(evaluation: Evaluation) -> tuple[Evaluation, Evaluation]:
     """
     names = sorted([case.name for case in evaluation.cases], key=digest)
     if len(names) < 2 * least_cases():
-        raise ConfigError(
-            notice("improve.too_few", "an improvement needs at least {least} cases; the evaluation {name!r} has {cases}",
-                   least=2 * least_cases(), name=evaluation.name, cases=len(names))
-        )  # fmt: skip
+        raise ConfigError.of(
+            "improve.too_few",
+            "an improvement needs at least {least} cases; the evaluation {name!r} has {cases}",
+            least=2 * least_cases(),
+            name=evaluation.name,
+            cases=len(names),
+        )
     halves = evaluation.only(names[: len(names) // 2]), evaluation.only(names[len(names) // 2 :])
     for half, which in zip(halves, (SEARCH, ".held-out"), strict=True):
         half.name = evaluation.name + which  # reports of the whole evaluation stay as they are
@@ -213,8 +214,8 @@ class _Search:
             from gepa import api
         except ImportError as problem:
             command = install_command("improve")
-            raise ConfigError(
-                notice("improve.no_gepa", "gepa is not installed. Install it with: {command}", command=command)
+            raise ConfigError.of(
+                "improve.no_gepa", "gepa is not installed. Install it with: {command}", command=command
             ) from problem
         how = {name: _TOOL_HOW for name in texts if name.startswith(TOOL)}
         how |= {INSTRUCTIONS: _INSTRUCTIONS_HOW, EXAMPLES: _EXAMPLES_HOW}
@@ -234,10 +235,11 @@ class _Search:
         if self._failure is not None:
             raise self._failure
         if self._cut_off and self._cut_off == {*self.asked}:
-            raise AgentError(
-                notice("improve.cut_off", "all texts that {model} proposed were cut off: choose another proposer",
-                       model=self._model_name)
-            )  # fmt: skip
+            raise AgentError.of(
+                "improve.cut_off",
+                "all texts that {model} proposed were cut off: choose another proposer",
+                model=self._model_name,
+            )
         scores = found.val_aggregate_scores
         return dict(found.best_candidate), (scores[0], max(scores))
 
@@ -248,10 +250,11 @@ class _Search:
         await self._measure_in_parts(cases, made, label)
         report = await cases.run(made, label=label, journal=self.journal, **self._options)
         if report.errors == len(report.attempts):
-            raise AgentError(
-                notice("improve.errors", "every attempt ended in an error, such as: {why}. The same command again continues.",
-                       why=report.attempts[0].error)
-            )  # fmt: skip
+            raise AgentError.of(
+                "improve.errors",
+                "every attempt ended in an error, such as: {why}. The same command again continues.",
+                why=report.attempts[0].error,
+            )
         self._count(report)
         return report
 
@@ -270,16 +273,19 @@ class _Search:
     def _count(self, report: EvalReport) -> None:
         self.attempts |= {(report.job, one.case, one.number): one for one in report.attempts}
         if self.dollars is not None and self.cost is None:
-            raise ConfigError(notice("improve.no_price", "the price of a model is unknown, so the cost cannot be limited"))
+            raise ConfigError.of("improve.no_price", "the price of a model is unknown, so the cost cannot be limited")
 
     def _plan_money(self) -> None:
         """Say how many attempts the money pays for, by the first one. Raises `ConfigError` if these are too few to search."""
         needed = self.least * self._dearest
         if self.dollars is not None and needed > self.dollars:
-            raise ConfigError(
-                notice("improve.cost", "an attempt costs ${each:.4f}, and a search needs at least {least} attempts: allow "
-                       "${needed:.2f} or more", each=self._dearest, least=self.least, needed=needed + 0.005)
-            )  # fmt: skip
+            raise ConfigError.of(
+                "improve.cost",
+                "an attempt costs ${each:.4f}, and a search needs at least {least} attempts: allow ${needed:.2f} or more",
+                each=self._dearest,
+                least=self.least,
+                needed=needed + 0.005,
+            )
         self.calls = min(self.calls, int((self.dollars or 0) / self._dearest)) if self._dearest else self.calls
         if self._progress is not None:
             self._progress(len(self.attempts), self.calls, self._tried, self._best)
@@ -295,10 +301,13 @@ class _Search:
     def _check_money(self, attempts: int, proposals: int = 0) -> None:
         """Raise `AgentError` if the next calls could exceed the limit."""
         if self.dollars is not None and (self.cost or 0) + self._next_cost(attempts, proposals) > self.dollars:
-            raise AgentError(
-                notice("improve.spent", "${cost:.4f} of ${limit:.2f} are spent, and the next calls could exceed the limit, so "
-                       "nothing is decided. The same command with a higher limit continues", cost=self.cost, limit=self.dollars)
-            )  # fmt: skip
+            raise AgentError.of(
+                "improve.spent",
+                "${cost:.4f} of ${limit:.2f} are spent, and the next calls could exceed the limit, so "
+                "nothing is decided. The same command with a higher limit continues",
+                cost=self.cost,
+                limit=self.dollars,
+            )
 
     # What GEPA calls, in its thread
 
@@ -359,7 +368,7 @@ class _Search:
             self._cut_off.add(prompt)
             raise _CutOff
         if not result.completed:
-            raise AgentError(notice("improve.no_proposal", "the model proposed no text: {why}", why=result.stop.summary))
+            raise AgentError.of("improve.no_proposal", "the model proposed no text: {why}", why=result.stop.summary)
         return result.text
 
     async def _feedback(self, attempts: Sequence[CaseAttempt]) -> list[dict[str, str]]:
@@ -369,8 +378,10 @@ class _Search:
             results = [await self._subject.agent.result(run_id) for run_id in one.run_ids]
             wrong = "right" if one.passed else f"wrong: {one.why}"
             reference = by_name[one.case].reference
-            told.append({
-                "What happened": CaseOutcome(results).transcript[-_SHOWN:] if results else by_name[one.case].title,
-                "Feedback": f"{wrong}. A good answer: {reference}" if reference else wrong,
-            })  # fmt: skip
+            told.append(
+                {
+                    "What happened": CaseOutcome(results).transcript[-_SHOWN:] if results else by_name[one.case].title,
+                    "Feedback": f"{wrong}. A good answer: {reference}" if reference else wrong,
+                }
+            )
         return told

@@ -9,7 +9,6 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...tools.registry import ToolRegistry
 from ..adaptive import refuse_alternatives
 
@@ -25,8 +24,8 @@ def read_texts(agent: Agent[Any], parts: Collection[str] = PARTS) -> dict[str, s
     Raises `ConfigError` if `parts` names something else, or if the agent has none of them.
     """
     if unknown := [one for one in parts if one not in PARTS]:
-        raise ConfigError(
-            notice("improve.part", "{part!r} cannot be improved; choose from {parts}", part=unknown[0], parts=", ".join(PARTS))
+        raise ConfigError.of(
+            "improve.part", "{part!r} cannot be improved; choose from {parts}", part=unknown[0], parts=", ".join(PARTS)
         )
     own, _, examples = agent.recipe.instructions.partition(_HEADING)
     texts = {INSTRUCTIONS: own} if INSTRUCTIONS in parts else {}
@@ -35,7 +34,7 @@ def read_texts(agent: Agent[Any], parts: Collection[str] = PARTS) -> dict[str, s
     if EXAMPLES in parts:
         texts[EXAMPLES] = examples
     if not texts:
-        raise ConfigError(notice("improve.nothing", "the agent {name!r} has no text to improve", name=agent.name))
+        raise ConfigError.of("improve.nothing", "the agent {name!r} has no text to improve", name=agent.name)
     return texts
 
 

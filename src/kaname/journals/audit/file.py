@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import AuditError
-from ...core.notices import notice
 from ...core.project import make_folder
 from .chain import START, Link, read_line
 
@@ -165,9 +164,7 @@ class AuditFile:
 
     def error(self, problem: Exception) -> AuditError:
         why = getattr(problem, "strerror", "") or str(problem)
-        return AuditError(
-            notice("audit.cannot_write", "the audit log {path} cannot be used: {why}", path=str(self.path), why=why)
-        )
+        return AuditError.of("audit.cannot_write", "the audit log {path} cannot be used: {why}", path=str(self.path), why=why)
 
 
 def parse_head(text: Any) -> Link | None:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ..places import shown_place
 
 _OPTIONS = ("schema", "ttl", "patience", "connections", "pooler", "queue")
@@ -65,13 +64,11 @@ def _number(given: dict[str, str], name: str, least: float, usual: float) -> flo
 
 
 def _wrong(name: str, value: str) -> ConfigError:
-    return ConfigError(
-        notice(
-            "journal.url_option",
-            "{name}={value} in the URL of the journal is not possible. Options are: schema (a name in lower case), ttl "
-            "(seconds, at least 0.2), patience (seconds), connections (at least 1), pooler (none or transaction), "
-            "queue (kaname or procrastinate)",
-            name=name,
-            value=value,
-        )
+    return ConfigError.of(
+        "journal.url_option",
+        "{name}={value} in the URL of the journal is not possible. Options are: schema (a name in lower case), ttl "
+        "(seconds, at least 0.2), patience (seconds), connections (at least 1), pooler (none or transaction), "
+        "queue (kaname or procrastinate)",
+        name=name,
+        value=value,
     )

@@ -44,13 +44,11 @@ def explain(problem: BaseException, where: str, *, writes: bool = False) -> Jour
         why = notice("journal.pg_read_only", "the server is a read-only replica. Use the address of the primary server")
         return _cannot_use(where, why)
     if code == "53100":
-        return JournalFull(
-            notice(
-                "journal.pg_full",
-                "no space is left on the server of the journal {where}. This fact was not written; all earlier facts are "
-                "safe. Free some space there, then resume the run.",
-                where=where,
-            )
+        return JournalFull.of(
+            "journal.pg_full",
+            "no space is left on the server of the journal {where}. This fact was not written; all earlier facts are "
+            "safe. Free some space there, then resume the run.",
+            where=where,
         )
     if is_temporary(problem):
         return _unreachable(where, problem, writes)
@@ -59,7 +57,7 @@ def explain(problem: BaseException, where: str, *, writes: bool = False) -> Jour
             where, notice("journal.pg_option", "the URL has an option that does not exist: {problem}", problem=problem)
         )
     what = f"{type(problem).__name__}: {problem}"
-    return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=where, what=what))
+    return JournalError.of("journal.refused", "the journal {path} failed: {what}", path=where, what=what)
 
 
 def _unreachable(where: str, problem: BaseException, writes: bool) -> JournalUnreachable:
@@ -68,20 +66,18 @@ def _unreachable(where: str, problem: BaseException, writes: bool) -> JournalUnr
     else:
         why = notice("journal.pg_says", "{problem}", problem=str(problem) or type(problem).__name__)
     if not writes:
-        return JournalUnreachable(notice("journal.away", "the journal {where} cannot be reached: {why}", where=where, why=why))
-    return JournalUnreachable(
-        notice(
-            "journal.unreachable",
-            "the journal {where} cannot be reached: {why}. It is not known whether the last fact was written; all earlier "
-            "facts are safe. Resume the run when the server is there again.",
-            where=where,
-            why=why,
-        )
+        return JournalUnreachable.of("journal.away", "the journal {where} cannot be reached: {why}", where=where, why=why)
+    return JournalUnreachable.of(
+        "journal.unreachable",
+        "the journal {where} cannot be reached: {why}. It is not known whether the last fact was written; all earlier "
+        "facts are safe. Resume the run when the server is there again.",
+        where=where,
+        why=why,
     )
 
 
 def _cannot_use(where: str, why: str) -> JournalError:
-    return JournalError(notice("journal.pg_cannot_use", "the journal {where} cannot be used: {why}.", where=where, why=why))
+    return JournalError.of("journal.pg_cannot_use", "the journal {where} cannot be used: {why}.", where=where, why=why)
 
 
 def too_old_server(where: str, version: str) -> JournalError:

@@ -95,7 +95,7 @@ class PostgresJournal:
     def _office(self) -> Office:
         """Return what this process has of the journal."""
         if self.closed and (self._own is None or self._own.thread.closed):
-            raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self.place))
+            raise JournalError.of("journal.closed", "the journal {path} is closed", path=self.place)
         if self._own is not None and not self._own.thread.is_here:
             self._inherited.append(self._own)
             self._own, self._held, self._claiming = None, {}, WeakValueDictionary()

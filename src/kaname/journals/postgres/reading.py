@@ -51,14 +51,11 @@ ORDER BY place, seq
 
 def damage_error(where: str, what: str) -> JournalCorrupt:
     """Return the error for data that differs from what was written."""
-    return JournalCorrupt(
-        notice(
-            "journal.damaged",
-            "the journal {path} is damaged: {what}. Nothing was changed. Restore a backup, or fork the run from "
-            "an earlier fact.",
-            path=where,
-            what=what,
-        )
+    return JournalCorrupt.of(
+        "journal.damaged",
+        "the journal {path} is damaged: {what}. Nothing was changed. Restore a backup, or fork the run from an earlier fact.",
+        path=where,
+        what=what,
     )
 
 

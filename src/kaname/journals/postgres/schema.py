@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...core.errors import JournalTooNew
-from ...core.notices import notice
 from ...core.runs import SHARED
 from .connections import Connection
 from .errors import too_old_server
@@ -155,15 +154,13 @@ SELECT coalesce((SELECT max(place) FROM kaname.facts), 0) >=
 def check_version(found: int, oldest: int, where: str) -> None:
     """Raise `JournalTooNew` if the journal has a migration that this version must know to write."""
     if oldest > len(MIGRATIONS):
-        raise JournalTooNew(
-            notice(
-                "journal.too_new",
-                "the journal {path} was written by a newer version of kaname (schema {version}; this version reads "
-                "up to {count}). Nothing was changed. Upgrade kaname, or use another file.",
-                path=where,
-                version=found,
-                count=len(MIGRATIONS),
-            )
+        raise JournalTooNew.of(
+            "journal.too_new",
+            "the journal {path} was written by a newer version of kaname (schema {version}; this version reads "
+            "up to {count}). Nothing was changed. Upgrade kaname, or use another file.",
+            path=where,
+            version=found,
+            count=len(MIGRATIONS),
         )
 
 

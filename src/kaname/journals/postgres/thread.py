@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from ...core.errors import AgentError, JournalError
-from ...core.notices import notice
 from ...kernel.boundary import Border
 from .errors import explain
 
@@ -73,7 +72,7 @@ class PostgresThread:
         It is carried out even if the caller is cancelled meanwhile. `gives_up`: then it is cancelled, too.
         """
         if self.closed:
-            raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._where))
+            raise JournalError.of("journal.closed", "the journal {path} is closed", path=self._where)
         assert self.loop is not None
         asked = ThreadCall()
         self.loop.call_soon_threadsafe(self._begin, work, asked)

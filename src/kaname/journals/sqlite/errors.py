@@ -19,61 +19,51 @@ def explain(problem: BaseException, path: Path) -> JournalError:
     """Return kaname's error for an error of SQLite, with the remedy."""
     code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
-        return JournalFull(
-            notice(
-                "journal.full",
-                "no space is left for the journal {path}. This fact was not written; all earlier facts are safe. "
-                "Free some space, then resume the run.",
-                path=path,
-            )
+        return JournalFull.of(
+            "journal.full",
+            "no space is left for the journal {path}. This fact was not written; all earlier facts are safe. "
+            "Free some space, then resume the run.",
+            path=path,
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return JournalLocked(
-            notice(
-                "journal.locked",
-                "the journal {path} is locked by another program. This fact was not written; all earlier facts are "
-                "safe. Close the program that holds the file, then resume the run.",
-                path=path,
-            )
+        return JournalLocked.of(
+            "journal.locked",
+            "the journal {path} is locked by another program. This fact was not written; all earlier facts are "
+            "safe. Close the program that holds the file, then resume the run.",
+            path=path,
         )
     name = getattr(problem, "sqlite_errorname", "")
     if (code == sqlite3.SQLITE_IOERR and _is_full(path)) or getattr(problem, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return JournalFull(
-            notice(
-                "journal.full_unsure",
-                "no space is left for the journal {path} ({what}). It is not known whether this fact was written; all earlier "
-                "facts are safe. Free some space, then resume the run.",
-                path=path,
-                what=name or problem,
-            )
+        return JournalFull.of(
+            "journal.full_unsure",
+            "no space is left for the journal {path} ({what}). It is not known whether this fact was written; all earlier "
+            "facts are safe. Free some space, then resume the run.",
+            path=path,
+            what=name or problem,
         )
     if code == sqlite3.SQLITE_IOERR:
-        return DiskFailed(
-            notice(
-                "journal.disk_failed",
-                "the disk of the journal {path} failed ({problem}, {name}). It is not known whether this fact was "
-                "written; all earlier facts are safe. Repair the disk, then resume the run.",
-                path=path,
-                problem=problem,
-                name=name,
-            )
+        return DiskFailed.of(
+            "journal.disk_failed",
+            "the disk of the journal {path} failed ({problem}, {name}). It is not known whether this fact was "
+            "written; all earlier facts are safe. Repair the disk, then resume the run.",
+            path=path,
+            problem=problem,
+            name=name,
         )
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return cannot_open(path, _obstacle(path) or str(problem))
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "decode to UTF-8" in str(problem):
-        return JournalCorrupt(
-            notice(
-                "journal.not_a_journal",
-                "the journal {path} is damaged or not a journal ({problem}). Nothing was changed. Move the file away "
-                'and start with a new one, or recover what can be read with: sqlite3 "{path}" .recover',
-                path=path,
-                problem=problem,
-            )
+        return JournalCorrupt.of(
+            "journal.not_a_journal",
+            "the journal {path} is damaged or not a journal ({problem}). Nothing was changed. Move the file away "
+            'and start with a new one, or recover what can be read with: sqlite3 "{path}" .recover',
+            path=path,
+            problem=problem,
         )
     if isinstance(problem, OSError):
         return cannot_open(path, problem.strerror or str(problem))
     what = f"{type(problem).__name__}: {problem}"
-    return JournalError(notice("journal.refused", "the journal {path} failed: {what}", path=path, what=what))
+    return JournalError.of("journal.refused", "the journal {path} failed: {what}", path=path, what=what)
 
 
 def _is_full(path: Path) -> bool:
@@ -85,14 +75,11 @@ def _is_full(path: Path) -> bool:
 
 def damage_error(path: Path, what: str) -> JournalCorrupt:
     """Return the error for data that differs from what was written."""
-    return JournalCorrupt(
-        notice(
-            "journal.damaged",
-            "the journal {path} is damaged: {what}. Nothing was changed. Restore a backup, or fork the run from "
-            "an earlier fact.",
-            path=path,
-            what=what,
-        )
+    return JournalCorrupt.of(
+        "journal.damaged",
+        "the journal {path} is damaged: {what}. Nothing was changed. Restore a backup, or fork the run from an earlier fact.",
+        path=path,
+        what=what,
     )
 
 
@@ -112,12 +99,10 @@ def _obstacle(path: Path) -> str:
 
 
 def cannot_open(path: Path, why: str) -> JournalError:
-    return JournalError(
-        notice(
-            "journal.cannot_open",
-            "the journal {path} cannot be opened: {why}. Choose another file with Agent(journal=…) or "
-            'KANAME_JOURNAL, or use journal="memory" to store nothing.',
-            path=path,
-            why=why,
-        )
+    return JournalError.of(
+        "journal.cannot_open",
+        "the journal {path} cannot be opened: {why}. Choose another file with Agent(journal=…) or "
+        'KANAME_JOURNAL, or use journal="memory" to store nothing.',
+        path=path,
+        why=why,
     )

@@ -183,13 +183,11 @@ def connect(path: Path, *, patience: float, max_bytes: int | None = None) -> sql
     `patience`: seconds to wait for the locks of other processes. `max_bytes`: the maximum size of the file.
     """
     if path in _open_before_fork:
-        raise JournalError(
-            notice(
-                "journal.forked",
-                "the journal {path} was in use when this process was forked, which SQLite does not support. Close it "
-                "before the fork, use it only in the child processes, or start them with spawn.",
-                path=path,
-            )
+        raise JournalError.of(
+            "journal.forked",
+            "the journal {path} was in use when this process was forked, which SQLite does not support. Close it "
+            "before the fork, use it only in the child processes, or start them with spawn.",
+            path=path,
         )
     _count(path, +1)
     try:
@@ -261,12 +259,10 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if tables and application != APPLICATION:
-        raise JournalError(
-            notice(
-                "journal.foreign_database",
-                "{path} is a database of another program. Nothing was changed. Choose another file for the journal.",
-                path=path,
-            )
+        raise JournalError.of(
+            "journal.foreign_database",
+            "{path} is a database of another program. Nothing was changed. Choose another file for the journal.",
+            path=path,
         )
     return not tables
 

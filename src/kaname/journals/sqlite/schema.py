@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import JournalTooNew
-from ...core.notices import notice
 from ...core.runs import SHARED
 from ..rows import row_sum
 
@@ -125,15 +124,13 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     try:
         version = _version(connection)  # again, inside the lock: another process may have been first
         if version > len(MIGRATIONS):
-            raise JournalTooNew(
-                notice(
-                    "journal.too_new",
-                    "the journal {path} was written by a newer version of kaname (schema {version}; this version reads "
-                    "up to {count}). Nothing was changed. Upgrade kaname, or use another file.",
-                    path=path,
-                    version=version,
-                    count=len(MIGRATIONS),
-                )
+            raise JournalTooNew.of(
+                "journal.too_new",
+                "the journal {path} was written by a newer version of kaname (schema {version}; this version reads "
+                "up to {count}). Nothing was changed. Upgrade kaname, or use another file.",
+                path=path,
+                version=version,
+                count=len(MIGRATIONS),
             )
         places = _places(connection) if version else {}
         connection.create_function("place_of", 1, places.__getitem__)

@@ -20,7 +20,6 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ...core.errors import JournalError
-from ...core.notices import notice
 from ...kernel.boundary import Border
 from .errors import explain
 from .file import JournalFile, disconnect
@@ -127,7 +126,7 @@ class SqliteThread:
         done in the same transaction as the next work, if that comes before the event loop turns.
         """
         if self._closed:
-            raise JournalError(notice("journal.closed", "the journal {path} is closed", path=self._path))
+            raise JournalError.of("journal.closed", "the journal {path} is closed", path=self._path)
         if self._process != os.getpid():  # not started yet, or in another process than this one, which was forked from it
             self._start()
         job = _Job(work, loop := asyncio.get_running_loop(), insisting, failed, joins)

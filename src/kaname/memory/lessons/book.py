@@ -112,8 +112,8 @@ class LessonBook:
             return found[0]
         if found and lesson_id:
             ids = ", ".join([*dict.fromkeys([one.id for one in found])][:5])
-            raise ConfigError(notice("lessons.several", "{id!r} matches several lessons: {ids}", id=lesson_id, ids=ids))
-        raise ConfigError(notice("lessons.unknown", "there is no lesson {id!r}. List them with: kaname learn", id=lesson_id))
+            raise ConfigError.of("lessons.several", "{id!r} matches several lessons: {ids}", id=lesson_id, ids=ids)
+        raise ConfigError.of("lessons.unknown", "there is no lesson {id!r}. List them with: kaname learn", id=lesson_id)
 
     async def put(self, lesson: Lesson) -> Lesson:
         """Store a lesson, or another state of it."""

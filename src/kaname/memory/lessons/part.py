@@ -37,9 +37,7 @@ class Lessons(ContextBase):
 
     def __init__(self, mode: LessonMode = "suggest", *, only: Sequence[Lesson] | None = None) -> None:
         if mode not in ("off", "suggest", "apply"):
-            raise ConfigError(
-                notice("lessons.mode", "the mode of lessons must be off, suggest or apply, not {mode!r}", mode=mode)
-            )
+            raise ConfigError.of("lessons.mode", "the mode of lessons must be off, suggest or apply, not {mode!r}", mode=mode)
         self.mode, self._only = mode, only
         self.identity = "" if only is None else "\n".join([one.advice for one in only])
 

@@ -46,14 +46,12 @@ def rotate_key(places: DataPlaces, key: MasterKey) -> Iterator[Path]:
     """
     if key.count == 1:
         if key.file is None:
-            raise EncryptionError(
-                notice(
-                    "encryption.rotate_source",
-                    "the key comes from {source}, which kaname cannot change. Put a new key before the old one there, with a "
-                    "space between them, run {kaname} encrypt --rotate, then remove the old one.",
-                    source=key.source,
-                    kaname=this_command(),
-                )
+            raise EncryptionError.of(
+                "encryption.rotate_source",
+                "the key comes from {source}, which kaname cannot change. Put a new key before the old one there, with a "
+                "space between them, run {kaname} encrypt --rotate, then remove the old one.",
+                source=key.source,
+                kaname=this_command(),
             )
         key = add_new_key(key)
     yield from _each(places, key, key.current())

@@ -16,7 +16,6 @@ from typing import Any
 from ...core.encryption.conversion import replace_file
 from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.record import field, record, replace
 from ...core.runs import EVALUATION_PREFIX, EVALUATIONS
 from ...journals.default import path_beside
@@ -74,7 +73,7 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
         await erase_user("ken", DataPlaces.below(".kaname"))
     """
     if not user:
-        raise ConfigError(notice("rights.no_user", "name the user: runs without a user belong to nobody"))
+        raise ConfigError.of("rights.no_user", "name the user: runs without a user belong to nobody")
     places = places or DataPlaces.below()
     if places.server:
         done = await _erase_from_server(user, places)

@@ -16,7 +16,6 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from ...core.codec import encode
 from ...core.errors import ConfigError
 from ...core.events import Answered, Event, Interjected, Opened
-from ...core.notices import notice
 from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
@@ -75,7 +74,7 @@ async def export_user(user: str, path: str | Path, places: DataPlaces | None = N
     """
     target, places = await asyncio.to_thread(Path(path).expanduser), places or DataPlaces.below()
     if await asyncio.to_thread(target.exists):
-        raise ConfigError(notice("rights.file_exists", "{path} already exists; choose another name", path=target))
+        raise ConfigError.of("rights.file_exists", "{path} already exists; choose another name", path=target)
     unfinished = target.with_name(f".{target.name}.unfinished")
     descriptor = await asyncio.to_thread(os.open, unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -85,7 +84,7 @@ async def export_user(user: str, path: str | Path, places: DataPlaces | None = N
             file.flush()
             os.fsync(file.fileno())
         if not (done.runs or done.memories):
-            raise ConfigError(notice("rights.unknown_user", "nothing is stored about the user {user!r}", user=user))
+            raise ConfigError.of("rights.unknown_user", "nothing is stored about the user {user!r}", user=user)
         unfinished.replace(target)
         sync_folder(target.parent)
     except BaseException:

@@ -51,7 +51,7 @@ def route_to(url: str) -> Route:
 
 
 def _no_address(url: str, why: str) -> ConfigError:
-    return ConfigError(notice("model.bad_url", "{url!r} is not a valid URL: {why}", url=url, why=why))
+    return ConfigError.of("model.bad_url", "{url!r} is not a valid URL: {why}", url=url, why=why)
 
 
 def endpoint(base_url: str, path: str, without: str = "") -> str:
@@ -65,11 +65,9 @@ def endpoint(base_url: str, path: str, without: str = "") -> str:
     except ValueError:
         return base_url.rstrip("/") + path  # `route_to` will say what is wrong
     if secret:
-        raise ConfigError(
-            notice(
-                "model.password_in_url",
-                "base_url must not contain a user name or a password, because messages would show them: use api_key or headers",
-            )
+        raise ConfigError.of(
+            "model.password_in_url",
+            "base_url must not contain a user name or a password, because messages would show them: use api_key or headers",
         )
     return urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(without) + path, fragment=""))
 
@@ -99,12 +97,10 @@ def _proxy_for(address: SplitResult, port: int) -> SplitResult | None:
         return None
     proxy = urlsplit(found if "://" in found else f"http://{found}")
     if proxy.scheme not in ("http", "https") or not proxy.hostname:
-        raise ConfigError(
-            notice(
-                "model.proxy_scheme",
-                "the proxy in the environment is {scheme}://, but only http and https proxies are supported",
-                scheme=proxy.scheme,
-            )
+        raise ConfigError.of(
+            "model.proxy_scheme",
+            "the proxy in the environment is {scheme}://, but only http and https proxies are supported",
+            scheme=proxy.scheme,
         )
     return proxy
 

@@ -290,7 +290,7 @@ def _head(method: str, route: Route, headers: Mapping[str, str]) -> bytes:
     if route.proxy is not None and not route.tls:
         lines += pass_of(route)
     if any("\r" in line or "\n" in line for line in lines):
-        raise ConfigError(notice("model.line_break_in_header", "a header or the address contains a line break"))
+        raise ConfigError.of("model.line_break_in_header", "a header or the address contains a line break")
     try:
         return "\r\n".join([*lines, ""]).encode()
     except UnicodeEncodeError:

@@ -247,7 +247,7 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
 
 def _as_headers(given: Any) -> dict[str, str]:
     if not isinstance(given or {}, Mapping):
-        raise ConfigError(notice("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given))
+        raise ConfigError.of("agent.extra_headers", "extra_headers must be a mapping of texts, not {given!r}", given=given)
     return {str(name): str(value) for name, value in (given or {}).items()}
 
 

@@ -50,22 +50,20 @@ def wheel_of(name: str, version: str) -> Source:
         found = _find_wheel(name, version, kind, text)
     except (OSError, HTTPException) as problem:
         place = urlsplit(page).hostname
-        raise NoSource(
-            notice(
-                "local.registry_unreachable",
-                "the package registry {place} cannot be reached: {problem}",
-                place=place,
-                problem=problem,
-            )
+        raise NoSource.of(
+            "local.registry_unreachable",
+            "the package registry {place} cannot be reached: {problem}",
+            place=place,
+            problem=problem,
         ) from problem
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-        raise NoSource(
-            notice("local.no_registry_page", "{url} is not a page of a package registry", url=_without_password(page))
+        raise NoSource.of(
+            "local.no_registry_page", "{url} is not a page of a package registry", url=_without_password(page)
         ) from problem
     if found is None:
         where = _without_password(page)
-        raise NoSource(
-            notice("local.no_release", "{name} {version} was not found at {where}", where=where, name=name, version=version)
+        raise NoSource.of(
+            "local.no_release", "{name} {version} was not found at {where}", where=where, name=name, version=version
         )
     return Source(urljoin(page, found.url), found.sha256)
 
@@ -97,7 +95,7 @@ def _open_url(url: str, headers: dict[str, str]) -> Any:
         sound = False
     if not sound:
         shown = _without_password(url)
-        raise ConfigError(notice("local.bad_url", "{shown!r} is not a valid http:// or https:// URL", shown=shown))
+        raise ConfigError.of("local.bad_url", "{shown!r} is not a valid http:// or https:// URL", shown=shown)
     if parts.username:  # a registry with a name and a word in its address
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
@@ -110,8 +108,8 @@ def _open_url(url: str, headers: dict[str, str]) -> Any:
         if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
             raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
         where = _without_password(url)
-        raise NoSource(
-            notice("local.download_status", "{where} returned HTTP {code_}", where=where, code_=problem.code)
+        raise NoSource.of(
+            "local.download_status", "{where} returned HTTP {code_}", where=where, code_=problem.code
         ) from problem
 
 
@@ -133,13 +131,11 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
         except (OSError, HTTPException) as problem:
             if not left:
                 host = urlsplit(source.url).hostname
-                raise NoSource(
-                    notice(
-                        "local.download_interrupted",
-                        "the download from {host} was interrupted: {problem}. Run the command again to resume it",
-                        host=host,
-                        problem=problem,
-                    )
+                raise NoSource.of(
+                    "local.download_interrupted",
+                    "the download from {host} was interrupted: {problem}. Run the command again to resume it",
+                    host=host,
+                    problem=problem,
                 ) from problem
             time.sleep(2.0 ** (_TRIES - left - 1) / 2)
     os.replace(partial, target)

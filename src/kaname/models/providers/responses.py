@@ -26,7 +26,6 @@ from ...core.messages import (
     ToolResult,
     ToolSpec,
 )
-from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.values import AnswerSchema, OutputMode
 from ...kernel.ports import Emit, Model
@@ -258,7 +257,7 @@ def _content(part: Part) -> dict[str, Any]:
         return {"type": "input_text", "text": part.text}
     if not isinstance(part, Media) or part.mime.startswith(("audio/", "video/")):
         kind = part.mime if isinstance(part, Media) else type(part).__name__
-        raise ConfigError(notice("model.responses_media", "the Responses API does not accept {kind}", kind=kind))
+        raise ConfigError.of("model.responses_media", "the Responses API does not accept {kind}", kind=kind)
     if text := written_in(part):
         return {"type": "input_text", "text": text}
     address = part.url or f"data:{part.mime};base64,{part.data}"

@@ -16,7 +16,6 @@ from typing import Any
 
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
-from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import ModelBase
 from ...kernel.ports import Emit
@@ -80,14 +79,12 @@ class ScriptedModel(ModelBase):
             entries = json.loads(Path(path).read_text(encoding="utf-8"))
             return cls([_from_entry(entry) for entry in entries], name=f"scripted/{path}")
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise ConfigError(
-                notice(
-                    "scripted.unreadable",
-                    "the script {path} cannot be used: {problem}; expected a JSON list of texts and of objects like "
-                    '{{"calls": [{{"name": "add", "args": {{"a": 1}}}}]}}',
-                    path=path,
-                    problem=problem,
-                )
+            raise ConfigError.of(
+                "scripted.unreadable",
+                "the script {path} cannot be used: {problem}; expected a JSON list of texts and of objects like "
+                '{{"calls": [{{"name": "add", "args": {{"a": 1}}}}]}}',
+                path=path,
+                problem=problem,
             ) from problem
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
@@ -106,13 +103,11 @@ class ScriptedModel(ModelBase):
             return self._script(request)
         turn = sum([message.role == "assistant" for message in request.messages])
         if turn >= len(self._script):
-            raise ModelError(
-                notice(
-                    "scripted.no_more_replies",
-                    "the script of {name!r} has only {count} replies, and one more was requested",
-                    name=self.name,
-                    count=len(self._script),
-                )
+            raise ModelError.of(
+                "scripted.no_more_replies",
+                "the script of {name!r} has only {count} replies, and one more was requested",
+                name=self.name,
+                count=len(self._script),
             )
         return self._script[turn]
 
@@ -131,12 +126,10 @@ class ScriptedModel(ModelBase):
                 said: list[Part] = [Text(part) if isinstance(part, str) else part for part in parts]
                 return ModelReply(Message("assistant", tuple(said)), reason, self._usage)
             case _:
-                raise ConfigError(
-                    notice(
-                        "scripted.entry",
-                        "a script entry must be a text, a tool call, a list of both, a reply or an exception, not {entry!r}",
-                        entry=entry,
-                    )
+                raise ConfigError.of(
+                    "scripted.entry",
+                    "a script entry must be a text, a tool call, a list of both, a reply or an exception, not {entry!r}",
+                    entry=entry,
                 )
 
 

@@ -87,21 +87,21 @@ class Budget(Policy):
         self._fixed: tuple[Account, ...] | None = None
         self._counted_in = ""  # a run whose own call was counted in another
         if unpriced not in ("refuse", "allow"):
-            raise ConfigError(notice("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced))
+            raise ConfigError.of("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced)
         if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
             told = notice("budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply)
             raise ConfigError(told)
         if any(limit.unit != "calls" for limits in self.tools.values() for limit in limits):
-            raise ConfigError(notice("budget.tools", 'Budget(tools=…) limits calls: write {{"search": "100 calls/day"}}'))
+            raise ConfigError.of("budget.tools", 'Budget(tools=…) limits calls: write {{"search": "100 calls/day"}}')
         if not any(self.limits.values()) and not self.tools:
-            raise ConfigError(notice("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")'))
+            raise ConfigError.of("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")')
 
     depth = 6  # each try counts, and nothing is counted before it is allowed
 
     def check(self, tools: Mapping[str, Action]) -> None:
         for name in self.tools:
             if name not in tools:
-                raise ConfigError(notice("budget.no_tool", "Budget limits {name!r}, but the agent has no such tool", name=name))
+                raise ConfigError.of("budget.no_tool", "Budget limits {name!r}, but the agent has no such tool", name=name)
 
     def for_child(self, view: RunView) -> Budget:
         """Return the budget as it holds for a child run: what the child spends is the parent's."""
@@ -200,8 +200,8 @@ def ledger_of(journal: Any) -> Ledger:
     ledger: Ledger | None = getattr(journal, "ledger", None)  # `isinstance` of a protocol is slow
     if ledger is not None:
         return ledger
-    raise ConfigError(
-        notice("budget.no_ledger", "a Budget needs a journal that keeps accounts; {kind} does not", kind=type(journal).__name__)
+    raise ConfigError.of(
+        "budget.no_ledger", "a Budget needs a journal that keeps accounts; {kind} does not", kind=type(journal).__name__
     )
 
 
@@ -236,4 +236,4 @@ def _read_zone(zone: tzinfo | str) -> tzinfo:
     try:
         return ZoneInfo(zone)
     except (KeyError, ValueError, OSError, TypeError) as problem:
-        raise ConfigError(notice("budget.zone", "there is no time zone {zone!r}", zone=zone)) from problem
+        raise ConfigError.of("budget.zone", "there is no time zone {zone!r}", zone=zone) from problem

@@ -88,14 +88,12 @@ def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
     if (count := _COUNT.fullmatch(amount)) is not None:
         unit: Unit = "tokens" if count["unit"].lower().startswith("token") else "calls"
         return (Limit(_number(count["number"]) * _TIMES[(count["times"] or "").lower()], unit, found),)
-    raise ConfigError(
-        notice(
-            "budget.limit",
-            '{what}: {given!r} is not a limit. Write "$5/day", "200k tokens/hour" or "100 calls/month"; '
-            "the period (hour, day or month) can be left out",
-            what=what,
-            given=given,
-        )
+    raise ConfigError.of(
+        "budget.limit",
+        '{what}: {given!r} is not a limit. Write "$5/day", "200k tokens/hour" or "100 calls/month"; '
+        "the period (hour, day or month) can be left out",
+        what=what,
+        given=given,
     )
 
 

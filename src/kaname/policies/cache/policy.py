@@ -79,7 +79,7 @@ class Cache(Policy):
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not models and not tools:
-            raise ConfigError(notice("cache.nothing", "Cache: set models or tools to True, or leave the cache out"))
+            raise ConfigError.of("cache.nothing", "Cache: set models or tools to True, or leave the cache out")
         self.models, self.tools, self.any_temperature = models, tools, any_temperature
         self.ttl, self.size = None if ttl is None else seconds(ttl), size_in_bytes(size)
         self.path = str(path) if path is not None else ""

@@ -40,8 +40,8 @@ class Equals(Policy):
 
     def __init__(self, *names: str) -> None:
         if len(set(names)) < 2 or not all(isinstance(name, str) and name for name in names):
-            raise ConfigError(
-                notice("equals.names", "Equals takes the names of at least two tools, not {names!r}", names=list(names))
+            raise ConfigError.of(
+                "equals.names", "Equals takes the names of at least two tools, not {names!r}", names=list(names)
             )
         self.names = tuple(dict.fromkeys(names))
         self._figures: dict[str, ToolFigures] = {}

@@ -49,11 +49,9 @@ class Flow(Policy):
 
     def __init__(self, mode: Mode = "strict", *, labels: Mapping[str, Any] | None = None, words: str = "") -> None:
         if mode not in MODES:
-            raise ConfigError(
-                notice("flow.mode", "the mode of Flow must be off, everything or strict, not {mode!r}", mode=mode)
-            )
+            raise ConfigError.of("flow.mode", "the mode of Flow must be off, everything or strict, not {mode!r}", mode=mode)
         if not isinstance(labels, Mapping | None):
-            raise ConfigError(notice("flow.labels", "labels must be a mapping from tools to labels, not {it!r}", it=labels))
+            raise ConfigError.of("flow.labels", "labels must be a mapping from tools to labels, not {it!r}", it=labels)
         self.mode: Mode = mode
         self.labelled = Labelled({name: read_labels(one, name) for name, one in (labels or {}).items()})
         self._words = (words,) if words else ()

@@ -38,7 +38,7 @@ class Pattern:
 
     def __init__(self, pattern: str, *, whole: bool = False, source: str | None = None) -> None:
         if not isinstance(pattern, str):
-            raise ConfigError(notice("guardrail.pattern_kind", "a pattern must be a string, not {pattern!r}", pattern=pattern))
+            raise ConfigError.of("guardrail.pattern_kind", "a pattern must be a string, not {pattern!r}", pattern=pattern)
         self.pattern, self._whole = pattern, whole
         self.source = pattern if source is None else source
         self.compiled = _compile(self.source)
@@ -169,6 +169,6 @@ def _compile(pattern: str) -> Any:
 
 
 def _pattern_error(pattern: str, why: str) -> ConfigError:
-    return ConfigError(
-        notice("guardrail.bad_pattern", "the pattern {pattern!r} cannot be used: {why}", pattern=pattern[:100], why=why)
+    return ConfigError.of(
+        "guardrail.bad_pattern", "the pattern {pattern!r} cannot be used: {why}", pattern=pattern[:100], why=why
     )

@@ -97,31 +97,25 @@ class Guardrails(Policy):
     ) -> None:
         for name, limit in (("max_input_tokens", max_input_tokens), ("max_output_tokens", max_output_tokens)):
             if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-                raise ConfigError(
-                    notice(
-                        "guardrail.limit",
-                        "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
-                        name=name,
-                        limit=limit,
-                    )
+                raise ConfigError.of(
+                    "guardrail.limit",
+                    "{name} must be an integer of at least 1, or None for no limit, not {limit!r}",
+                    name=name,
+                    limit=limit,
                 )
         for name, size in (("window", window), ("longest_match", longest_match)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-                raise ConfigError(
-                    notice(
-                        "guardrail.size",
-                        "{name} must be a number of characters of at least 1, not {size!r}",
-                        name=name,
-                        size=size,
-                    )
+                raise ConfigError.of(
+                    "guardrail.size",
+                    "{name} must be a number of characters of at least 1, not {size!r}",
+                    name=name,
+                    size=size,
                 )
         if not isinstance(check_seconds, int | float) or check_seconds <= 0:
-            raise ConfigError(
-                notice(
-                    "guardrail.check_seconds",
-                    "check_seconds must be a number above 0, not {check_seconds!r}",
-                    check_seconds=check_seconds,
-                )
+            raise ConfigError.of(
+                "guardrail.check_seconds",
+                "check_seconds must be a number above 0, not {check_seconds!r}",
+                check_seconds=check_seconds,
             )
         self.max_input_tokens, self.max_output_tokens = max_input_tokens, max_output_tokens
         blocks, warns = _pattern_list("blocked_patterns", blocked_patterns), _pattern_list("warn_patterns", warn_patterns)
@@ -141,14 +135,12 @@ class Guardrails(Policy):
         """A method of a subclass decides in the place of the checks, and cannot wait for one that is async."""
         late = [check_name(check) for check in checks if runs_on_loop(check)]
         if late and overrides(self, method, Guardrails):
-            raise ConfigError(
-                notice(
-                    "guardrail.async_and_own",
-                    "{kind} overrides {method}, which cannot wait for the async check {check}; use one of the two",
-                    kind=type(self).__name__,
-                    method=method,
-                    check=late[0],
-                )
+            raise ConfigError.of(
+                "guardrail.async_and_own",
+                "{kind} overrides {method}, which cannot wait for the async check {check}; use one of the two",
+                kind=type(self).__name__,
+                method=method,
+                check=late[0],
             )
 
     # What can be asked without a run: limits, patterns, and those checks that are no coroutines
@@ -175,12 +167,10 @@ class Guardrails(Policy):
             said = check(text)
             if isawaitable(said):
                 said.close()  # type: ignore[attr-defined]
-                raise ConfigError(
-                    notice(
-                        "guardrail.check_async",
-                        "{check} is async and is called only inside a run; check_input and check_output cannot wait for it",
-                        check=check_name(check),
-                    )
+                raise ConfigError.of(
+                    "guardrail.check_async",
+                    "{check} is async and is called only inside a run; check_input and check_output cannot wait for it",
+                    check=check_name(check),
                 )
             worst = worse(worst, understood(said, check))
         return worst
@@ -350,17 +340,15 @@ def _checks(name: str, given: Sequence[Check]) -> tuple[Check, ...]:
     made = (given,) if callable(given) else tuple(given)
     for check in made:
         if not callable(check):
-            raise ConfigError(
-                notice("guardrail.check_kind", "{name} takes functions or a Judge, not {check!r}", name=name, check=check)
+            raise ConfigError.of(
+                "guardrail.check_kind", "{name} takes functions or a Judge, not {check!r}", name=name, check=check
             )
     return made
 
 
 def _pattern_list(name: str, given: Iterable[str] | None) -> list[str]:
     if isinstance(given, str):
-        raise ConfigError(
-            notice(
-                "guardrail.pattern_list", "{name} must be a list of patterns: write {name}=[{given!r}]", name=name, given=given
-            )
+        raise ConfigError.of(
+            "guardrail.pattern_list", "{name} must be a list of patterns: write {name}=[{given!r}]", name=name, given=given
         )
     return list(given or ())

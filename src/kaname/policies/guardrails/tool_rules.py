@@ -106,42 +106,38 @@ def check_rules(rules: Iterable[Any]) -> tuple[ToolRule, ...]:
     made = tuple(rules)
     for rule in made:
         if not isinstance(rule, ToolRule):
-            raise ConfigError(notice("rule.kind", "tools must be a list of ToolRule(…), not {rule!r}", rule=rule))
+            raise ConfigError.of("rule.kind", "tools must be a list of ToolRule(…), not {rule!r}", rule=rule)
         most = rule.max_calls
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
-            raise ConfigError(
-                notice(
-                    "rule.calls_kind",
-                    "ToolRule({tool!r}): max_calls must be an integer of at least 0, not {most!r}",
-                    tool=rule.tool,
-                    most=most,
-                )
+            raise ConfigError.of(
+                "rule.calls_kind",
+                "ToolRule({tool!r}): max_calls must be an integer of at least 0, not {most!r}",
+                tool=rule.tool,
+                most=most,
             )
         if not isinstance(rule.arguments, Mapping):
-            raise ConfigError(
-                notice(
-                    "rule.arguments_kind",
-                    "ToolRule({tool!r}): arguments must be a mapping of names to patterns, not {arguments!r}",
-                    tool=rule.tool,
-                    arguments=rule.arguments,
-                )
+            raise ConfigError.of(
+                "rule.arguments_kind",
+                "ToolRule({tool!r}): arguments must be a mapping of names to patterns, not {arguments!r}",
+                tool=rule.tool,
+                arguments=rule.arguments,
             )
         for name, wanted in rule.arguments.items():
             _check_argument(f"{rule.tool}.{name}", wanted)
     twice = [name for name, count in Counter([rule.tool for rule in made]).items() if count > 1]
     if twice:
-        raise ConfigError(notice("rule.twice", "there are two rules for {tool!r}: combine them into one", tool=twice[0]))
+        raise ConfigError.of("rule.twice", "there are two rules for {tool!r}: combine them into one", tool=twice[0])
     return made
 
 
 def _check_argument(where: str, wanted: Any) -> None:
     if callable(wanted) and runs_on_loop(wanted):
-        raise ConfigError(notice("rule.async_", "{where}: the function of a rule must not be async", where=where))
+        raise ConfigError.of("rule.async_", "{where}: the function of a rule must not be async", where=where)
     if isinstance(wanted, str):
         _whole(wanted)
     elif not callable(wanted):
-        raise ConfigError(
-            notice("rule.argument_kind", "{where} must be a pattern or a function, not {wanted!r}", where=where, wanted=wanted)
+        raise ConfigError.of(
+            "rule.argument_kind", "{where} must be a pattern or a function, not {wanted!r}", where=where, wanted=wanted
         )
 
 

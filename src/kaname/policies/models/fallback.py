@@ -69,21 +69,19 @@ class ModelFallback(Policy):
     ) -> None:
         self.models = models
         if failures < 1 or window <= 0 or pause <= 0:
-            raise ConfigError(
-                notice(
-                    "model_fallback.numbers",
-                    "ModelFallback: failures must be at least 1, and window and pause greater than 0, not {failures!r}, "
-                    "{window!r} and {pause!r}",
-                    failures=failures,
-                    window=window,
-                    pause=pause,
-                )
+            raise ConfigError.of(
+                "model_fallback.numbers",
+                "ModelFallback: failures must be at least 1, and window and pause greater than 0, not {failures!r}, "
+                "{window!r} and {pause!r}",
+                failures=failures,
+                window=window,
+                pause=pause,
             )
         if on is not None:
             self.on = tuple(on)
         if not all(isinstance(kind, type) and issubclass(kind, ModelError) for kind in self.on):
-            raise ConfigError(
-                notice("model_fallback.on", "ModelFallback: on must list subclasses of ModelError, not {on!r}", on=self.on)
+            raise ConfigError.of(
+                "model_fallback.on", "ModelFallback: on must list subclasses of ModelError, not {on!r}", on=self.on
             )
         self._limits = Limits(failures, window, pause)
         self.tiers: tuple[tuple[Instance, ...], ...] = ()

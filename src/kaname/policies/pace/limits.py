@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.record import record
 
 _RATE = re.compile(
@@ -44,13 +43,11 @@ def read_rate(given: Any, what: str) -> PaceRate | None:
     period = _SECONDS.get(found["period"].lower()) if found else None
     amount = float(found["number"].replace("_", "")) * _TIMES[(found["times"] or "").lower()] if found else 0.0
     if period is None or amount < 1:
-        raise ConfigError(
-            notice(
-                "pace.rate",
-                'Pace: {what} must be a rate such as "60/min", "100k/min" or "5/s" (s, min, hour or day), not {given!r}',
-                what=what,
-                given=given,
-            )
+        raise ConfigError.of(
+            "pace.rate",
+            'Pace: {what} must be a rate such as "60/min", "100k/min" or "5/s" (s, min, hour or day), not {given!r}',
+            what=what,
+            given=given,
         )
     return PaceRate(amount, period)
 
@@ -58,7 +55,5 @@ def read_rate(given: Any, what: str) -> PaceRate | None:
 def read_at_once(given: Any) -> int | None:
     """Return the number of calls at once. Raises `ConfigError`."""
     if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
-        raise ConfigError(
-            notice("pace.at_once", "Pace: at_once must be a whole number of at least 1, not {given!r}", given=given)
-        )
+        raise ConfigError.of("pace.at_once", "Pace: at_once must be a whole number of at least 1, not {given!r}", given=given)
     return given

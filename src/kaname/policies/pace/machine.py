@@ -54,16 +54,14 @@ class Machine(Policy):
         self.priority = priority
         for name, limit in self.limits.items():
             if not isinstance(limit, int | float) or isinstance(limit, bool) or not 0 < limit <= 100:
-                raise ConfigError(
-                    notice(
-                        "machine.percent",
-                        "Machine: {name} must be a percentage up to 100, not {limit!r}",
-                        name=name,
-                        limit=limit,
-                    )
+                raise ConfigError.of(
+                    "machine.percent",
+                    "Machine: {name} must be a percentage up to 100, not {limit!r}",
+                    name=name,
+                    limit=limit,
                 )
         if not self.limits:
-            raise ConfigError(notice("machine.nothing", "Machine: set at least one of cpu, memory and gpu"))
+            raise ConfigError.of("machine.nothing", "Machine: set at least one of cpu, memory and gpu")
         if read is None:
             _check_packages(self.limits)
         self._watch = _shared_watch() if read is None else Watch(read)
@@ -153,11 +151,11 @@ def _check_packages(limits: Mapping[str, float]) -> None:
     for name in limits:
         if find_spec(_PACKAGES[name]) is None:
             how = install_command("machine")
-            raise ConfigError(
-                notice("machine.package", "Machine({name}=…) needs a package that is not installed: {how}", name=name, how=how)
+            raise ConfigError.of(
+                "machine.package", "Machine({name}=…) needs a package that is not installed: {how}", name=name, how=how
             )
     if "gpu" in limits and _gpu() is None:
-        raise ConfigError(notice("machine.no_gpu", "Machine(gpu=…): no NVIDIA GPU was found on this machine"))
+        raise ConfigError.of("machine.no_gpu", "Machine(gpu=…): no NVIDIA GPU was found on this machine")
 
 
 @cache

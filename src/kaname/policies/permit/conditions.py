@@ -100,11 +100,11 @@ def read_conditions(given: Any, where: str) -> tuple[Condition, ...]:
             "equals": isinstance(wanted, _JSON),
         }
         if not usable.get(kind, _is_number(wanted)):
-            raise ConfigError(
-                notice("permit.condition", "{where}: {kind} cannot be {wanted!r:.100}", where=where, kind=kind, wanted=wanted)
+            raise ConfigError.of(
+                "permit.condition", "{where}: {kind} cannot be {wanted!r:.100}", where=where, kind=kind, wanted=wanted
             )
     if not given:
-        raise ConfigError(notice("permit.no_conditions", "{where}: the condition is empty", where=where))
+        raise ConfigError.of("permit.no_conditions", "{where}: the condition is empty", where=where)
     return tuple([Condition(kind, wanted) for kind, wanted in given.items()])
 
 

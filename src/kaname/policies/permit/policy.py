@@ -78,7 +78,7 @@ class Permit(Policy):
         entities: Any = None,
     ) -> None:
         if (rules is None) == (cedar is None):
-            raise ConfigError(notice("permit.what", "a Permit needs either rules or a file with Cedar policies (cedar=…)"))
+            raise ConfigError.of("permit.what", "a Permit needs either rules or a file with Cedar policies (cedar=…)")
         self._judge: _Judge
         if cedar is not None:
             from .cedar import CedarRules
@@ -217,12 +217,10 @@ def _check_roles(roles: Roles | None) -> Roles:
         return roles
     if isinstance(roles, Mapping) and all(isinstance(one, str | list | tuple | set | frozenset) for one in roles.values()):
         return roles
-    raise ConfigError(
-        notice(
-            "permit.roles",
-            "roles must be a mapping from users to lists of roles, or a plain function, not {it!r:.100}",
-            it=roles,
-        )
+    raise ConfigError.of(
+        "permit.roles",
+        "roles must be a mapping from users to lists of roles, or a plain function, not {it!r:.100}",
+        it=roles,
     )
 
 

@@ -80,8 +80,8 @@ def read_rule(given: Any, number: int) -> PermitRule:
     if isinstance(given, PermitRule):
         given = {key: value for key in _KEYS if (value := getattr(given, key)) is not None}
     if not isinstance(given, Mapping):
-        raise ConfigError(
-            notice("permit.rule", "{label} must be a PermitRule or a mapping, not {given!r:.100}", label=label, given=given)
+        raise ConfigError.of(
+            "permit.rule", "{label} must be a PermitRule or a mapping, not {given!r:.100}", label=label, given=given
         )
     for key in given:
         if key not in _KEYS:
@@ -90,22 +90,18 @@ def read_rule(given: Any, number: int) -> PermitRule:
     parts = {key: _read_patterns(given[key], f"{label}: {key}") for key in _PARTS if key in given}
     where, effect, name = given.get("where", {}), given.get("effect", "allow"), given.get("name") or f"#{number}"
     if effect not in ("allow", "deny") or not isinstance(name, str) or not isinstance(where, Mapping):
-        raise ConfigError(
-            notice(
-                "permit.form",
-                '{label}: effect must be "allow" or "deny", name a text, and where a mapping of arguments to conditions',
-                label=label,
-            )
+        raise ConfigError.of(
+            "permit.form",
+            '{label}: effect must be "allow" or "deny", name a text, and where a mapping of arguments to conditions',
+            label=label,
         )
     parts.setdefault("action", (READ,))
     made = PermitRule(name=name, effect=effect, **parts)  # type: ignore[arg-type]
     if not (made.tool or made.handoff or made.data) or (where and (made.handoff or made.data or not made.tool)):
-        raise ConfigError(
-            notice(
-                "permit.about",
-                "{label} must name a tool, a handoff or data; conditions (where) are for rules that only name tools",
-                label=label,
-            )
+        raise ConfigError.of(
+            "permit.about",
+            "{label} must name a tool, a handoff or data; conditions (where) are for rules that only name tools",
+            label=label,
         )
     return replace(made, where={key: read_conditions(one, f"{label}: where {key}") for key, one in where.items()})
 
@@ -114,8 +110,8 @@ def _read_patterns(given: Any, where: str) -> tuple[str, ...]:
     """Return the patterns. None at all would not restrict the rule, so an empty list is refused."""
     listed = (given,) if isinstance(given, str) else given
     if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) and one for one in listed):
-        raise ConfigError(
-            notice("permit.patterns", "{where} must be a text or a list of texts, not {given!r:.100}", where=where, given=given)
+        raise ConfigError.of(
+            "permit.patterns", "{where} must be a text or a list of texts, not {given!r:.100}", where=where, given=given
         )
     return tuple(listed)
 
@@ -125,10 +121,10 @@ class PermitRules:
 
     def __init__(self, given: Iterable[Any]) -> None:
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            raise ConfigError(notice("permit.list", "rules must be a list, not {given!r:.100}", given=given))
+            raise ConfigError.of("permit.list", "rules must be a list, not {given!r:.100}", given=given)
         self.rules = tuple([read_rule(one, number) for number, one in enumerate(given, 1)])
         if not self.rules:
-            raise ConfigError(notice("permit.empty", "a Permit needs at least one rule"))
+            raise ConfigError.of("permit.empty", "a Permit needs at least one rule")
         self.uses_path = any(rule.path for rule in self.rules)
         self.text = repr(self.rules)
 

@@ -15,7 +15,6 @@ import regex
 
 from ...core.errors import ConfigError
 from ...core.install import install_command
-from ...core.notices import notice
 from .latin_names import find_latin_names
 
 _JAPANESE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Han}]")
@@ -82,13 +81,11 @@ class FindNames:
         """Check that the packages are installed. Raises `ConfigError`."""
         missing = [name for name in ("sudachipy", "sudachidict_small", "faker") if find_spec(name) is None]
         if missing:
-            raise ConfigError(
-                notice(
-                    "privacy.no_names",
-                    "find_names needs packages that are not installed ({missing}). Install them with: {how}",
-                    missing=", ".join(missing),
-                    how=install_command("names"),
-                )
+            raise ConfigError.of(
+                "privacy.no_names",
+                "find_names needs packages that are not installed ({missing}). Install them with: {how}",
+                missing=", ".join(missing),
+                how=install_command("names"),
             )
 
     def __call__(self, text: str) -> list[tuple[int, int, str]]:

@@ -94,7 +94,7 @@ class Privacy(Policy):
         self._detectors = (detectors,) if callable(detectors) else tuple(detectors)
         for detector in self._detectors:
             if not callable(detector):
-                raise ConfigError(notice("privacy.detector", "detectors takes functions, not {given!r}", given=detector))
+                raise ConfigError.of("privacy.detector", "detectors takes functions, not {given!r}", given=detector)
             if isinstance(detector, FindNames):
                 detector.check()
         further = tuple([form.kind for form in self._own])

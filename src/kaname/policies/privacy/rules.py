@@ -63,12 +63,10 @@ def _by_direction(kind: str, rule: Any) -> dict[Direction, Treatment]:
 
 
 def _treatment_error(kind: str, given: Any) -> ConfigError:
-    return ConfigError(
-        notice(
-            "privacy.treatment",
-            "{kind!r} must be one of {treatments}, or a mapping of directions to these, not {given!r}",
-            kind=kind,
-            treatments=", ".join(TREATMENTS),
-            given=given,
-        )
+    return ConfigError.of(
+        "privacy.treatment",
+        "{kind!r} must be one of {treatments}, or a mapping of directions to these, not {given!r}",
+        kind=kind,
+        treatments=", ".join(TREATMENTS),
+        given=given,
     )

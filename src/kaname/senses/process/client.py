@@ -83,10 +83,8 @@ class WorkProcess:
                 )
                 raise SenseTimeout(told) from None
             except (asyncio.IncompleteReadError, ConnectionError, frames.BadFrame):
-                raise SenseError(
-                    notice(
-                        "senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory"
-                    )
+                raise SenseError.of(
+                    "senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory"
                 ) from None
             finally:
                 if answer.get("last"):  # also after a cancellation
@@ -94,7 +92,7 @@ class WorkProcess:
                 else:
                     self._ending = asyncio.get_running_loop().call_later(_IDLE, self._end)
         if "refused" in answer:
-            raise SenseError(notice("senses.refused", "the file cannot be used: {why}", why=answer["refused"]))
+            raise SenseError.of("senses.refused", "the file cannot be used: {why}", why=answer["refused"])
         return answer["ok"], made
 
     async def _start(self) -> asyncio.subprocess.Process:

@@ -13,7 +13,6 @@ from typing import Any
 from ...agent.agent import Agent
 from ...config.build import Config
 from ...core.errors import AuditError, ConfigError
-from ...core.notices import notice
 from ...journals.audit.chain import user_subject
 from ...journals.audit.facts import FactFollower
 from ...journals.audit.log import AuditLog
@@ -190,5 +189,5 @@ def audit_in(config: Config | None, journal: object, *, journal_is_stored: bool 
 def require_audit(audit: AuditLog | None) -> AuditLog:
     """Return the log, or raise `ConfigError` if there is none."""
     if audit is None:
-        raise ConfigError(notice("audit.off", "there is no audit log: the file says `audit: false`"))
+        raise ConfigError.of("audit.off", "there is no audit log: the file says `audit: false`")
     return audit

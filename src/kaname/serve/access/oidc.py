@@ -81,7 +81,7 @@ class Provider:
             told = notice("oidc.no_package", "joserfc is not installed. Install it with: {how}", how=install_command("oidc"))
             raise ConfigError(told) from missing
         if not groups:
-            raise ConfigError(notice("oidc.no_groups", "no group has a role, so nobody could sign in: name some under groups"))
+            raise ConfigError.of("oidc.no_groups", "no group has a role, so nobody could sign in: name some under groups")
         _require_safe(issuer)
         secret = os.environ.get(client_secret_env, "") if client_secret_env else ""
         if client_secret_env and not secret:
@@ -265,7 +265,7 @@ def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[
         if isinstance(found, dict):
             return found
         why = "no JSON object"
-    raise AgentConnectionError(notice("oidc.unreachable", "the OpenID provider failed at {url}: {why}", url=url, why=why))
+    raise AgentConnectionError.of("oidc.unreachable", "the OpenID provider failed at {url}: {why}", url=url, why=why)
 
 
 def _require_safe(url: str) -> None:
@@ -276,4 +276,4 @@ def _require_safe(url: str) -> None:
     except ValueError:
         local = False
     if found.scheme != "https" and not (found.scheme == "http" and local):
-        raise ConfigError(notice("oidc.address", "the OpenID provider must have an https address, not {url!r:.200}", url=url))
+        raise ConfigError.of("oidc.address", "the OpenID provider must have an https address, not {url!r:.200}", url=url)

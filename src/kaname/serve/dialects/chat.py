@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ...agent.input import as_turn
 from ...core.errors import ConfigError, ModelError
 from ...core.events import Asked
-from ...core.notices import join_notices, notice
+from ...core.notices import join_notices
 from ...core.people.asking import question_in_words
 from ...core.values import plain_text
 from ..encoding import Json
@@ -94,14 +94,14 @@ def model_of(asked: dict[str, Any]) -> str:
     """Return the name of the agent that the request asks for."""
     name = asked.get("model")
     if not isinstance(name, str) or not name:
-        raise ConfigError(notice("serve.model", "model must be the name of an agent; GET /v1/models lists them"))
+        raise ConfigError.of("serve.model", "model must be the name of an agent; GET /v1/models lists them")
     return name.removeprefix("kaname/")
 
 
 def _messages(asked: dict[str, Any]) -> list[Any]:
     messages = asked.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ConfigError(notice("serve.messages", "messages must be a list that ends with the user's message"))
+        raise ConfigError.of("serve.messages", "messages must be a list that ends with the user's message")
     for name in _REFUSED:
         if asked.get(name):
             raise unsupported_error(name)
@@ -113,8 +113,8 @@ def _messages(asked: dict[str, Any]) -> list[Any]:
 
 
 def unsupported_error(name: str) -> ConfigError:
-    return ConfigError(
-        notice("serve.unsupported", "{name} is not supported: the agent has its own tools and output format", name=name)
+    return ConfigError.of(
+        "serve.unsupported", "{name} is not supported: the agent has its own tools and output format", name=name
     )
 
 

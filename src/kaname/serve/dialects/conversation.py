@@ -16,7 +16,6 @@ from ...agent.run import Run
 from ...core.chunks import Chunk, chunks_of
 from ...core.errors import AgentError, ConfigError, RateLimited, RunNotFound
 from ...core.events import Asked
-from ...core.notices import notice
 from ...core.people.answers import is_yes_or_no, read_decision
 from ...core.runs import RunInfo
 from ...kernel.channel import Reader
@@ -229,7 +228,7 @@ async def read_answers(
     known = {**{one.data["key"]: question_of(one) for one in told if is_question(one)}, **asked}
     keys = [key for _, _, key in ids]
     if not asked.keys() & {*keys} or {*keys} - known.keys() or len({run_id for run_id, _, _ in ids}) > 1:
-        raise ConfigError(notice("serve.no_question", "these questions are no longer open"))
+        raise ConfigError.of("serve.no_question", "these questions are no longer open")
     answers = {key: read(known[key], one) for key, one in zip(keys, given.values(), strict=True)}
     had = result.state.answers
     return card, {key: one for key, one in answers.items() if key in asked or not _means_the_same(had.get(key), one)}

@@ -8,7 +8,6 @@ from logging import getLogger
 from pathlib import Path
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 
 ENVIRONMENT = "KANAME_SERVER_KEY"
 _FILE = "server.key"
@@ -53,12 +52,10 @@ def _read_or_make(path: Path) -> bytes:
 
 def _long_enough(key: bytes, place: str) -> bytes:
     if len(key) < _LEAST:
-        raise ConfigError(
-            notice(
-                "serve.short_key",
-                "the key in {place} has fewer than {least} bytes; set a longer one",
-                place=place,
-                least=_LEAST,
-            )
+        raise ConfigError.of(
+            "serve.short_key",
+            "the key in {place} has fewer than {least} bytes; set a longer one",
+            place=place,
+            least=_LEAST,
         )
     return key

@@ -202,20 +202,20 @@ def _check(asked: dict[str, Any]) -> None:
     if ((asked.get("text") or {}).get("format") or {}).get("type", "text") != "text":
         raise unsupported_error("text.format")
     if not isinstance(asked.get("store"), bool | None):
-        raise ConfigError(notice("serve.store", "store must be true or false"))
+        raise ConfigError.of("serve.store", "store must be true or false")
     if asked.get("background") and asked.get("store") is False:
         told = notice(
             "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
         )
         raise ConfigError(told)
     if asked.get("conversation") and asked.get("previous_response_id"):
-        raise ConfigError(notice("serve.one_of", "send either conversation or previous_response_id, not both"))
+        raise ConfigError.of("serve.one_of", "send either conversation or previous_response_id, not both")
 
 
 def _items(given: Any) -> list[dict[str, Any]]:
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items or not all(isinstance(one, dict) for one in items):
-        raise ConfigError(notice("serve.input", "input must be a string or a list of items"))
+        raise ConfigError.of("serve.input", "input must be a string or a list of items")
     return items
 
 

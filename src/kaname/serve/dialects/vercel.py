@@ -13,7 +13,7 @@ from ...agent.input import as_turn
 from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
-from ...core.notices import join_notices, notice
+from ...core.notices import join_notices
 from ...core.people.asking import question_in_words
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
@@ -56,7 +56,7 @@ class Vercel:
         """
         caller, messages = caller_of(request), asked.get("messages")
         if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
-            raise ConfigError(notice("serve.messages", "messages must be a list that ends with the user's message"))
+            raise ConfigError.of("serve.messages", "messages must be a list that ends with the user's message")
         last = messages[-1]
         if answered := _decided_approvals(last):
             card, answers = await read_answers(self._service, request, answered, _answer)

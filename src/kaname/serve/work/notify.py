@@ -167,7 +167,7 @@ class Notifier:
             if process.returncode is None:
                 process.kill()
         if process.returncode:
-            raise ConfigError(notice("notify.command", "the command ended with {code}", code=process.returncode))
+            raise ConfigError.of("notify.command", "the command ended with {code}", code=process.returncode)
 
     async def _mail(self, waiting: WaitingQuestions) -> None:
         mail = EmailMessage()
@@ -231,4 +231,4 @@ def _deliver(given: Mapping[str, Any], mail: EmailMessage) -> None:
 
 
 def _wrong(name: str, why: str) -> ConfigError:
-    return ConfigError(notice("notify.wrong", "notify.{name}: {why}", name=name, why=why))
+    return ConfigError.of("notify.wrong", "notify.{name}: {why}", name=name, why=why)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from ...core.errors import ConfigError
-from ...core.notices import join_notices, notice, to_json
+from ...core.notices import join_notices, to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
 from ...kernel.bases import StrategyBase
@@ -85,13 +85,11 @@ class GraphStrategy(StrategyBase):
         progress = self._kept.of(state, lambda: Progress(self.graph, params_of(state)))
         progress.take(state.results, state.started)
         if strangers := progress.strangers:
-            raise ConfigError(
-                notice(
-                    "workflow.other",
-                    "this run contains calls that this workflow does not make ({listed}). Resume it with the workflow that "
-                    "started it",
-                    listed=", ".join(strangers[:5]),
-                )
+            raise ConfigError.of(
+                "workflow.other",
+                "this run contains calls that this workflow does not make ({listed}). Resume it with the workflow that "
+                "started it",
+                listed=", ".join(strangers[:5]),
             )
         return progress
 

@@ -13,7 +13,6 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
-from ...core.notices import notice
 from ...kernel.threads import off_loop
 from .describe import describe_tables
 from .engines.base import Engine, QueryFailed, QueryLimits, Rows, out_of_time
@@ -66,17 +65,15 @@ class DatabaseTool:
         name: str = "",
     ) -> None:
         if max_rows < 1 or max_characters < 100 or timeout <= 0 or max_memory < 1:
-            raise ConfigError(
-                notice(
-                    "database.numbers",
-                    "max_rows, timeout and max_memory must be positive numbers, and max_characters at least 100",
-                )
+            raise ConfigError.of(
+                "database.numbers",
+                "max_rows, timeout and max_memory must be positive numbers, and max_characters at least 100",
             )
         if isinstance(tables, str) or isinstance(functions, str):
-            raise ConfigError(notice("database.names", "tables and functions must be lists of names, not strings"))
+            raise ConfigError.of("database.names", "tables and functions must be lists of names, not strings")
         if comments not in (None, "strip", "refuse"):
-            raise ConfigError(
-                notice("database.comments", "comments must be 'strip' or 'refuse', not {comments!r}", comments=comments)
+            raise ConfigError.of(
+                "database.comments", "comments must be 'strip' or 'refuse', not {comments!r}", comments=comments
             )
         self.name, self._comments = name or self.name, comments
         self._limits = QueryLimits(max_rows, max_characters, timeout)
@@ -95,12 +92,10 @@ class DatabaseTool:
             }
             self._workers, self._dialect = WorkerPool(opening), engine.dialect
         elif not hasattr(source, "dialect"):
-            raise ConfigError(
-                notice(
-                    "database.source",
-                    "source must be a SQLite or DuckDB file, an address such as postgresql://…, or an Engine, not {source!r}",
-                    source=source,
-                )
+            raise ConfigError.of(
+                "database.source",
+                "source must be a SQLite or DuckDB file, an address such as postgresql://…, or an Engine, not {source!r}",
+                source=source,
             )
         else:
             self._session, self._dialect = DatabaseSession(source, tables, functions, comments or "strip"), source.dialect

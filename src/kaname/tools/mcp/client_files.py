@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 
 _WRAPPERS = ("mcpServers", "mcp_servers", "servers", "context_servers", "mcp")
 _RENAMED = {
@@ -50,16 +49,14 @@ def servers_of_file(path: str | os.PathLike[str], known: Sequence[str]) -> dict[
         text = file.read_text("utf-8-sig")
         held = _toml(text) if file.suffix == ".toml" else _json_with_comments(text)
     except OSError as problem:
-        raise ConfigError(
-            notice("mcp.file_unread", "{file} cannot be read: {problem}", file=file, problem=problem)
-        ) from problem
+        raise ConfigError.of("mcp.file_unread", "{file} cannot be read: {problem}", file=file, problem=problem) from problem
     except ValueError as problem:
-        raise ConfigError(
-            notice("mcp.file_form", "{file} is not valid JSON or TOML: {problem}", file=file, problem=problem)
+        raise ConfigError.of(
+            "mcp.file_form", "{file} is not valid JSON or TOML: {problem}", file=file, problem=problem
         ) from problem
     servers = unwrap_servers(held)
     if not servers:
-        raise ConfigError(notice("mcp.file_without_servers", "{file} has no servers under mcpServers or servers", file=file))
+        raise ConfigError.of("mcp.file_without_servers", "{file} has no servers under mcpServers or servers", file=file)
     made, problems = dict[str, Any](), list[str]()
     for name, given in servers.items():
         if given.get("disabled") is True or given.get("enabled") is False:
@@ -156,24 +153,20 @@ def _fill_variables(value: Any, place: str, file: Path) -> Any:
         if kind is None and name in known:
             return known[name]
         if kind == "input":
-            raise ConfigError(
-                notice(
-                    "mcp.file_input",
-                    "{place}: {variable} is a value that another client asks its user for. Replace it with "
-                    "${{env:NAME}}, or add the server to mcp_servers.",
-                    place=place,
-                    variable=found[0],
-                )
+            raise ConfigError.of(
+                "mcp.file_input",
+                "{place}: {variable} is a value that another client asks its user for. Replace it with "
+                "${{env:NAME}}, or add the server to mcp_servers.",
+                place=place,
+                variable=found[0],
             )
         if name not in os.environ and default is None:
-            raise ConfigError(
-                notice(
-                    "mcp.file_variable",
-                    "{place}: the environment variable {name} is not set ({variable})",
-                    place=place,
-                    name=name,
-                    variable=found[0],
-                )
+            raise ConfigError.of(
+                "mcp.file_variable",
+                "{place}: the environment variable {name} is not set ({variable})",
+                place=place,
+                name=name,
+                variable=found[0],
             )
         return os.environ.get(name, default or "")
 

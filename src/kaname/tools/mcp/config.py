@@ -90,12 +90,10 @@ def servers_by_name(servers: Servers) -> Mapping[str, Any]:
     if isinstance(servers, str | os.PathLike):
         return servers_of_file(servers, KNOWN)
     if not isinstance(servers, Mapping):
-        raise ConfigError(
-            notice(
-                "mcp.servers_kind",
-                "mcp_servers must be a mapping of names to servers, or the path of another client's file, not {servers!r}",
-                servers=servers,
-            )
+        raise ConfigError.of(
+            "mcp.servers_kind",
+            "mcp_servers must be a mapping of names to servers, or the path of another client's file, not {servers!r}",
+            servers=servers,
         )
     inner = servers.get("mcpServers")
     return inner if len(servers) == 1 and isinstance(inner, Mapping) else servers
@@ -110,7 +108,7 @@ def entries(servers: Servers) -> list[Entry]:
 def as_entry(name: Any, given: Any) -> Mapping[str, Any]:
     """Return a server as it would stand in a file, however it was given; an object as `server`. Raises `ConfigError`."""
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(notice("mcp.bad_name", "mcp_servers: {name!r} is not a valid name for a server", name=name))
+        raise ConfigError.of("mcp.bad_name", "mcp_servers: {name!r} is not a valid name for a server", name=name)
     place = f"mcp_servers.{name}"
     if isinstance(given, str) and given.strip():
         return {"url": given} if "://" in given else dict(zip(("command", "args"), _split(given, place), strict=True))
@@ -142,10 +140,10 @@ def _read(name: str, given: Mapping[str, Any], place: str) -> Entry:
         told = without_password(url)
         raise _wrong(place, notice("mcp.url_begins", "url must begin with http:// or https://, not {url!r}", url=told))
     if not isinstance(given.get("args") or [], list | tuple):
-        raise ConfigError(notice("mcp.args_kind", "{place}.args must be a list", place=place))
+        raise ConfigError.of("mcp.args_kind", "{place}.args must be a list", place=place)
     cwd = given.get("cwd")
     if cwd is not None and not isinstance(cwd, str | os.PathLike):
-        raise ConfigError(notice("mcp.cwd_kind", "{place}.cwd must be the path of a folder, not {cwd!r}", place=place, cwd=cwd))
+        raise ConfigError.of("mcp.cwd_kind", "{place}.cwd must be the path of a folder, not {cwd!r}", place=place, cwd=cwd)
     timeout = given.get("timeout", 60.0)
     return Entry(
         name,
@@ -201,8 +199,8 @@ def _text(given: Mapping[str, Any], key: str, place: str) -> str:
     if key == "command" and isinstance(value, os.PathLike):
         return str(value)
     if not isinstance(value, str):
-        raise ConfigError(
-            notice("mcp.text_kind", "{place}.{key} must be a string, not {value!r}", place=place, key=key, value=value)
+        raise ConfigError.of(
+            "mcp.text_kind", "{place}.{key} must be a string, not {value!r}", place=place, key=key, value=value
         )
     return value.strip()
 
@@ -212,20 +210,18 @@ def _texts(given: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(
-            notice("mcp.mapping_kind", "{place}.{key} must be a mapping such as {{NAME: value}}", place=place, key=key)
+        raise ConfigError.of(
+            "mcp.mapping_kind", "{place}.{key} must be a mapping such as {{NAME: value}}", place=place, key=key
         )
     for name, one in value.items():
         if not isinstance(one, str | int | float):
-            raise ConfigError(
-                notice(
-                    "mcp.entry_kind",
-                    "{place}.{key}.{name} must be a string or a number, not {one!r}",
-                    place=place,
-                    key=key,
-                    name=name,
-                    one=one,
-                )
+            raise ConfigError.of(
+                "mcp.entry_kind",
+                "{place}.{key}.{name} must be a string or a number, not {one!r}",
+                place=place,
+                key=key,
+                name=name,
+                one=one,
             )
     return {str(name): str(one) for name, one in value.items()}
 
@@ -234,10 +230,8 @@ def _names(given: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
     value = given.get(key)
     listed = [] if value is None else value
     if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
-        raise ConfigError(
-            notice(
-                "mcp.names_kind", "{place}.{key} must be a list of strings, not {value!r}", place=place, key=key, value=value
-            )
+        raise ConfigError.of(
+            "mcp.names_kind", "{place}.{key} must be a list of strings, not {value!r}", place=place, key=key, value=value
         )
     return tuple(listed)
 
@@ -277,8 +271,8 @@ def _protocol(value: Any, place: str) -> str:
 def _flag(given: Mapping[str, Any], key: str, place: str) -> bool:
     value = given.get(key, False)
     if not isinstance(value, bool):
-        raise ConfigError(
-            notice("mcp.flag_kind", "{place}.{key} must be true or false, not {value!r}", place=place, key=key, value=value)
+        raise ConfigError.of(
+            "mcp.flag_kind", "{place}.{key} must be true or false, not {value!r}", place=place, key=key, value=value
         )
     return value
 

@@ -49,8 +49,8 @@ class McpConnection:
         try:
             fastmcp = import_module("fastmcp.client")
         except ModuleNotFoundError as problem:
-            raise ConfigError(
-                notice("mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp"))
+            raise ConfigError.of(
+                "mcp.fastmcp_missing", "tool servers need FastMCP: {how}", how=install_command("mcp")
             ) from problem
         self.entry, self.process, self.status = entry, None, 0  # type: tuple[Entry, Any, int]
         self._unsent: set[str] = set()  # calls for which no connection could be made

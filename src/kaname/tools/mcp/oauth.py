@@ -102,17 +102,15 @@ class SignIn:
 
     async def show(self, address: str) -> None:
         if self._elicit is None:
-            raise AgentConnectionError(
-                notice(
-                    "mcp.sign_in_first",
-                    "the tool server {name!r} needs you to sign in. Run `{command} tools` in a terminal, or pass elicit=…",
-                    name=self._entry.name,
-                    command=this_command(),
-                )
+            raise AgentConnectionError.of(
+                "mcp.sign_in_first",
+                "the tool server {name!r} needs you to sign in. Run `{command} tools` in a terminal, or pass elicit=…",
+                name=self._entry.name,
+                command=this_command(),
             )
         if self.stored and await _is_refused(address):
             TokenFile(self._entry).forget()
-            raise ForgottenClient(notice("mcp.forgotten", "the server no longer knows this client. It is registered again."))
+            raise ForgottenClient.of("mcp.forgotten", "the server no longer knows this client. It is registered again.")
         self._page = address
 
     async def wait_for_code(self) -> Any:
@@ -126,24 +124,22 @@ class SignIn:
             async with self._clock.pause(), asyncio.timeout(_SIGN_IN_SECONDS):
                 held = await code
         except TimeoutError:
-            raise AgentConnectionError(
-                notice("mcp.sign_in_late", "the sign-in was not completed within {seconds:g} s", seconds=_SIGN_IN_SECONDS)
+            raise AgentConnectionError.of(
+                "mcp.sign_in_late", "the sign-in was not completed within {seconds:g} s", seconds=_SIGN_IN_SECONDS
             ) from None
         finally:
             asking.cancel()
             if listener is not None:
                 listener.close()
         if held.get("error") == _TAKEN:
-            raise AgentConnectionError(
-                notice(
-                    "mcp.port_taken",
-                    "port {port}, on which kaname waits for the browser, is in use. Try again, or set another callback_port.",
-                    port=self.port,
-                )
+            raise AgentConnectionError.of(
+                "mcp.port_taken",
+                "port {port}, on which kaname waits for the browser, is in use. Try again, or set another callback_port.",
+                port=self.port,
             )
         if "error" in held or "code" not in held:
             why = held.get("error_description") or held.get("error") or notice("mcp.no_code", "no code came back")
-            raise AgentConnectionError(notice("mcp.sign_in_refused", "the sign-in was refused: {why}", why=why))
+            raise AgentConnectionError.of("mcp.sign_in_refused", "the sign-in was refused: {why}", why=why)
         return AuthorizationCodeResult(code=held["code"], state=held.get("state"), iss=held.get("iss"))
 
     async def _ask(self, code: asyncio.Future[Mapping[str, str]], listening: bool) -> None:

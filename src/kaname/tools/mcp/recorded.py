@@ -8,7 +8,6 @@ from typing import Any
 from ...core.errors import BadArguments, ReplayDiverged
 from ...core.events import Asked, Effect, Event, ToolFinished, ToolStarted
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import notice
 from ...kernel.bases import ActionBase
 from ...kernel.ports import ToolContext
 from ..arguments.prepare import read_arguments
@@ -40,8 +39,6 @@ class RecordedServerTool(ActionBase):
         return self._received.get(call.id) or read_arguments(call)
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
-        raise ReplayDiverged(
-            notice(
-                "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
-            )
+        raise ReplayDiverged.of(
+            "replay.server", "{name} is a tool of a tool server, and a replay does not start tool servers", name=self.name
         )

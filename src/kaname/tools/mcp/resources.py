@@ -75,8 +75,8 @@ async def get_prompt(servers: Sequence[McpServer], name: str, arguments: Mapping
     Raises `AgentConnectionError` if no server returns the prompt."""
     outcome = await _first(servers, "prompts", server, "get_prompt", name, dict(arguments))
     if isinstance(outcome, str):
-        raise AgentConnectionError(
-            notice("mcp.prompt_failed", "the prompt {name!r} is not available: {outcome}", name=name, outcome=outcome)
+        raise AgentConnectionError.of(
+            "mcp.prompt_failed", "the prompt {name!r} is not available: {outcome}", name=name, outcome=outcome
         )
     said = [(message.role, _text(message.content)) for message in outcome.messages]
     mixed = any(role != "user" for role, _ in said)

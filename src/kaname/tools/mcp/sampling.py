@@ -8,7 +8,6 @@ from typing import Any
 
 from ...core.errors import AgentError
 from ...core.messages import Media, Message, Text
-from ...core.notices import notice
 from ...core.record import record
 from ...kernel.ports import ToolContext
 
@@ -54,16 +53,14 @@ class Samples:
         from mcp_types import CreateMessageResult, TextContent
 
         if not self._calls:
-            raise AgentError(
-                notice("sampling.no_call", "a tool server can use the model only during a tool call, and none is running")
+            raise AgentError.of(
+                "sampling.no_call", "a tool server can use the model only during a tool call, and none is running"
             )
         call = self._calls[-1]
         number = self._asked[call.call_id] = self._asked.get(call.call_id, 0) + 1
         if number > _MOST:
-            raise AgentError(
-                notice(
-                    "sampling.too_often", "a tool server can use the model at most {most} times in one tool call", most=_MOST
-                )
+            raise AgentError.of(
+                "sampling.too_often", "a tool server can use the model at most {most} times in one tool call", most=_MOST
             )
         question = Question(
             f"{self._server}-asks-{number}",

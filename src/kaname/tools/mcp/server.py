@@ -166,14 +166,12 @@ class McpServer:
 
     def _start_error(self, why: str, begun: float) -> AgentConnectionError:
         self._count_failure(at_least=max(1.0, monotonic() - begun))
-        return AgentConnectionError(
-            notice(
-                "mcp.not_started",
-                "the tool server {name!r} ({told}) did not start: {why}",
-                name=self.name,
-                told=self.entry.label,
-                why=why,
-            )
+        return AgentConnectionError.of(
+            "mcp.not_started",
+            "the tool server {name!r} ({told}) did not start: {why}",
+            name=self.name,
+            told=self.entry.label,
+            why=why,
         )
 
     def _count_failure(self, at_least: float = 0.0) -> None:

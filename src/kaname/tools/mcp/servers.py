@@ -158,12 +158,10 @@ class McpServers:
                 return
             if before.is_running():
                 self._loop = before
-                raise InvalidState(
-                    notice(
-                        "mcp.other_event_loop",
-                        "the tool servers of this agent are in use in another event loop. Create one agent per thread, or "
-                        "close this agent there first.",
-                    )
+                raise InvalidState.of(
+                    "mcp.other_event_loop",
+                    "the tool servers of this agent are in use in another event loop. Create one agent per thread, or "
+                    "close this agent there first.",
                 )
         self._starting = None
         for server in self.servers:

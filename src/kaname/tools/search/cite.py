@@ -73,18 +73,16 @@ def find_cited(key: str, index: Index) -> Hit:
     """Return the passage that a citation names. Raises `ConfigError` if it is malformed or names no stored passage."""
     found = _KEY.fullmatch(_strip_brackets(key))
     if found is None:
-        raise ConfigError(notice("search.citation_form", "a citation must look like [rules.md#3], not {key!r}", key=key))
+        raise ConfigError.of("search.citation_form", "a citation must look like [rules.md#3], not {key!r}", key=key)
     path = document(found[1], index)
     number = index.chunk_id(path, int(found[2]))
     passage = index.around(number) if number is not None else []
     if number is None or not passage:
-        raise ConfigError(
-            notice(
-                "search.no_passage",
-                "{paths} has no passage {found}; it may have changed since it was cited",
-                paths=path,
-                found=found[2],
-            )
+        raise ConfigError.of(
+            "search.no_passage",
+            "{paths} has no passage {found}; it may have changed since it was cited",
+            paths=path,
+            found=found[2],
         )
     return hit(index, number, passage, 0.0, 0.0)
 
@@ -101,8 +99,8 @@ def document(name: str, index: Index) -> str:
         there = notice("search.there_is", "; files of that name: {names}", names=", ".join(others)) if others else ""
         raise ConfigError(notice("search.no_document", "{path} has no document {found}", found=name, path=index.path) + there)
     if len(paths) > 1:
-        raise ConfigError(
-            notice("search.which_one", "several documents match: {names}. Give the full path of one", names=", ".join(paths))
+        raise ConfigError.of(
+            "search.which_one", "several documents match: {names}. Give the full path of one", names=", ".join(paths)
         )
     return paths[0]
 
@@ -113,14 +111,12 @@ def whole_document(name: str, index: Index) -> str:
     Like `document`, but raises `ConfigError` for a citation of a single passage; the error names the passage's file."""
     path = document(name, index)
     if not _paths_named(name, index):
-        raise ConfigError(
-            notice(
-                "search.whole_file",
-                "{name} is one passage of {path}, and only whole files can be removed. Use: {file}",
-                name=name,
-                path=path,
-                file=short_name(path, index),
-            )
+        raise ConfigError.of(
+            "search.whole_file",
+            "{name} is one passage of {path}, and only whole files can be removed. Use: {file}",
+            name=name,
+            path=path,
+            file=short_name(path, index),
         )
     return path
 

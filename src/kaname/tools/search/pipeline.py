@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.project import state_path
 from .chunk import chunk_blocks
 from .cite import Hit, find_cited, hit
@@ -131,9 +130,9 @@ class RAGPipeline:
         """
         query = _writable(query.strip()[:_LONGEST_QUESTION])
         if not query:
-            raise ConfigError(notice("search.question_empty", "the question is empty"))
+            raise ConfigError.of("search.question_empty", "the question is empty")
         if top_k < 1:
-            raise ConfigError(notice("search.top_k", "top_k must be at least 1, not {top_k!r}", top_k=top_k))
+            raise ConfigError.of("search.top_k", "top_k must be at least 1, not {top_k!r}", top_k=top_k)
         return self.search_vector(query, self.embed([query], zeros=True)[0], top_k, least, apart)
 
     def search_vector(self, query: str, vector: object, top_k: int, least: float = 0.0, apart: float = 0.0) -> list[Hit]:

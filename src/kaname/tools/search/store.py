@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from . import index_file as opening
 from .chunk import TextChunk
 from .dialogue import turns
@@ -72,8 +71,8 @@ class IndexStore:
                 self._open()
                 self.made_with = self._meta("embeddings")
         except (sqlite3.DatabaseError, OSError) as problem:
-            raise ConfigError(
-                notice("search.not_an_index", "{path} is not an index: {problem}", path=path, problem=problem)
+            raise ConfigError.of(
+                "search.not_an_index", "{path} is not an index: {problem}", path=path, problem=problem
             ) from problem
         if embeddings:
             self._belong(embeddings)
@@ -112,7 +111,7 @@ class IndexStore:
     def _write_transaction(self) -> Iterator[None]:
         """Hold the lock in a write transaction. Raises `ConfigError` if the file is read-only."""
         if not self._writable:
-            raise ConfigError(notice("search.read_only", "{path} is read-only", path=self.path))
+            raise ConfigError.of("search.read_only", "{path} is read-only", path=self.path)
         with self._read_lock(), self._db:
             self._db.execute("BEGIN IMMEDIATE")
             yield
@@ -207,15 +206,13 @@ class IndexStore:
     def _check_length(self, vectors: Any) -> None:
         row = self._db.execute("SELECT length(vector) / 2 FROM chunks LIMIT 1").fetchone()
         if row is not None and len(vectors) and len(vectors[0]) != row[0]:
-            raise ConfigError(
-                notice(
-                    "search.vector_size",
-                    "{path} holds vectors of {row} dimensions, but the new ones have {count}. Use the same embedding model, "
-                    "or another file",
-                    path=self.path,
-                    row=row[0],
-                    count=len(vectors[0]),
-                )
+            raise ConfigError.of(
+                "search.vector_size",
+                "{path} holds vectors of {row} dimensions, but the new ones have {count}. Use the same embedding model, "
+                "or another file",
+                path=self.path,
+                row=row[0],
+                count=len(vectors[0]),
             )
 
     def _forget(self, path: str) -> None:

@@ -11,7 +11,6 @@ from ...core.codec import dump
 from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
-from ...core.notices import notice
 from ...core.people.labels import ToolLabels
 from ...kernel.threads import off_loop
 from .pipeline import Hit, RAGPipeline, default_index
@@ -54,23 +53,19 @@ class SearchTool:
     ) -> None:
         for what, value, least in (("top_k", top_k, 1), ("max_characters", max_characters, 100)):
             if value < least:
-                raise ConfigError(
-                    notice(
-                        "search.number",
-                        "{what} must be at least {least}, not {value!r}",
-                        what=what,
-                        least=least,
-                        value=value,
-                    )
+                raise ConfigError.of(
+                    "search.number",
+                    "{what} must be at least {least}, not {value!r}",
+                    what=what,
+                    least=least,
+                    value=value,
                 )
         if not (pipeline is None or isinstance(pipeline, str | Path) or callable(getattr(pipeline, "search", None))):
-            raise ConfigError(
-                notice(
-                    "search.pipeline",
-                    "pipeline must be a RAGPipeline, the path of an index, or an object with search(query, top_k), not "
-                    "{pipeline!r}",
-                    pipeline=pipeline,
-                )
+            raise ConfigError.of(
+                "search.pipeline",
+                "pipeline must be a RAGPipeline, the path of an index, or an object with search(query, top_k), not "
+                "{pipeline!r}",
+                pipeline=pipeline,
             )
         self._given = pipeline
         self.top_k, self.name, self.max_characters = top_k, name or self.name, max_characters

@@ -117,7 +117,7 @@ class ProcrastinateQueue:
 
     async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]:
         if wanted.per_key:
-            raise ConfigError(notice("queue.no_keys", "the queue of Procrastinate has no limits per key (per_key)"))
+            raise ConfigError.of("queue.no_keys", "the queue of Procrastinate has no limits per key (per_key)")
         names = [self._name(queue, agent) for queue in wanted.queues for agent in wanted.agents]
 
         self._office().check_version()

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from ....core.errors import JournalError
-from ....core.notices import notice
 
 _TABLE = "CREATE TABLE IF NOT EXISTS copies (path TEXT PRIMARY KEY, made REAL NOT NULL) WITHOUT ROWID"
 
@@ -18,7 +17,7 @@ def note_copy(connection: sqlite3.Connection, path: Path) -> None:
     Raises `JournalError` if the file exists: it would be another one.
     """
     if path.exists():
-        raise JournalError(notice("journal.copy_exists", "the file {target} already exists; choose another name", target=path))
+        raise JournalError.of("journal.copy_exists", "the file {target} already exists; choose another name", target=path)
     connection.execute(_TABLE)
     connection.execute("INSERT OR REPLACE INTO copies VALUES (?, ?)", (str(path), time.time()))
 

@@ -13,7 +13,6 @@ from typing import Any
 from ....core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
 from ....core.errors import EncryptionError, JournalCorrupt
 from ....core.events import Custom, Fact, Opened, Stopped
-from ....core.notices import notice
 from ....core.runs import RunInfo
 from ....core.steps import Stop
 from ...rows import fact_sum
@@ -68,8 +67,8 @@ def unseal(path: Path, text: str, place: str) -> str:
     except ErasedKey:
         raise
     except EncryptionError as problem:
-        raise JournalCorrupt(
-            notice("journal.sealed", "the journal {path} cannot be read: {problem}", path=path, problem=problem)
+        raise JournalCorrupt.of(
+            "journal.sealed", "the journal {path} cannot be read: {problem}", path=path, problem=problem
         ) from problem
 
 

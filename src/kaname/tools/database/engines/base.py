@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from ....core.errors import ConfigError
 from ....core.install import install_command
-from ....core.notices import notice
 from ..tables import Table
 
 ROW = "kaname_row_"  # what the statement is called inside ours; no column should have that name
@@ -79,13 +78,11 @@ def require(package: str, extra: str) -> None:
     """Raise `ConfigError` if the package is not installed. Only the worker process imports it."""
     if find_spec(package) is not None:
         return
-    raise ConfigError(
-        notice(
-            "database.driver_missing",
-            "{package} is not installed. Install it with: {how}",
-            package=package,
-            how=install_command(extra),
-        )
+    raise ConfigError.of(
+        "database.driver_missing",
+        "{package} is not installed. Install it with: {how}",
+        package=package,
+        how=install_command(extra),
     )
 
 

@@ -10,7 +10,6 @@ from threading import Timer
 from typing import Any
 
 from ....core.errors import ConfigError
-from ....core.notices import notice
 from ..tables import Column, Table
 from .base import ROW, QueryFailed, QueryLimits, Rows, out_of_time, read_rows, require, too_large
 
@@ -44,7 +43,7 @@ class DuckEngine:
         self._path = Path(path).expanduser().absolute()
         self.address = f"duckdb:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(notice("database.no_file", "database file {path} was not found", path=self._path))
+            raise ConfigError.of("database.no_file", "database file {path} was not found", path=self._path)
 
     def load(self) -> None:
         import duckdb  # noqa: F401

@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any
 
 from ....core.errors import ConfigError
-from ....core.notices import notice
 from ...to_json import to_json
 from ..tables import Column, Table
 from .base import QueryFailed, QueryLimits, Rows, as_hex, out_of_time, row_too_long, unique
@@ -28,7 +27,7 @@ class SqliteEngine:
         self._path = Path(path).expanduser().absolute()
         self.address = f"sqlite:///{self._path}"
         if not self._path.is_file():
-            raise ConfigError(notice("database.no_file", "database file {path} was not found", path=self._path))
+            raise ConfigError.of("database.no_file", "database file {path} was not found", path=self._path)
 
     def load(self) -> None:
         """Do nothing: SQLite comes with Python."""

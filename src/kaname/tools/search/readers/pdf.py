@@ -25,8 +25,8 @@ def pdf(path: Path) -> Iterator[Block]:
         import pypdf
         from pypdf.errors import FileNotDecryptedError, PyPdfError
     except ImportError as problem:
-        raise ConfigError(
-            notice("search.pdf_missing", "reading PDF files needs pypdf. Install it with: {how}", how=install_command("search"))
+        raise ConfigError.of(
+            "search.pdf_missing", "reading PDF files needs pypdf. Install it with: {how}", how=install_command("search")
         ) from problem
     remarks = logging.getLogger("pypdf")  # warnings about faults of the file
     level = remarks.level

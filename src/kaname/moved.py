@@ -1,0 +1,53 @@
+"""Modules that have moved: the old name imports the module in its new place, with a `DeprecationWarning`, for one release."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+from warnings import warn
+
+MOVED = {  # an old name, or the beginning of old names: the new one
+    "api": "agent",
+    "api.designs": "designs",
+    "api.team": "teams",
+    "api.workflow": "workflows",
+    "api.memory": "memory",
+    "api.config": "config",
+}
+
+
+def new_place(name: str) -> str:
+    """Return the name of a module today, or "" if it has not moved. Both names are without `kaname.`."""
+    known = name
+    while known and known not in MOVED:
+        known = known.rpartition(".")[0]
+    if not known:
+        return ""
+    moved = MOVED[known] + name[len(known) :]
+    return new_place(moved) or moved
+
+
+class Moved:
+    """Finds the module under its old name: the same module, not a second one."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, name = fullname.partition(".")
+        if package != "kaname" or not new_place(name):
+            return None
+        return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        place = f"kaname.{new_place(spec.name.partition('.')[2])}"
+        warn(f"{spec.name} has moved to {place}; the old name ends with the next release", DeprecationWarning, stacklevel=2)
+        module = import_module(place)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = module.__spec__ and module.__spec__.loader_state  # its own again
+
+
+sys.meta_path.insert(0, Moved())  # before the finder of files, which would load a module of a package a second time
