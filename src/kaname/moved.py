@@ -16,6 +16,7 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "api.workflow": "workflows",
     "api.memory": "memory",
     "api.config": "config",
+    "journals": "stores",
 }
 
 

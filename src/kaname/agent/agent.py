@@ -14,12 +14,12 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
-from ..journals.default import choose
 from ..kernel.bases import ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..kernel.view import current_view
+from ..stores.default import choose
 from ..strategies.output import Output
 from ..strategies.stop import Rules
 from .afterwards import Afterwards

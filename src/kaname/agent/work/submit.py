@@ -10,8 +10,8 @@ from typing import Any
 from ...core.durations import seconds
 from ...core.errors import ConfigError, RunBusy
 from ...core.notices import notice
-from ...journals.queue import HasQueue, QueuedRun, RunQueue
 from ...kernel.ports import Journal, Recipe
+from ...stores.queue import HasQueue, QueuedRun, RunQueue
 from ..ids import check_ids
 from ..input import Input, as_mapping, as_turn
 from ..opening.entrance import Origin, admit

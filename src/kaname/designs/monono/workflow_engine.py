@@ -13,8 +13,8 @@ from ...agent.run import Run
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.notices import notice
-from ...journals.default import choose
 from ...kernel.ports import Journal
+from ...stores.default import choose
 from ...strategies.graph.plan import ExecutionPlan
 from ...tools.passed import is_registry
 from ...workflows.file import read_workflow
