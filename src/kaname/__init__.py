@@ -94,10 +94,10 @@ _HOMES = {
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
-    "journals.audit.log": ("AuditLog",),
-    "journals.memory": ("MemoryJournal",),
-    "journals.postgres": ("PostgresJournal",),
-    "journals.sqlite": ("SqliteJournal",),
+    "stores.audit.log": ("AuditLog",),
+    "stores.memory": ("MemoryJournal",),
+    "stores.postgres": ("PostgresJournal",),
+    "stores.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
     "models.prices": ("Price",),
@@ -242,10 +242,6 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentResult as AgentResult
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
-    from .journals.audit.log import AuditLog as AuditLog
-    from .journals.memory import MemoryJournal as MemoryJournal
-    from .journals.postgres import PostgresJournal as PostgresJournal
-    from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase
     from .kernel.bases import ModelBase as ModelBase
@@ -306,6 +302,10 @@ if TYPE_CHECKING:
     from .senses.process.client import SenseError as SenseError
     from .senses.senses import Senses as Senses
     from .senses.tools import senses_tools as senses_tools
+    from .stores.audit.log import AuditLog as AuditLog
+    from .stores.memory import MemoryJournal as MemoryJournal
+    from .stores.postgres import PostgresJournal as PostgresJournal
+    from .stores.sqlite import SqliteJournal as SqliteJournal
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -33,6 +33,7 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "agent.figures": "run.figures",
     "agent.handoffs": "run.handoffs",
     "agent.many": "run.many",
+    "journals": "stores",
 }
 
 

@@ -36,7 +36,6 @@ from ..core.people.labels import FLOW
 from ..core.record import field, mutable, record, replace
 from ..core.state import State
 from ..core.values import parting
-from ..journals.memory import MemoryJournal
 from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional
 from ..kernel.load import load, read_run
@@ -49,6 +48,7 @@ from ..policies.budget.budget import is_used_up
 from ..policies.choice.equals import Equals
 from ..policies.flow.outbox import OUTBOX
 from ..policies.timeout import Deadline, Timeout
+from ..stores.memory import MemoryJournal
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
 from .recipe import describe, for_run, with_flow

@@ -10,8 +10,8 @@ from kaname.core.events import Custom, Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
 from kaname.testing.journal_lists import write
-from tests.journals.postgres import pgbouncer
 from tests.parts import add, adding
+from tests.stores.postgres import pgbouncer
 
 
 async def listening(work):

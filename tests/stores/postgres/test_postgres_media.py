@@ -14,9 +14,9 @@ from kaname.core.codec import dump
 from kaname.core.events import Received, ToolFinished
 from kaname.core.messages import ModelReply, assistant
 from kaname.core.runs import UPLOAD
-from kaname.journals.transfer import copy_journal
 from kaname.kernel.bases import ModelBase
 from kaname.serve.users import Caller
+from kaname.stores.transfer import copy_journal
 
 
 def photo(size=200_000):

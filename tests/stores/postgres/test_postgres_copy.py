@@ -6,13 +6,13 @@ from kaname import Agent, JournalError, PostgresJournal, RunBusy, ScriptedModel,
 from kaname.cli.main import main
 from kaname.core.events import Interjected
 from kaname.core.messages import user
-from kaname.journals import transfer
-from kaname.journals.queue import QueuedRun
-from kaname.journals.transfer import compare, copy_journal
 from kaname.kernel.approvals.port import Grant
+from kaname.stores import transfer
+from kaname.stores.queue import QueuedRun
+from kaname.stores.transfer import compare, copy_journal
 from kaname.testing.journal_lists import write
-from tests.journals.postgres.test_postgres_trouble import schema_of, sql
 from tests.parts import add, adding
+from tests.stores.postgres.test_postgres_trouble import schema_of, sql
 
 
 async def fill(journal):

@@ -14,9 +14,9 @@ import pytest
 from kaname import Agent, ConfigError, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.errors import JournalCorrupt, JournalFull, JournalLocked, RunSuperseded
 from kaname.core.events import Event, Opened
-from kaname.journals.default import choose
-from kaname.journals.sqlite import file
-from kaname.journals.sqlite.owners import is_alive
+from kaname.stores.default import choose
+from kaname.stores.sqlite import file
+from kaname.stores.sqlite.owners import is_alive
 from kaname.testing import JournalContract
 from tests import warm
 from tests.parts import add, adding, until
@@ -350,7 +350,7 @@ async def test_an_orphan_does_not_keep_its_dead_parent_alive(tmp_path):
     code = """
 import os, sys, time
 from pathlib import Path
-from kaname.journals.sqlite.owners import Owner
+from kaname.stores.sqlite.owners import Owner
 owner = Owner(Path(sys.argv[1]))
 heard, tell = os.pipe()
 if os.fork() == 0:

@@ -11,12 +11,12 @@ from kaname import Agent, JournalError, JournalFull, PostgresJournal, RunBusy, S
 from kaname.core.errors import ConfigError, JournalTooNew, JournalUnreachable, RunSuperseded
 from kaname.core.events import Event, Noted, Opened, Received
 from kaname.core.messages import user
-from kaname.journals.default import choose
-from kaname.journals.postgres import schema
-from kaname.journals.queue import Wanted
+from kaname.stores.default import choose
+from kaname.stores.postgres import schema
+from kaname.stores.queue import Wanted
 from tests import postgres
-from tests.journals.postgres.proxy import proxied
 from tests.parts import add, adding, until
+from tests.stores.postgres.proxy import proxied
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kaname import AuditError, AuditLog, ConfigError
-from kaname.journals.audit.chain import read_line
+from kaname.stores.audit.chain import read_line
 from tests import warm
 
 KINDS = ("sign_in", "approval", "read", "refusal")

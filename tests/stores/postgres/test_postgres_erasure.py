@@ -9,7 +9,7 @@ import pytest
 from kaname import PostgresJournal, RunBusy, ScriptedModel, SqliteJournal, erase_user, export_user, replace
 from kaname.agent.agent import Agent
 from kaname.cli.main import main
-from kaname.journals.transfer import copy_journal
+from kaname.stores.transfer import copy_journal
 from tests.protection.evaluated import SECRETS, evaluate_words
 from tests.protection.planted import OTHER, PLANTED, USER, places, plant
 

@@ -10,7 +10,7 @@ from kaname import SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
-from kaname.journals.sqlite import lists, reading
+from kaname.stores.sqlite import lists, reading
 from kaname.testing.journal_lists import write
 
 FEW, MANY = 100, 1_000

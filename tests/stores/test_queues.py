@@ -7,7 +7,7 @@ import pytest
 
 from kaname import SqliteJournal
 from kaname.testing import QueueContract
-from tests.journals.postgres.conftest import server  # noqa: F401
+from tests.stores.postgres.conftest import server  # noqa: F401
 
 _schemas = count(1)
 

@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 
 from kaname import Agent, Approve, ScriptedModel, SqliteJournal, call
-from kaname.journals.sqlite import removal
-from kaname.journals.sqlite.file import connect
+from kaname.stores.sqlite import removal
+from kaname.stores.sqlite.file import connect
 from kaname.testing.journal_lists import write
 from tests.parts import add
 

@@ -12,7 +12,7 @@ import pytest
 
 from kaname import Agent, JournalError, MemoryJournal, ModelError, RunBusy, ScriptedModel, SqliteJournal
 from kaname.core.events import Event, Opened
-from kaname.journals.sqlite.owners import Owner
+from kaname.stores.sqlite.owners import Owner
 from tests import warm
 from tests.parts import add, adding
 
@@ -82,7 +82,7 @@ def test_owners_that_come_and_look_at_each_other_all_the_time_are_never_taken_fo
     program = """
         import sys
         from pathlib import Path
-        from kaname.journals.sqlite.owners import Owner
+        from kaname.stores.sqlite.owners import Owner
 
         for _ in range(150):
             owner = Owner(Path(sys.argv[1]))

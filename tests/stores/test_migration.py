@@ -9,7 +9,7 @@ import pytest
 
 from kaname import Agent, Approve, JournalError, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.errors import JournalTooNew
-from kaname.journals.sqlite import schema
+from kaname.stores.sqlite import schema
 
 OLD = Path(__file__).parent.parent / "corpora" / "journals" / "schema-2.sql"
 
