@@ -20,7 +20,7 @@ from kaname.core.encryption.user_keys import UserKeys
 from kaname.journals.default import choose
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
-from kaname.policies.cache.store import CacheStore
+from kaname.policies.reuse.store import CacheStore
 from kaname.testing import JournalContract
 from tests import warm
 from tests.parts import SOURCE, add, adding

@@ -24,7 +24,7 @@ from ...kernel.channel import Channel
 from ...kernel.loop import advance
 from ...kernel.perform import use
 from ...kernel.scope import Scope
-from ...policies.budget.purchase import meter
+from ...policies.money.purchase import meter
 from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
 from ..input import Input

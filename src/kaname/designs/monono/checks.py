@@ -12,7 +12,7 @@ from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.chain import can_call
 from ...kernel.threads import runs_on_loop
-from ...policies.budget.budget import Verdict
+from ...policies.money.budget import Verdict
 
 Fits = tuple[Callable[[Any], bool], str]
 """Returns True if a value can be used, and says what is expected."""

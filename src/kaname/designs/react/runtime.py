@@ -23,8 +23,8 @@ from ...kernel.ports import Journal, Model
 from ...kernel.scope import silent
 from ...models.prompted.react.model import TextOnly
 from ...models.registry import resolve
-from ...policies.fallback import FallbackStrategy, one_text
-from ...policies.guardrails.policy import Guardrails
+from ...policies.content.guardrails.policy import Guardrails
+from ...policies.failure.tool_fallback import FallbackStrategy, one_text
 from ...strategies.react import React
 from ...strategies.stop import max_steps as steps_limit
 from ...strategies.stop import no_repeats, per_tool

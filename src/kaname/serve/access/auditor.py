@@ -19,7 +19,7 @@ from ...journals.audit.log import AuditLog
 from ...journals.audit.place import audit_beside
 from ...journals.memory import MemoryJournal
 from ...kernel.ports import Journal
-from ...policies.permit.policy import Permit
+from ...policies.permission.permit import Permit
 from ..users import Caller, Users
 
 _AGAIN = 600.0  # seconds after which the same read or sign-in is recorded again

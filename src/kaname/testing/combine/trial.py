@@ -18,7 +18,7 @@ from ...agent.handoffs.handoff import Team
 from ...core.messages import ToolResult
 from ...journals.memory import MemoryJournal
 from ...kernel.bases import StopRuleBase, optional
-from ...policies.cache.policy import Cache
+from ...policies.reuse.cache import Cache
 from .brain import Brain
 from .declared import OWN_TOOLS, rules_of
 from .dying import MortalJournal
