@@ -212,7 +212,7 @@ def _servers(given: argparse.Namespace) -> list[Finding]:
 
 
 def _flow(agent: Agent) -> list[Finding]:
-    from ..policies.flow.describe import describe_flow
+    from ..policies.permission.flow.describe import describe_flow
 
     return [(name, None, translate(told)) for name, told in describe_flow(agent.recipe.policies, agent.tools)]
 

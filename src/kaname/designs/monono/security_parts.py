@@ -15,8 +15,8 @@ from ...core.notices import notice
 from ...core.project import state_path
 from ...kernel.ports import Policy, ToolHandler
 from ...kernel.threads import off_loop
-from ...policies.budget.budget import Verdict
-from ...policies.permit.policy import Permit, Roles
+from ...policies.money.budget import Verdict
+from ...policies.permission.permit import Permit, Roles
 from ...stores.audit.log import AuditLog
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from ...agent.agent import Agent
 from ...config.build import Config
 from ...core.errors import AuditError, ConfigError
 from ...kernel.ports import Journal
-from ...policies.permit.policy import Permit
+from ...policies.permission.permit import Permit
 from ...stores.audit.chain import user_subject
 from ...stores.audit.facts import FactFollower
 from ...stores.audit.log import AuditLog
