@@ -11,7 +11,6 @@ from weakref import ref
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..journals.default import choose
@@ -136,12 +135,11 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
         """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
         if not is_config(config):
-            told = notice(
+            raise ConfigError.of(
                 "agent.config",
                 "from_config() expects a Config. Load the file first: Agent.from_config(load_config({given!r}))",
                 given=config,
             )
-            raise ConfigError(told)
         parts = {**config.parts(agent or None), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 

@@ -225,8 +225,7 @@ class Workflow:
         except ValueError:
             params = None
         if not isinstance(params, Mapping):
-            told = notice("serve.params", "workflow {name} needs a JSON object with its parameters", name=self.name)
-            raise ConfigError(told)
+            raise ConfigError.of("serve.params", "workflow {name} needs a JSON object with its parameters", name=self.name)
         return plain_text(self.given(params))
 
     # Running it

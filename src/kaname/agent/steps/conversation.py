@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ...core.errors import ConfigError, SessionBusy
 from ...core.messages import Message, user
-from ...core.notices import notice
 from ...core.openai_shape import to_openai
 from ...core.record import replace
 from ...core.state import State
@@ -235,12 +234,11 @@ class Conversing:
         """
         strategy = self.recipe.strategy
         if not isinstance(strategy, React):
-            told = notice(
+            raise ConfigError.of(
                 "agent.single_turn",
                 "a single turn needs the default strategy React, and this agent uses {kind}",
                 kind=type(strategy).__name__,
             )
-            raise ConfigError(told)
         settings = {name: getattr(strategy, name) for name in strategy.__match_args__}
         opener = self._opener(self.recipe.with_changes(strategy=OneTurn(**settings)))
         session = self._conversation.session if messages is self._conversation.messages else ""

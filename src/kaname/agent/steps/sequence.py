@@ -113,10 +113,9 @@ class AgentStepSequence(Refusing):
         of_the_run = {name: options.pop(name) for name in _OF_THE_RUN if name in options}
         given = list(tools)
         if isinstance(client, Agent) and (given or output is not None or options):
-            told = notice(
+            raise ConfigError.of(
                 "sequence.agent", "an agent already has its tools, its output type and its options: pass a model instead"
             )
-            raise ConfigError(told)
         agent = client if isinstance(client, Agent) else Agent(client, given, output=output, **options)
         made = agent.steps(prompt, configuration=configuration, termination_policy=termination_policy, **of_the_run)
         self._set_up(made.run_id, made._begin, made._view, made._record)
@@ -280,10 +279,9 @@ class AgentStepSequence(Refusing):
             result, spent = await meter(call.name, acting, _reported_usage, scope.view)
             scope.view.charge(spent, call.id)  # recorded with the result that is submitted
         else:
-            told = notice(
+            raise InvalidState.of(
                 "sequence.other_call", "call {id!r} was handed out with other arguments: {name}", id=call.id, name=call.name
             )
-            raise InvalidState(told)
         if isinstance(result, Failure):
             raise ToolExecutionFailed(call.name, result.error, str(result)) from result.error
         if result.is_error:

@@ -64,12 +64,11 @@ class _Setting:
             agent.recipe = agent.recipe.with_changes(model=model_of(agent.llm_adapter, value))
             agent.parts["model"] = value
         else:
-            told = notice(
+            raise ConfigError.of(
                 "monono.fixed",
                 "{name} cannot be changed after the agent was created: pass it to the constructor",
                 name=self._name,
             )
-            raise ConfigError(told)
 
 
 class ShortTermMemory:
@@ -167,10 +166,9 @@ class BaseAgent(Refusing, Agent[Any]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if not can_call(cls.on_handoff_return, cls, "", None):
-            told = notice(
+            raise ConfigError.of(
                 "monono.handoff_return", "{kind}.on_handoff_return must take (self, target, result)", kind=cls.__name__
             )
-            raise ConfigError(told)
         for name in [one for one in ("name", "instructions", *_PARTS, *_MEMORY) if one in vars(cls)]:
             setattr(cls, name, _Setting(name, vars(cls)[name]))
 
@@ -208,8 +206,7 @@ class BaseAgent(Refusing, Agent[Any]):
         managers = self._managers()
         given, registry = [*(self._own_tools() if tools is None else tools), *managers.tools], self.parts["tool_registry"]
         if registry is not None and not isinstance(registry, ToolRegistry):
-            told = notice("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
-            raise ConfigError(told)
+            raise ConfigError.of("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
         if registry is not None:
             for tool in [one for one in given if not _served_by(registry, one)]:
                 registry.register(tool)
@@ -247,12 +244,11 @@ class BaseAgent(Refusing, Agent[Any]):
         """Return what the managers add. The limits of `extra_cfg` make a resource manager."""
         limits = {name: value for name, value in (self.parts["extra_cfg"] or {}).items() if name in _RESOURCES}
         if limits and self.parts["resource_manager"] is not None:
-            told = notice(
+            raise ConfigError.of(
                 "monono.two_limits",
                 "extra_cfg has {names}, and there is a resource_manager: give these limits to one of the two",
                 names=", ".join(limits),
             )
-            raise ConfigError(told)
         if limits:
             from .resources import ResourceManager
 
@@ -293,13 +289,12 @@ class BaseAgent(Refusing, Agent[Any]):
     def _check_chat(self) -> None:
         model, wanted = self.recipe.model, [("tools", bool(self.tools)), ("response_format", self._output is not None)]
         for name in [one for one, needed in wanted if needed and isinstance(model, ChatModel) and not model.accepts(one)]:
-            told = notice(
+            raise ConfigError.of(
                 "monono.chat_parameter",
                 "{kind}.chat() has no parameter {name!r}, which this agent needs: add it, or **settings",
                 kind=type(self.parts["llm_adapter"]).__name__,
                 name=name,
             )
-            raise ConfigError(told)
 
     # The verbs
 
@@ -413,8 +408,9 @@ def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | Non
     sizes = {name: passed[name] if passed[name] is not None else (extra_cfg or {}).get(name) for name in _MEMORY}
     for name, size in sizes.items():
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-            told = notice("monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size)
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size
+            )
     known = [size for size in sizes.values() if size is not None]
     return [ShortTermMemory(min(known))] if known else []
 

@@ -14,7 +14,6 @@ from ...core.codec import dump
 from ...core.durations import seconds, size_in_bytes
 from ...core.errors import ConfigError
 from ...core.messages import ToolCall
-from ...core.notices import notice
 from ...core.project import state_path
 from ...core.record import replace
 from ...kernel.chain import overrides
@@ -113,8 +112,9 @@ class CacheManager:
         try:
             text = dump(value)
         except (TypeError, ValueError, RecursionError) as problem:
-            told = notice("cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem)
-            raise ConfigError(told) from problem
+            raise ConfigError.of(
+                "cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem
+            ) from problem
         if first and (stored := self._stored(key)) is not None:
             return stored
         self._try(self.store.put, value_key(key), text, self.default_ttl if ttl is None else seconds(ttl))

@@ -11,7 +11,6 @@ from ...core.encryption.keys import KEY, KEY_FILE, MasterKey, key_for, use_key
 from ...core.encryption.user_keys import ID_LENGTH, UserKey
 from ...core.errors import AuditError, EncryptionError
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import notice
 from ...core.project import state_path
 from ...journals.audit.log import AuditLog
 from ...kernel.ports import Policy, ToolHandler
@@ -48,13 +47,12 @@ class EncryptionHandler:
 
     def _key(self) -> MasterKey:
         if (key := key_for(self._place)) is None:
-            told = notice(
+            raise EncryptionError.of(
                 "security.no_key",
                 "EncryptionHandler has no key: pass EncryptionHandler(key_file), or set {key} or {file}",
                 key=KEY,
                 file=KEY_FILE,
             )
-            raise EncryptionError(told)
         return key
 
     def encrypt(self, data: str) -> str:
