@@ -10,9 +10,6 @@ from .agent.many.batches import BatchPrices as BatchPrices
 from .agent.many.map import MapInput as MapInput
 from .agent.result import Result as Result
 from .agent.run import Run as Run
-from .agent.steps.configuration import AgentConfiguration as AgentConfiguration
-from .agent.steps.phase import LoopPhase as LoopPhase
-from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
 from .agent.work.worker import Worker as Worker
 from .config.build import Config as Config
 from .config.build import load_config as load_config
@@ -81,6 +78,9 @@ from .designs.react.parts import PlanResult as PlanResult
 from .designs.react.runtime import AgentResult as AgentResult
 from .designs.react.runtime import AgentRuntime as AgentRuntime
 from .designs.react.runtime import ReActPlanner as ReActPlanner
+from .designs.step_sequence.configuration import AgentConfiguration as AgentConfiguration
+from .designs.step_sequence.sequence import AgentStepSequence as AgentStepSequence
+from .designs.step_sequence.sequence import LoopPhase as LoopPhase
 from .journals.audit.log import AuditLog as AuditLog
 from .journals.memory import MemoryJournal as MemoryJournal
 from .journals.postgres import PostgresJournal as PostgresJournal

@@ -16,6 +16,9 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "api.workflow": "workflows",
     "api.memory": "memory",
     "api.config": "config",
+    "agent.steps": "designs.step_sequence",
+    "agent.steps.conversation": "agent.conversation",
+    "agent.steps.phase": "designs.step_sequence.sequence",
 }
 
 

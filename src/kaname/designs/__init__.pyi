@@ -2,13 +2,6 @@
 
 from kaname import *  # noqa: F403
 
-from ..agent.steps.configuration import AgentConfiguration as AgentConfiguration
-from ..agent.steps.phase import LoopPhase as LoopPhase
-from ..agent.steps.sequence import AgentStepSequence as AgentStepSequence
-from ..agent.steps.sequence import FinalResponseStep as FinalResponseStep
-from ..agent.steps.sequence import ThinkingStep as ThinkingStep
-from ..agent.steps.sequence import ToolCallStep as ToolCallStep
-from ..agent.steps.sequence import ToolResultStep as ToolResultStep
 from ..config.llm import ClaudeConfig as ClaudeConfig
 from ..config.llm import LLMConfig as LLMConfig
 from ..config.llm import OpenAIConfig as OpenAIConfig
@@ -76,5 +69,12 @@ from .step_sequence import StopReason as StopReason
 from .step_sequence import TerminationReason as TerminationReason
 from .step_sequence import ToolCallInfo as ToolCallInfo
 from .step_sequence import ToolResultInfo as ToolResultInfo
+from .step_sequence.configuration import AgentConfiguration as AgentConfiguration
+from .step_sequence.sequence import AgentStepSequence as AgentStepSequence
+from .step_sequence.sequence import FinalResponseStep as FinalResponseStep
+from .step_sequence.sequence import LoopPhase as LoopPhase
+from .step_sequence.sequence import ThinkingStep as ThinkingStep
+from .step_sequence.sequence import ToolCallStep as ToolCallStep
+from .step_sequence.sequence import ToolResultStep as ToolResultStep
 from .tiny_agent import TinyAgent as TinyAgent
 from .tiny_agent import YgentsConfig as YgentsConfig

@@ -21,11 +21,11 @@ from typing import Any
 
 from ...agent.ids import SharedSession
 from ...agent.many.map import MapInput
-from ...agent.steps.configuration import AgentConfiguration
 from ...agent.work.worker import Worker
 from ...core.errors import InvalidState
 from ...core.messages import Media
 from ...designs.orchestrator.orchestrator import AgentOrchestrator
+from ...designs.step_sequence.configuration import AgentConfiguration
 from .ledger import Got, PersonAnswer, root
 from .stage import Stage
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.chunks import PARTS, Chunk
-from ...strategies.output import Output
-from ..result import OutputT
-from ..run import Run
+from ..core.chunks import PARTS, Chunk
+from ..strategies.output import Output
+from .result import OutputT
+from .run import Run
 
 
 class TypedChunk(Chunk):
