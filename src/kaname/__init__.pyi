@@ -1,15 +1,7 @@
 """The public names of kaname: type checkers read them here, and `lazy_names` does. Each name has one line."""
 
 from .agent.agent import Agent as Agent
-from .agent.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
-from .agent.handoffs.handoff import Team as Team
-from .agent.handoffs.roles import Role as Role
-from .agent.ids import SharedSession as SharedSession
 from .agent.judge import Judge as Judge
-from .agent.many.batches import BatchPrices as BatchPrices
-from .agent.many.map import MapInput as MapInput
-from .agent.result import Result as Result
-from .agent.run import Run as Run
 from .agent.work.worker import Worker as Worker
 from .config.build import Config as Config
 from .config.build import load_config as load_config
@@ -134,6 +126,14 @@ from .policies.privacy.policy import Privacy as Privacy
 from .policies.privacy.values import sanitize_data as sanitize_data
 from .policies.retry import Retry as Retry
 from .policies.timeout import Timeout as Timeout
+from .run.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
+from .run.handoffs.handoff import Team as Team
+from .run.handoffs.roles import Role as Role
+from .run.ids import SharedSession as SharedSession
+from .run.many.batches import BatchPrices as BatchPrices
+from .run.many.map import MapInput as MapInput
+from .run.result import Result as Result
+from .run.run import Run as Run
 from .senses.process.client import SenseError as SenseError
 from .senses.senses import Senses as Senses
 from .senses.tools import senses_tools as senses_tools

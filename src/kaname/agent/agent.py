@@ -23,33 +23,42 @@ from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..kernel.view import current_view
+from ..run.afterwards import Afterwards
+from ..run.child import Parent
+from ..run.handoffs.handoff import HandingBack, Team, check_policies, join
+from ..run.ids import check_ids
+from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
+from ..run.opener import Opener
+from ..run.recipe import (
+    all_models,
+    changed_recipe,
+    check_parts,
+    choose_models,
+    describe,
+    recipe_of,
+    tools_of_context,
+    traced_by,
+)
+from ..run.request import RunRequest, Turns, new_run_id
+from ..run.result import OutputT, Result, read_result, result_of, run_blocking
+from ..run.run import Run
+from ..run.turns import Recent
 from ..strategies.output import Output
 from ..strategies.stop import Rules
-from .afterwards import Afterwards
-from .child import Parent
 from .conversation import Conversation
-from .handoffs.handoff import HandingBack, Team, check_policies, join
-from .ids import check_ids
-from .input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
-from .opening.opener import Opener
-from .opening.request import RunRequest, Turns, new_run_id
-from .opening.turns import Recent
 from .options import AgentOptions, explained
-from .recipe import all_models, changed_recipe, check_parts, choose_models, describe, recipe_of, tools_of_context, traced_by
-from .result import OutputT, Result, read_result, result_of, run_blocking
-from .run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..config.build import Config
     from ..designs.step_sequence import AgentConfiguration, AgentStepSequence
+    from ..run.many.batches import BatchPrices
+    from ..run.many.map import Map, MapInput, Runner
+    from ..run.replay import Replay
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
-    from .many.batches import BatchPrices
-    from .many.map import Map, MapInput, Runner
-    from .replay import Replay
     from .work.schedule import Missed, Schedule
 
     Thinks: TypeAlias = Model | str | Config | Sequence[Model | str | Sequence[Model | str]] | None
@@ -179,8 +188,8 @@ class Agent(Generic[OutputT]):
         self.config = config
 
     def _make_servers(self, servers: Servers, elicit: Elicit | None) -> McpServers:
+        from ..run.sampling import answers_for
         from ..tools.mcp.servers import McpServers
-        from .sampling import answers_for
 
         return McpServers(servers, self.tools, elicit, answers_for(self))
 
@@ -196,7 +205,7 @@ class Agent(Generic[OutputT]):
     if not TYPE_CHECKING:  # a type checker would take any attribute
 
         def __getattr__(self, name: str) -> Any:
-            from .peers.names import raise_missing
+            from ..run.peers.names import raise_missing
 
             raise_missing(self, name)
 
@@ -400,13 +409,13 @@ class Agent(Generic[OutputT]):
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
         come, until it is over. In this process with the deltas; a run that waits is waited for."""
-        from .attach import follow_chunks
+        from ..run.attach import follow_chunks
 
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
         """Stop a run and its work in the background, wherever they are. Return False if all was over; raise `RunNotFound`."""
-        from .attach import stop_run
+        from ..run.attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
 
@@ -465,7 +474,7 @@ class Agent(Generic[OutputT]):
 
         An input that fails does not stop the others: `result.stop` says what happened.
         """
-        from .many.map import Map
+        from ..run.many.map import Map
 
         return Map(cast("Runner[OutputT]", self), inputs, job, at_once, batch, deps)
 
@@ -537,7 +546,7 @@ class Agent(Generic[OutputT]):
         return await self._tell(self.journal, self.recipe, run_id, message, by=by, urgent=urgent)
 
     async def _tell(self, journal: Journal, recipe: Recipe, run_id: str, message: Any, **how: Any) -> bool:
-        from .talk.say import say
+        from ..run.say import say
 
         return await say(journal, recipe, run_id, message, **how)
 
@@ -586,7 +595,7 @@ class Agent(Generic[OutputT]):
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
-        from .replay import replay
+        from ..run.replay import replay
 
         if rerun_pure_tools:
             check_deps(self.tools, deps)

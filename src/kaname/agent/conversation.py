@@ -17,9 +17,9 @@ from ..core.record import replace
 from ..core.state import State
 from ..kernel.ports import Journal
 from ..kernel.scope import Scope
-from .input import as_turn
-from .opening.request import RunRequest, new_run_id
-from .opening.turns import take_turns
+from ..run.input import as_turn
+from ..run.request import RunRequest, new_run_id
+from ..run.turns import take_turns
 
 if TYPE_CHECKING:
     pass

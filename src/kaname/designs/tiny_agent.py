@@ -9,11 +9,6 @@ from typing import Any, ClassVar, Generic
 
 from ..agent.agent import Agent as KanameAgent
 from ..agent.conversation import Conversation, check_messages
-from ..agent.input import Input, is_config
-from ..agent.opening.request import RunRequest, new_run_id
-from ..agent.peers.unused import Refusing
-from ..agent.result import OutputT, Result
-from ..agent.run import Run
 from ..config.build import Config, config_of, load_config
 from ..config.llm import LLM_SETTINGS, ClaudeConfig, LLMConfig, OpenAIConfig
 from ..core import errors
@@ -25,6 +20,11 @@ from ..core.state import State
 from ..core.steps import Finish, Step, Stop
 from ..kernel.channel import Channel
 from ..kernel.scope import Scope
+from ..run.input import Input, is_config
+from ..run.peers.unused import Refusing
+from ..run.request import RunRequest, new_run_id
+from ..run.result import OutputT, Result
+from ..run.run import Run
 from ..strategies.react import React
 from ..tools.mcp.config import as_entry, servers_by_name
 

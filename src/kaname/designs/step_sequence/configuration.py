@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...agent.recipe import judged_by
 from ...core.errors import ConfigError
 from ...core.record import record, replace
 from ...kernel.ports import Recipe
+from ...run.recipe import judged_by
 from ...strategies.react import React
 from ...strategies.stop import Rule, count, max_steps, no_repeats, per_tool
 from ...strategies.termination import AskedOnce, TerminationPolicy, check_termination

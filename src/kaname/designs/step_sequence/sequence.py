@@ -11,9 +11,6 @@ from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Literal, Self
 
 from ...agent.agent import Agent
-from ...agent.input import Input
-from ...agent.peers.unused import Refusing
-from ...agent.result import Result, stop_error
 from ...core.calls import same_call
 from ...core.errors import AgentError, BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
 from ...core.events import RESULT, Stopped
@@ -27,6 +24,9 @@ from ...kernel.loop import advance
 from ...kernel.perform import use
 from ...kernel.scope import Scope
 from ...policies.budget.purchase import meter
+from ...run.input import Input
+from ...run.peers.unused import Refusing
+from ...run.result import Result, stop_error
 from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
 from .configuration import AgentConfiguration, as_sequence
