@@ -306,8 +306,7 @@ class Agent(Generic[OutputT]):
 
         It does not wait for other runs of its session; later runs wait for it. For the parameters see `AgentStepSequence`.
         """
-        AgentStepSequence: Any = import_module("kaname.designs").AgentStepSequence  # the one arrow that points up
-        sequence: AgentStepSequence = AgentStepSequence(
+        sequence: AgentStepSequence = import_module("kaname.designs").AgentStepSequence(  # the one arrow that points up
             self,
             user_input,
             configuration=configuration,

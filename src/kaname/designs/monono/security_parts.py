@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _VALUE = "value"
+_NOTHING = {"name": "no rules", "effect": "deny", "tool": "*", "handoff": "*", "data": "*", "action": "*"}
 
 
 class EncryptionHandler:
@@ -77,7 +78,7 @@ class AccessControlList(Permit):
     def __init__(
         self, rules: Iterable[Any] = (), *, roles: Roles | None = None, resources: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(rules, roles=roles, resources=resources)
+        super().__init__([*rules] or [_NOTHING], roles=roles, resources=resources)
 
     def is_allowed(self, user_identity: Any, action: str, resource_id: str) -> Verdict:
         """Return whether it is allowed. The verdict is true or false, and has a `reason`."""
