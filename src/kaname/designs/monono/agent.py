@@ -204,38 +204,47 @@ class BaseAgent(Refusing, Agent[Any]):
         options = {**self._class_options(), **options}
         recent = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
         managers = self._managers()
-        given, registry = [*(self._own_tools() if tools is None else tools), *managers.tools], self.parts["tool_registry"]
-        if registry is not None and not isinstance(registry, ToolRegistry):
-            raise ConfigError.of("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
-        if registry is not None:
-            for tool in [one for one in given if not _served_by(registry, one)]:
-                registry.register(tool)
-        if self.parts["llm_adapter"] is None:
-            self.parts["llm_adapter"] = self._default_llm_adapter()
-        adapter, own = self.parts["llm_adapter"], cast(Any, type(self))
-        if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
-            raise ConfigError.of("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__)
+        own = cast(Any, type(self))
         self._own_session = f"memory-{new_run_id()}"
         self._remembers = any(one.most for one in recent)
         super().__init__(
-            None if adapter is None else model_of(adapter, self.parts["model"]),
-            given if registry is None else registry,
+            self._resolve_model(options.get("strategy")),
+            self._register_tools([*(self._own_tools() if tools is None else tools), *managers.tools]),
             name=name or own.name or own.__name__,
             instructions=(own.instructions or "") if instructions is None else instructions,
             policies=[*as_policy(self.parts["guardrail"]), *managers.policies, *options.pop("policies", ())],
             sinks=[*_sinks(self.parts["trace_logger"]), *options.pop("sinks", ())],
-            context=[
-                *recent,
-                *managers.context,
-                *_context(options.pop("context", ()), *self._with_memory()),
-            ],
+            context=[*recent, *managers.context, *_context(options.pop("context", ()), *self._with_memory())],
             team=self._team(options.pop("team", ())),
             **options,
         )
-        self.parts["tool_registry"] = registry if registry is not None else self.tools
+        if self.parts["tool_registry"] is None:
+            self.parts["tool_registry"] = self.tools
         self._check_chat()
         managers.join(self)
         self._plan_with(self.parts["planning_engine"])
+
+    def _resolve_model(self, strategy: Any) -> Any:
+        """Return the model behind the adapter. An agent with a strategy or a `stream` of its own needs none."""
+        if self.parts["llm_adapter"] is None:
+            self.parts["llm_adapter"] = self._default_llm_adapter()
+        if (adapter := self.parts["llm_adapter"]) is not None:
+            return model_of(adapter, self.parts["model"])
+        if strategy is None and not overrides(self, "stream", BaseAgent):
+            kind = type(self).__name__
+            raise ConfigError.of("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=kind)
+        return None
+
+    def _register_tools(self, tools: list[Any]) -> Any:
+        """Return the tools, or the registry of the agent with these tools in it."""
+        registry = self.parts["tool_registry"]
+        if registry is None:
+            return tools
+        if not isinstance(registry, ToolRegistry):
+            raise ConfigError.of("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
+        for tool in [one for one in tools if not _served_by(registry, one)]:
+            registry.register(tool)
+        return registry
 
     def _with_memory(self) -> list[Any]:
         return [self.parts[name] for name in ("context_manager", "memory") if self.parts[name] is not None]
