@@ -52,6 +52,9 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "policies.privacy": "policies.content.privacy",
     "policies.retry": "policies.failure.retry",
     "policies.timeout": "policies.failure.timeout",
+    "agent.steps": "designs.step_sequence",
+    "agent.steps.conversation": "agent.conversation",
+    "agent.steps.phase": "designs.step_sequence.sequence",
 }
 
 
