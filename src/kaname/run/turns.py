@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from ...core.durations import backoff
-from ...core.runs import RunInfo
-from ...core.state import State, copy_of
-from ...kernel.load import load
-from ...kernel.ports import Journal
+from ..core.durations import backoff
+from ..core.runs import RunInfo
+from ..core.state import State, copy_of
+from ..kernel.load import load
+from ..kernel.ports import Journal
 
 
 class Recent:
