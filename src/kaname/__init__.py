@@ -98,7 +98,7 @@ _HOMES = {
     "journals.memory": ("MemoryJournal",),
     "journals.postgres": ("PostgresJournal",),
     "journals.sqlite": ("SqliteJournal",),
-    "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
+    "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "ModelInfo", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
     "models.prices": ("Price",),
     "models.prompted.react.model": ("TextOnly",),
@@ -249,6 +249,7 @@ if TYPE_CHECKING:
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase
     from .kernel.bases import ModelBase as ModelBase
+    from .kernel.bases import ModelInfo as ModelInfo
     from .kernel.bases import SinkBase as SinkBase
     from .kernel.bases import StrategyBase as StrategyBase
     from .kernel.ports import Model as Model

@@ -10,7 +10,7 @@ from ...core.errors import ConfigError, RateLimited
 from ...core.messages import Message, ModelReply, ModelRequest
 from ...core.notices import Notice, notice
 from ...core.tokens import tokens_of
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 from ...kernel.ports import ModelHandler, Policy
 from .gate import PaceLane, Ticket, TooLong, Waiter, lane_of
 from .limits import PaceLimits, read_at_once, read_rate
@@ -103,7 +103,7 @@ class Pace(Policy):
         known = self._lanes.get(id(model))
         if known is not None:
             return known[1]
-        rates = optional(model, ModelBase, "rates")
+        rates = model_info(model).rates
         if rates is None and not self._limited:
             return None
         lane = lane_of(model, rates, self.limits)
