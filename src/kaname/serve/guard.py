@@ -149,16 +149,15 @@ class RequestGuard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
         if "*" not in self._hosts and name.lower() not in self._hosts:
-            raise HttpRefused(
-                421,
-                notice("serve.host", "the host {name!r} is not allowed; allow it with --allow-host", name=name[:100]),
+            raise HttpRefused.of(
+                "serve.host", "the host {name!r} is not allowed; allow it with --allow-host", http=421, name=name[:100]
             )
         self._check_origin(scope, headers, host)
         path = _path(scope)
         if scope["method"] not in _SAFE and not (_is_file(headers) if path == MEDIA else _is_json(headers)):
             if path == MEDIA:
-                raise HttpRefused(415, notice("serve.file", "send the file, with Content-Type: application/octet-stream"))
-            raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
+                raise HttpRefused.of("serve.file", "send the file, with Content-Type: application/octet-stream", http=415)
+            raise HttpRefused.of("serve.json", "send JSON, with Content-Type: application/json", http=415)
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return Caller("", frozenset())
         caller = Caller("", frozenset()) if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
@@ -185,22 +184,18 @@ class RequestGuard:
         elif self._users is not None and self._users.requires_token:
             found = self._find_caller(scope, headers)
         elif not _is_local(_address(scope)):
-            raise HttpRefused(
-                403,
-                notice(
-                    "serve.local_only",
-                    "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
-                ),
+            raise HttpRefused.of(
+                "serve.local_only",
+                "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
+                http=403,
             )
         elif host not in LOCAL or _is_relayed(scope, headers):
-            raise HttpRefused(
-                403,
-                notice(
-                    "serve.relayed",
-                    "this request came through a proxy, and this server has no users yet, so it cannot tell who sent it. "
-                    "Add a user with `kaname serve users add NAME`, set KANAME_TOKEN, or pass users= or who= to "
-                    "kaname.serve.app()",
-                ),
+            raise HttpRefused.of(
+                "serve.relayed",
+                "this request came through a proxy, and this server has no users yet, so it cannot tell who sent it. "
+                "Add a user with `kaname serve users add NAME`, set KANAME_TOKEN, or pass users= or who= to "
+                "kaname.serve.app()",
+                http=403,
             )
         else:
             return OWNER
@@ -232,7 +227,7 @@ class RequestGuard:
             return found
         except ConfigError as problem:  # the path and the mistake are only for the owner
             getLogger("kaname.serve").error("%s", problem)
-            raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
+            raise HttpRefused.of("serve.users", "tokens cannot be checked now; see the server's log", http=503) from None
 
     def _with_headers(self, send: Send, line: AccessLine, origin: str, abort: Callable[[], None]) -> Send:
         """Return a `send` that adds the headers of every response, and sends a large body in pieces."""

@@ -63,11 +63,16 @@ _MOST_WORDS = 4_000  # characters of a message; what a client sent is not sent b
 
 
 class HttpRefused(AgentError):
-    """A request that is refused. `headers`: additional headers of the response."""
+    """A request that is refused with a status. `headers`: additional headers of the response."""
 
-    def __init__(self, status: int, told: str, **headers: str) -> None:
-        super().__init__(told)
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+
+    @classmethod
+    def of(cls, code: str, template: str, /, *, http: int = 400, **values: Any) -> HttpRefused:
+        """Return an error with the status `http` (default: 400), whose message is the notice `code`."""
+        return HttpRefused(http, notice(code, template, **values))
 
 
 def status_of(problem: AgentError) -> int:

@@ -298,7 +298,7 @@ class RunRoutes:
     async def delete(self, request: Request) -> Response:
         card = await self._allowed_card(request, "talk")
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
-            raise HttpRefused(409, notice("serve.running", "run {run_id} is still running; stop it first", run_id=card.run_id))
+            raise HttpRefused.of("serve.running", "run {run_id} is still running; stop it first", http=409, run_id=card.run_id)
         await self._service.before_deletion(caller_of(request), f"run:{card.run_id}", card.user)
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
         self.changes.announce_deleted(card.user, card.run_id)
@@ -359,7 +359,7 @@ def user_of(caller: Caller, user_id: str | None) -> str:
     if user_id is None or user_id == caller.name:
         return caller.name
     if not caller.is_admin:
-        raise HttpRefused(403, notice("serve.other_user", "only an administrator can start runs for another user"))
+        raise HttpRefused.of("serve.other_user", "only an administrator can start runs for another user", http=403)
     return user_id
 
 

@@ -60,10 +60,9 @@ class Service:
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
         if on_disconnect not in (STOP, CONTINUE):
-            told = notice(
+            raise ConfigError.of(
                 "serve.on_disconnect", 'on_disconnect must be "stop" or "continue", not {given!r}', given=on_disconnect
             )
-            raise ConfigError(told)
         self.on_disconnect = on_disconnect
         self.shown: dict[str, Shown] = {}  # by agent, where it is declared: see `shown_by`
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,7 +130,7 @@ class Service:
                 await self.auditor.read(caller, f"run:{run_id}", cards[0].user)
                 return cards[0]
         if not caller.may("approve"):
-            raise HttpRefused(403, notice("serve.role", "this request needs the role {role!r}", role="approve"))
+            raise HttpRefused.of("serve.role", "this request needs the role {role!r}", http=403, role="approve")
         return await self.card(run_id, caller)
 
     async def begin(self, run: Run[Any]) -> Run[Any]:

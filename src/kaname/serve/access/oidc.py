@@ -85,10 +85,9 @@ class Provider:
         _require_safe(issuer)
         secret = os.environ.get(client_secret_env, "") if client_secret_env else ""
         if client_secret_env and not secret:
-            told = notice(
+            raise ConfigError.of(
                 "oidc.no_secret", "the environment variable {name} with the client secret is not set", name=client_secret_env
             )
-            raise ConfigError(told)
         self.issuer, self.name, self.redirect_uri = issuer, name or urlsplit(issuer).netloc, redirect_uri
         self._client, self._secret, self._claim, self._groups_claim = client_id, secret, user, groups_claim
         self._groups = {group: frozenset([given] if isinstance(given, str) else given) for group, given in groups.items()}
@@ -125,14 +124,13 @@ class Provider:
         """
         state, nonce, verifier = [*pending.split("."), "", "", ""][:3]
         if not state or not hmac.compare_digest(state.encode(), asked.get("state", "").encode()):
-            raise HttpRefused(
-                400, notice("oidc.state", "this sign-in was not begun in this browser, or it took too long; try again")
+            raise HttpRefused.of(
+                "oidc.state", "this sign-in was not begun in this browser, or it took too long; try again", http=400
             )
         if asked.get("iss", self.issuer) != self.issuer or not asked.get("code"):
-            told = notice(
-                "oidc.refused", "the OpenID provider refused the sign-in: {error:.100}", error=asked.get("error", "?")
+            raise HttpRefused.of(
+                "oidc.refused", "the OpenID provider refused the sign-in: {error:.100}", http=403, error=asked.get("error", "?")
             )
-            raise HttpRefused(403, told)
         tokens = await self._exchange(asked["code"], verifier, redirect)
         return self._admit(await self._validate(tokens.get("id_token"), nonce))
 
@@ -144,12 +142,12 @@ class Provider:
             )
             raise HttpRefused(403, told)
         if self._claim == "email" and claims.get("email_verified", True) is not True:
-            raise HttpRefused(403, notice("oidc.unverified", "the OpenID provider has not verified this e-mail address"))
+            raise HttpRefused.of("oidc.unverified", "the OpenID provider has not verified this e-mail address", http=403)
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         roles = frozenset().union(*[self._groups.get(one, ()) for one in listed if isinstance(one, str)])
         if not roles:
-            raise HttpRefused(
-                403, notice("oidc.no_role", "none of your groups has a role on this server; ask its administrator")
+            raise HttpRefused.of(
+                "oidc.no_role", "none of your groups has a role on this server; ask its administrator", http=403
             )
         return user, roles
 
@@ -166,7 +164,7 @@ class Provider:
         try:
             return await self._fetch(settings["token_endpoint"], urlencode(form).encode(), headers)
         except _Refused:
-            raise HttpRefused(403, notice("oidc.code", "the OpenID provider did not accept the sign-in; try again")) from None
+            raise HttpRefused.of("oidc.code", "the OpenID provider did not accept the sign-in; try again", http=403) from None
 
     async def _validate(self, token: Any, nonce: str) -> Mapping[str, Any]:
         """Return the claims of an ID token. Its signature, issuer, audience, expiry and nonce have to be right."""
@@ -190,8 +188,8 @@ class Provider:
                 raise ValueError("azp")
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as problem:
             why = str(problem) or type(problem).__name__
-            raise HttpRefused(
-                403, notice("oidc.token", "the ID token of the OpenID provider is not valid: {why:.200}", why=why)
+            raise HttpRefused.of(
+                "oidc.token", "the ID token of the OpenID provider is not valid: {why:.200}", http=403, why=why
             ) from None
         return claims
 

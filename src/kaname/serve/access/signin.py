@@ -128,7 +128,7 @@ class SignInRoutes:
         except (WrongToken, TooManyTokens) as problem:
             raise await self._access.refuse(problem, address) from None
         if caller is None or self._access.signins is None:
-            raise HttpRefused(404, notice("signin.none", "this server has no users who sign in with a token"))
+            raise HttpRefused.of("signin.none", "this server has no users who sign in with a token", http=404)
         await self._access.note(caller, "page", address)
         begin = partial(self._access.signins.begin, caller.name, "token", token=hash_token(form.token), keep=form.keep)
         made, lasts = await asyncio.to_thread(begin)
@@ -177,7 +177,7 @@ class SignInRoutes:
 
     def _provider(self, request: Request) -> tuple[Provider, SignIns]:
         if self._access.provider is None or self._access.signins is None:
-            raise HttpRefused(404, notice("signin.no_provider", "this server has no OpenID provider (serve: oidc:)"))
+            raise HttpRefused.of("signin.no_provider", "this server has no OpenID provider (serve: oidc:)", http=404)
         if wait := self._rates.wait(network_of(address_of(request))):  # each visit may ask the provider something
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
             raise HttpRefused(429, told, retry_after=str(wait))

@@ -98,12 +98,12 @@ class Responses:
         """
         result = await self._service.agent_result(card.run_id)
         if (await self._facts(card.run_id, after))[1]:
-            told = notice(
+            raise HttpRefused.of(
                 "serve.answered_response",
                 "the question of this response was answered, and run {run_id} asks another one: answer its last response",
+                http=409,
                 run_id=card.run_id,
             )
-            raise HttpRefused(409, told)
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
@@ -182,12 +182,12 @@ class Responses:
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
     """Return the run that an answer resumes. Raise `HttpRefused` for `store: false` if the run is already stored."""
     if unstored and not is_unstored(answered[0].run_id):
-        told = notice(
+        raise HttpRefused.of(
             "serve.stored",
             "run {run_id} is already stored. Answer it without store: false, or start the run with store: false",
+            http=409,
             run_id=answered[0].run_id,
         )
-        raise HttpRefused(409, told)
     return answered
 
 
@@ -204,10 +204,9 @@ def _check(asked: dict[str, Any]) -> None:
     if not isinstance(asked.get("store"), bool | None):
         raise ConfigError.of("serve.store", "store must be true or false")
     if asked.get("background") and asked.get("store") is False:
-        told = notice(
+        raise ConfigError.of(
             "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
         )
-        raise ConfigError(told)
     if asked.get("conversation") and asked.get("previous_response_id"):
         raise ConfigError.of("serve.one_of", "send either conversation or previous_response_id, not both")
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.notices import notice
 from ..problems import HttpRefused
 
 STATIC = Path(__file__).parent / "static"
@@ -57,7 +56,7 @@ class Files:
     def _answer(self, request: Request, name: str) -> Response:
         file = self._files.get(name)
         if file is None:
-            raise HttpRefused(404, notice("serve.no_file", "the page has no file {name!r}", name=name[:100]))
+            raise HttpRefused.of("serve.no_file", "the page has no file {name!r}", http=404, name=name[:100])
         headers = {
             "content-security-policy": _POLICY,
             "etag": file.mark,
