@@ -62,17 +62,17 @@ class RunRoutes:
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read_body(request, StartRun)
         agent, leaving, mode = self._service.agent(form.agent), form.on_disconnect, response_mode(request, form.mode)
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                run = agent.run(
-                    self._service.input_of(agent, user_input(given)),
-                    session_id=form.session_id,
-                    user_id=user_of(caller, form.user_id),
-                    run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
-                    when_busy=form.when_busy,
-                    by=caller.name,
-                )
-            return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            run = agent.run(
+                self._service.input_of(agent, user_input(content)),
+                session_id=form.session_id,
+                user_id=user_of(caller, form.user_id),
+                run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
+                when_busy=form.when_busy,
+                by=caller.name,
+            )
+        return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
 
     async def _respond(
         self,
@@ -207,9 +207,9 @@ class RunRoutes:
         """Store a message for the run. `under_way` is false if the next run of its session gets it."""
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, SayToRun), caller_of(request)
         agent = self._service.agent_of(card)
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                seen = await agent.say(card.run_id, user_input(given), by=caller.name, urgent=form.urgent)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            seen = await agent.say(card.run_id, user_input(content), by=caller.name, urgent=form.urgent)
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
@@ -236,9 +236,7 @@ class RunRoutes:
             left = await read_tasks(self._service.journal, await load(self._service.journal, card.run_id))
             if not all(left.has(key) for key in answers):  # else work that it has left behind asks
                 raise not_waiting(card)
-        if answers:
-            await self._service.auditor.require_log()
-        run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
+        run = await self._service.resume(card, answers, caller, takeover=takeover)
         return await self._respond(request, run, caller, mode)
 
     async def fork(self, request: Request) -> Response:
@@ -252,18 +250,18 @@ class RunRoutes:
         if form.results or (form.input is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                run = self._service.agent_of(card).fork(
-                    card.run_id,
-                    at,
-                    user_input=None if given is None else user_input(given),
-                    results=results,
-                    model=form.model,
-                    instructions=form.instructions,
-                    by=caller.name,
-                )
-            return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            run = self._service.agent_of(card).fork(
+                card.run_id,
+                at,
+                user_input=None if content is None else user_input(content),
+                results=results,
+                model=form.model,
+                instructions=form.instructions,
+                by=caller.name,
+            )
+        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
 
     async def _recorded_results(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
         """Return the recorded results of calls that were open at a fact. Raise `HttpRefused` if one is missing."""

@@ -16,7 +16,7 @@ from ..agent.run import Run, find_live, let_go_of
 from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import UPLOAD, RunInfo
+from ..core.runs import UPLOAD, RunInfo, is_upload
 from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
 from ..workflows.workflow import Workflow
@@ -133,6 +133,15 @@ class Service:
             raise HttpRefused.of("serve.role", "this request needs the role {role!r}", http=403, role="approve")
         return await self.card(run_id, caller)
 
+    async def resume(self, card: RunInfo, answers: Mapping[str, Any], caller: Caller, *, takeover: bool = False) -> Run[Any]:
+        """Return the run, resumed with the caller's answers: the one way in for answers of every protocol.
+
+        Raise `AuditError` if an answer could not be recorded in the audit log now.
+        """
+        if answers:
+            await self.auditor.require_log()
+        return self.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
+
     async def begin(self, run: Run[Any]) -> Run[Any]:
         """Start the run and keep it. When this returns, the run is on disk."""
         if self.closing:
@@ -164,9 +173,10 @@ class Service:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
                 await self.auditor.before_deleting()
-                deleted += await self.journal.prune(
-                    [one for one in cards if not one.session and not one.parent and one.created <= latest]
-                )
+                old = [one for one in cards if not one.session and not one.parent and one.created <= latest]
+                for card in [one for one in old if one.status == "interrupted" and is_upload(one)]:  # left by a crash
+                    await self.journal.delete(card.run_id)
+                deleted += await self.journal.prune(old)
             if deleted:
                 await self.journal.tidy()  # otherwise their text stays in the write-ahead log
         except AgentError as problem:

@@ -155,8 +155,7 @@ class Tasks(RequestHandler):
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
             key, after = _named_question(message, result), card.seq
-            await self._service.auditor.require_log()
-            run = self._agent.resume(card.run_id, {key: _answer(message, text)}, by=caller.name)
+            run = await self._service.resume(card, {key: _answer(message, text)}, caller)
         else:
             run_id = new_run_id()
             run = self._agent.run(text, session_id=message.context_id or f"a2a-{run_id}", user_id=caller.name, run_id=run_id)

@@ -61,8 +61,7 @@ class AgUi:
         if resumed := asked.get("resume"):
             given = {str(one.get("interruptId", "")): one for one in resumed}
             card, answers = await read_answers(self._service, request, given, _answer)
-            await self._service.auditor.require_log()
-            return self._service.agent_of(card).resume(card.run_id, answers, by=caller.name), card.seq
+            return await self._service.resume(card, answers, caller), card.seq
         messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
         return agent.run(user_input(_without_open_calls(messages)), user_id=user_of(caller, None)), None
 

@@ -27,7 +27,7 @@ from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
-from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
+from .chat_answers import ChatAnswer, counts_as_answer, find_answer
 from .conversation import ServedRun, headers_of_failure
 from .transcript import INTERRUPTED, Kind, Transcript
 
@@ -62,7 +62,7 @@ class Chat:
         if found is not None and counts_as_answer(found, caller):
             if found.unclear:
                 return self._ask_again(caller, found, ChatWriter(found.card.run_id, agent.name, with_usage), asked)
-            run, after = await resume_with(self._service, agent, found, caller.name), found.card.seq
+            run, after = await self._service.resume(found.card, found.answer, caller), found.card.seq
         conversation = ServedRun(self._service, self._streams, caller, run)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...agent.agent import Agent
-from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.messages import Message
@@ -38,6 +37,11 @@ class ChatAnswer(NamedTuple):
     text: str
     unclear: str = ""
 
+    @property
+    def answer(self) -> dict[str, str]:
+        """Return the answer by the key of its question."""
+        return {self.question.key: self.text}
+
 
 def counts_as_answer(found: ChatAnswer, caller: Caller) -> bool:
     """Return True if the message is used as an answer.
@@ -48,12 +52,6 @@ def counts_as_answer(found: ChatAnswer, caller: Caller) -> bool:
         return False
     require(caller, "approve")
     return True
-
-
-async def resume_with(service: Service, agent: Agent[Any], found: ChatAnswer, by: str) -> Run[Any]:
-    """Resume the run with the answer."""
-    await service.auditor.require_log()
-    return agent.resume(found.card.run_id, {found.question.key: found.text}, by=by)
 
 
 async def find_answer(service: Service, agent: Agent[Any], user: str, messages: Sequence[Message]) -> ChatAnswer | None:

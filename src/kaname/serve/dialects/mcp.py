@@ -161,8 +161,7 @@ async def _resume_with_responses(service: Service, ctx: Any, who: Caller) -> Run
         raise not_waiting(card)
     responses = ctx.input_responses or {}
     answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
-    await service.auditor.require_log()
-    return service.agent_of(card).resume(card.run_id, answers, by=who.name)
+    return await service.resume(card, answers, who)
 
 
 def _answer(asked: Asked, response: Any) -> Any:
@@ -210,9 +209,8 @@ async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, wh
     for _ in range(_TRIES):
         answers = await _elicit(ctx, result, problem)
         require(_scope()[_CALLERS][who.name], "approve")  # it may have lost the role since it was asked
-        await service.auditor.require_log()
         try:
-            return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))
+            return await service.begin(await service.resume(card, answers, who))
         except InvalidState as unclear:
             problem = f"{unclear}\n"
     raise HttpRefused(409, problem.strip())

@@ -87,7 +87,7 @@ class Responses:
     async def _resume_with_approvals(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         given = {str(one.get("approval_request_id", "")).removeprefix(APPROVAL): one for one in approvals}
         card, answers = await read_answers(self._service, request, given, _answer)
-        return await self._resume(request, card, answers), card.seq
+        return await self._service.resume(card, answers, caller_of(request)), card.seq
 
     async def _resume_with_text(
         self, request: Request, card: RunInfo, after: int | None, items: list[dict[str, Any]]
@@ -108,13 +108,8 @@ class Responses:
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
             raise HttpRefused(409, told)
-        caller_of(request, "approve")
-        text = "\n".join([_text(one.get("content")) for one in items])
-        return await self._resume(request, card, {open_ones[0]: text}), card.seq
-
-    async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
-        await self._service.auditor.require_log()
-        return self._service.agent_of(card).resume(card.run_id, answers, by=caller_of(request).name)
+        caller, text = caller_of(request, "approve"), "\n".join([_text(one.get("content")) for one in items])
+        return await self._service.resume(card, {open_ones[0]: text}, caller), card.seq
 
     async def get(self, request: Request) -> Response:
         if request.query_params.get("stream") in ("true", "1"):
