@@ -8,7 +8,6 @@ rebinding), its `Origin` is refused, and a form cannot send JSON.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterable
@@ -23,8 +22,8 @@ from ..core.notices import notice
 from ..core.reading.media_types import LARGEST_FILE
 from ..core.record import record
 from .access import signin
-from .access.guessing import Rates, TooManyTokens, WrongToken
-from .access.proxies import Proxies
+from .access.guessing import Rates, TokenRefused
+from .access.proxies import Proxies, parse_address
 from .access.signin import Access
 from .encoding import PATIENCE, PIECE
 from .problems import HttpRefused, answer, without_path
@@ -121,7 +120,7 @@ class RequestGuard:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = self._let_in(scope, headers)
             if caller.name and _bearer_token(headers):
-                await self._access.note(caller, "token", _address(scope))
+                await self._access.auditor.sign_in(caller, "token", _address(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
@@ -137,8 +136,8 @@ class RequestGuard:
         except AgentError as problem:
             if line.status:
                 raise
-            if isinstance(problem, WrongToken | TooManyTokens):
-                problem = await self._access.refuse(problem, _address(scope))
+            if isinstance(problem, TokenRefused):
+                await self._access.auditor.fail_sign_in("token", _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
             await answer(problem, _path(scope))(scope, receive, sending)
@@ -210,7 +209,7 @@ class RequestGuard:
             return True
         try:
             return self._find_caller(scope, headers) == caller
-        except (WrongToken, TooManyTokens):
+        except TokenRefused:
             return False
         except HttpRefused:  # the file cannot be read now
             return True
@@ -406,9 +405,5 @@ def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
 
 def _is_local(address: str) -> bool:
     """Return True if the address is this machine. A Unix socket has no address: the permissions of its file protect it."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0]) if address else None
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)  # of a socket that serves both families
-    return found is None or found.is_loopback or (mapped is not None and mapped.is_loopback)
+    found = parse_address(address)
+    return not address or (found is not None and found.is_loopback)

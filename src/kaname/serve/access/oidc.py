@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import ipaddress
 import json
 import os
 import secrets
@@ -23,6 +22,7 @@ from ...core.install import install_command
 from ...core.notices import notice
 from ..problems import HttpRefused
 from ..users import is_name
+from .proxies import parse_address
 
 _ALGORITHMS = [
     "RS256",
@@ -92,14 +92,12 @@ class Provider:
         self._client, self._secret, self._claim, self._groups_claim = client_id, secret, user, groups_claim
         self._groups = {group: frozenset([given] if isinstance(given, str) else given) for group, given in groups.items()}
         self._scope = " ".join(dict.fromkeys(["openid", *scopes]))
-        self._settings: tuple[float, Mapping[str, Any]] | None = None
-        self._keys: tuple[float, Any] | None = None
-        self._failure: tuple[float, AgentConnectionError] | None = None
+        self._known: dict[str, tuple[float, Mapping[str, Any] | AgentConnectionError]] = {}  # what was read, by address
         self._reading = asyncio.Lock()
 
     async def begin(self, redirect: str) -> tuple[str, str]:
         """Return the address of the provider to go to, and what the browser has to bring back in a cookie."""
-        settings = await self._read_settings()
+        settings = await self._settings()
         state, nonce, verifier = [secrets.token_urlsafe(32) for _ in range(3)]
         challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -152,7 +150,7 @@ class Provider:
         return user, roles
 
     async def _exchange(self, code: str, verifier: str, redirect: str) -> Mapping[str, Any]:
-        settings = await self._read_settings()
+        settings = await self._settings()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
         headers: dict[str, str] = {}
         supported = settings.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
@@ -162,7 +160,7 @@ class Provider:
         else:
             form |= {"client_id": self._client, **({"client_secret": self._secret} if self._secret else {})}
         try:
-            return await self._fetch(settings["token_endpoint"], urlencode(form).encode(), headers)
+            return await asyncio.to_thread(_fetch, settings["token_endpoint"], urlencode(form).encode(), headers)
         except _Refused:
             raise HttpRefused.of("oidc.code", "the OpenID provider did not accept the sign-in; try again", http=403) from None
 
@@ -197,43 +195,43 @@ class Provider:
         """Return the keys of the provider. They are read again if the key of the token is not among them: keys rotate."""
         from joserfc.jwk import KeySet
 
-        head = token.partition(".")[0]
+        head, place = token.partition(".")[0], (await self._settings())["jwks_uri"]
         named = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))).get("kid")
-        now = time.monotonic()
-        held = self._keys
-        known = held is not None and (named is None or named in {key.kid for key in held[1].keys})
-        if held is None or now - held[0] > _FRESH or (not known and now - held[0] > _AGAIN):
-            settings = await self._read_settings()
-            held = self._keys = now, KeySet.import_key_set(dict(await self._fetch(settings["jwks_uri"])))  # type: ignore[arg-type]
-        return held[1]
+        keys = KeySet.import_key_set(dict(await self._look_up(place)))  # type: ignore[arg-type]
+        if named is not None and named not in {key.kid for key in keys.keys}:
+            keys = KeySet.import_key_set(dict(await self._look_up(place, _AGAIN)))  # type: ignore[arg-type]
+        return keys
 
-    async def _read_settings(self) -> Mapping[str, Any]:
-        """Return the settings of the provider. They are fetched once for all who wait, and not again right after a failure."""
-        async with self._reading:
-            now = time.monotonic()
-            if self._settings is not None and now - self._settings[0] <= _FRESH:
-                return self._settings[1]
-            if self._failure is not None and now - self._failure[0] < _AGAIN:
-                raise self._failure[1]
-            try:
-                self._settings = now, await self._fetch_settings()
-            except AgentConnectionError as problem:
-                self._failure = time.monotonic(), problem
-                raise
-            return self._settings[1]
-
-    async def _fetch_settings(self) -> Mapping[str, Any]:
-        found = await self._fetch(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+    async def _settings(self) -> Mapping[str, Any]:
+        """Return the settings of the provider. Raise `AgentConnectionError` if it is another, or its addresses are not safe."""
+        found = await self._look_up(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != self.issuer:
             name = str(found.get("issuer"))[:200]
-            told = notice("oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer)
-            raise AgentConnectionError(told)
+            raise AgentConnectionError.of(
+                "oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer
+            )
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             _require_safe(str(found.get(name)))
         return found
 
-    async def _fetch(self, url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        return await asyncio.to_thread(_fetch, url, form, {"accept": "application/json", **(headers or {})})
+    async def _look_up(self, url: str, fresh: float = _FRESH) -> Mapping[str, Any]:
+        """Return what the provider has at an address. It is read once for all who wait, and not again right after a failure.
+
+        `fresh`: seconds for which the last answer is good enough.
+        """
+        async with self._reading:
+            since, found = self._known.get(url, (0.0, None))
+            if isinstance(found, AgentConnectionError):
+                fresh = _AGAIN
+            if found is None or time.monotonic() - since > fresh:
+                try:
+                    found = await asyncio.to_thread(_fetch, url)
+                except AgentConnectionError as problem:
+                    found = problem
+                self._known[url] = time.monotonic(), found
+        if isinstance(found, AgentConnectionError):
+            raise found
+        return found
 
 
 class _Refused(Exception):
@@ -247,8 +245,8 @@ class NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[str, Any]:
-    request = urllib.request.Request(url, form, dict(headers))
+def _fetch(url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    request = urllib.request.Request(url, form, {"accept": "application/json", **(headers or {})})
     try:
         with urllib.request.build_opener(NoRedirects).open(request, timeout=_SECONDS) as answer:
             found = json.loads(answer.read(_LARGEST))
@@ -269,9 +267,7 @@ def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[
 def _require_safe(url: str) -> None:
     """Raise `ConfigError` for an address that is not https, unless it is on this machine."""
     found = urlsplit(url)
-    try:
-        local = found.hostname == "localhost" or ipaddress.ip_address(found.hostname or "").is_loopback
-    except ValueError:
-        local = False
+    address = parse_address(found.hostname or "")
+    local = found.hostname == "localhost" or (address is not None and address.is_loopback)
     if found.scheme != "https" and not (found.scheme == "http" and local):
         raise ConfigError.of("oidc.address", "the OpenID provider must have an https address, not {url!r:.200}", url=url)
