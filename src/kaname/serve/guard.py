@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from logging import getLogger
@@ -36,7 +37,7 @@ HOOKS = "/hooks/"  # requests that are signed
 MEDIA = "/api/media"  # where a file is sent as it is
 # A proxy adds one of these, or several. The address of such a request is that of the proxy, not of its sender.
 _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
-_RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
+_RELAYING = re.compile("forwarded|real-ip|client-?ip|connecting-ip|user-ip|tailscale-")  # in the names of proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
 _LEAST_SPEED = 100_000  # bytes a second: a large body has more time
@@ -399,7 +400,7 @@ def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
     The address does not show it: it is the address of the proxy, or one that was taken from a header. A proxy
     without any settings (nginx) adds no header, but speaks HTTP/1.0.
     """
-    named = any(name in _RELAYED or any(part in name for part in _RELAYING) for name in headers)
+    named = not _RELAYED.isdisjoint(headers) or _RELAYING.search(" ".join(headers)) is not None
     return named or scope.get("http_version") == "1.0"
 
 

@@ -1,11 +1,11 @@
-"""Questions of runs over HTTP: the call in question with its arguments, and answers that a browser sends as text."""
+"""Runs as lists show them, and their questions: the call in question with its arguments, as its readers see it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..agent.result import Result
 from ..core.calls import call_key
@@ -15,11 +15,16 @@ from ..core.messages import Media, ToolCall
 from ..core.notices import Notice, notice, to_json
 from ..core.people.visible import file_in, visible, visible_json
 from ..core.reading.files import files_in_arguments
+from ..core.runs import UNDER_WAY, RunInfo
 from ..core.state import State
 from ..core.values import identity_text
 from ..memory.compact import as_lines
 from ..policies.lasting import equal_arguments
 from ..policies.privacy.pseudonyms import labels_in
+from .users import Caller
+
+if TYPE_CHECKING:
+    from .service import Service
 
 Shown = Literal["nothing", "call", "turn", "run"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)
@@ -132,3 +137,38 @@ def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) 
         }
     messages = {"nothing": (), "call": (), "turn": result.state.turn, "run": result.state.history}[shown]
     return {**asked, "conversation": [visible(line) for message in messages for line in as_lines(message)], "shown": shown}
+
+
+def summary(card: RunInfo) -> dict[str, Any]:
+    return {
+        "run_id": card.run_id,
+        "agent": card.agent,
+        "status": card.status,
+        "title": card.title,
+        "session_id": card.session,
+        "user_id": card.user,
+        "created": card.created,
+        "updated": card.updated,
+        "facts": card.seq,
+        "questions": card.questions,
+        "base": card.base,
+        "parent": card.parent,
+        "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
+    }
+
+
+async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: Caller) -> list[dict[str, Any]]:
+    """Return the questions of a waiting run with its card, as the caller sees them.
+
+    Args:
+        above: The parent of a child run, or else the run. Work in the background asks by itself once its parent has ended;
+            other children's questions are asked by their parents.
+    """
+    if card.parent and above.status in UNDER_WAY:
+        return []
+    result, run = await service.agent_result(card.run_id), summary(above)
+    tools, prefix = ({}, f"{card.run_id}:") if card.parent else (service.tools_of(card), "")
+    asked = [{**question(result, key, tools), "key": f"{prefix}{key}", "run": run} for key in result.questions]
+    if caller.sees(card.user):
+        return asked
+    return [shown_to_approver(one, result, service.shown_by(above.agent)) for one in asked]

@@ -24,7 +24,6 @@ from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo, is_upload
 from ..kernel.load import load
-from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json, Part
 from .forms import (
@@ -41,13 +40,12 @@ from .forms import (
     read_body,
     refuse_malformed,
 )
-from .problems import HttpRefused
-from .questions import question, with_arguments
+from .problems import HttpRefused, chunks_for, stop_for
+from .questions import question, questions_of, summary, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .uploads import Uploads
 from .users import Caller
-from .waiting import questions_of, summary
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 

@@ -214,10 +214,10 @@ class Service:
     async def card_and_result(self, run_id: str) -> tuple[RunInfo, Result[Any]]:
         """Read the card and the result of a run so that they match: if it has ended or waits by now, both say so."""
         for _ in range(_LOOKS):
-            result = await self.agent_result(run_id)
             cards = await self.journal.runs(run_id=run_id, limit=1)
             if not cards:
                 raise RunNotFound(run_id)
+            result = await self.agents.get(cards[0].agent, self.agent()).result(run_id)
             going = cards[0].status == "running" and result.stop.kind in ("running", "released")
             if going or cards[0].seq == result.state.seq:
                 break

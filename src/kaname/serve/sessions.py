@@ -20,9 +20,9 @@ from .encoding import Json
 from .forms import LAST, Rename, caller_of, number, read_body
 from .page.graphs import draw_graph
 from .problems import HttpRefused
+from .questions import questions_of
 from .service import Service
 from .users import ROLES
-from .waiting import questions_of
 
 
 class SessionRoutes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from ...agent.agent import Agent
 from ...core.errors import AgentError
@@ -86,15 +85,6 @@ class SignInRoutes:
 
     def __init__(self, access: Access) -> None:
         self._access, self._rates = access, Rates(_VISITS, _VISITS_AT_ONCE)
-
-    def routes(self) -> list[BaseRoute]:
-        return [
-            Route("/api/signin", self.ways),
-            Route("/api/signin", self.sign_in, methods=["POST"]),
-            Route("/api/signout", self.sign_out, methods=["POST"]),
-            Route("/signin/oidc", self.go_to_provider),
-            Route("/signin/callback", self.come_back),
-        ]
 
     async def ways(self, request: Request) -> Response:
         """Return the ways to sign in."""

@@ -43,8 +43,8 @@ from ...core.people.asking import question_text
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
-from ..admin_only import HIDDEN, stop_for, words_for
 from ..encoding import Json
+from ..problems import HIDDEN, stop_for, words_for
 from ..service import Service, log
 from ..users import Caller
 from .conversation import is_own

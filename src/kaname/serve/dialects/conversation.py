@@ -19,10 +19,9 @@ from ...core.events import Asked
 from ...core.people.answers import is_yes_or_no, read_decision
 from ...core.runs import RunInfo
 from ...kernel.channel import Reader
-from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of
-from ..problems import headers_of, status_of
+from ..problems import chunks_for, headers_of, status_of
 from ..service import OnDisconnect, Service
 from ..stream import Stream, Streams, watch_departure
 from ..users import Caller

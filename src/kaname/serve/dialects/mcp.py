@@ -8,8 +8,12 @@ load, so that happens with the first request.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
+from logging import getLogger
+from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,22 +21,23 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ...agent.agent import Agent
 from ...agent.result import Result
 from ...agent.run import Run
-from ...core.errors import AgentError, InvalidState
+from ...core.errors import AgentError, ConfigError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.labels import FLOW, LABELS_KEY
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
-from ..admin_only import stop_for, words_for
 from ..forms import require
-from ..problems import HttpRefused
+from ..problems import HttpRefused, stop_for, words_for
 from ..service import Service, not_waiting
 from ..users import Caller
 from ..workers import is_one_of_several
 from .conversation import answer_for
-from .mcp_key import server_key
 
+SERVER_KEY = "KANAME_SERVER_KEY"  # the key that seals the states of questions; else it is in a file next to the journal
+_KEY_FILE, _KEY_BYTES = "server.key", 32
+log = getLogger("kaname.serve")
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # questions, until the answer is clear
 _ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
@@ -282,3 +287,49 @@ async def _elicit(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]
             raise _cannot_ask(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
     return answers
+
+
+def server_key(journal: object) -> bytes:
+    """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, or `server.key` next to the file of the journal.
+
+    The file is made on first use, readable by its owner only. A journal without a file ends with the process, and so does its
+    key. If the file cannot be used, a warning is logged and the process uses its own key.
+    """
+    if given := os.environ.get(SERVER_KEY, ""):
+        return _long_enough(given.encode("utf-8", "surrogateescape"), SERVER_KEY)
+    place = getattr(journal, "path", None)
+    if not place or str(place) == ":memory:":
+        return secrets.token_bytes(_KEY_BYTES)
+    path = Path(place).expanduser().resolve().with_name(_KEY_FILE)
+    try:
+        return _long_enough(_read_or_make(path), str(path))
+    except OSError as problem:
+        log.warning("%s cannot be used (%s): MCP clients cannot answer questions after a restart, or of another worker",
+                    path, problem.strerror)  # fmt: skip
+        return secrets.token_bytes(_KEY_BYTES)
+
+
+def _read_or_make(path: Path) -> bytes:
+    """Read the key, or make it. If several workers make one at the same time, the first wins and all read that one."""
+    if not path.exists():
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_hex(_KEY_BYTES).encode())
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    return path.read_bytes().strip()
+
+
+def _long_enough(key: bytes, place: str) -> bytes:
+    if len(key) < _KEY_BYTES:
+        raise ConfigError.of(
+            "serve.short_key",
+            "the key in {place} has fewer than {least} bytes; set a longer one",
+            place=place,
+            least=_KEY_BYTES,
+        )
+    return key

@@ -21,10 +21,9 @@ from ...core.events import Answered, Asked, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
-from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
-from ..problems import HttpRefused, status_of
+from ..problems import HttpRefused, chunks_for, status_of
 from ..runs import user_input, user_of
 from ..service import CONTINUE, UNSTORED, Service, is_unstored
 from ..stream import Streams

@@ -19,9 +19,9 @@ from ...kernel.load import read_whole
 from ..encoding import Json
 from ..forms import caller_of
 from ..problems import HttpRefused
+from ..questions import summary
 from ..service import Service
 from ..users import Caller
-from ..waiting import summary
 from .facts import redact
 
 _MOST = 4_000_000  # pairs of lines that are looked at; beyond that, line by line
