@@ -21,14 +21,15 @@ from ..core import tracing
 from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
 from ..core.reading.media_types import LARGEST_FILE
-from ..core.record import record
+from ..core.record import record, replace
 from .access import signin
 from .access.guessing import Rates, TokenRefused
 from .access.proxies import Proxies, parse_address
 from .access.signin import Access
 from .encoding import PATIENCE, PIECE
+from .language import wanted_language
 from .problems import HttpRefused, answer, without_path
-from .users import OWNER, Caller
+from .users import OWNER, Caller, nobody
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
@@ -119,7 +120,7 @@ class RequestGuard:
         sending = self._with_headers(send, line, headers.get("origin", ""), scope.get("kaname.abort", _do_nothing))
         try:
             scope["kaname.send"] = send
-            scope["kaname.caller"] = caller = self._let_in(scope, headers)
+            scope["kaname.caller"] = caller = replace(self._let_in(scope, headers), language=wanted_language(headers))
             if caller.name and _bearer_token(headers):
                 await self._access.auditor.sign_in(caller, "token", _address(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
@@ -141,7 +142,7 @@ class RequestGuard:
                 await self._access.auditor.fail_sign_in("token", _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
-            await answer(problem, _path(scope))(scope, receive, sending)
+            await answer(problem, _path(scope), nobody(wanted_language(headers)))(scope, receive, sending)
         finally:
             line.write()
 
@@ -159,8 +160,8 @@ class RequestGuard:
                 raise HttpRefused.of("serve.file", "send the file, with Content-Type: application/octet-stream", http=415)
             raise HttpRefused.of("serve.json", "send JSON, with Content-Type: application/json", http=415)
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
-            return Caller("", frozenset())
-        caller = Caller("", frozenset()) if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
+            return nobody()
+        caller = nobody() if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
         if wait:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
@@ -209,7 +210,8 @@ class RequestGuard:
         if self._users is None or self._who is not None or not self._users.requires_token:
             return True
         try:
-            return self._find_caller(scope, headers) == caller
+            found = self._find_caller(scope, headers)
+            return found is not None and (found.name, found.roles) == (caller.name, caller.roles)
         except TokenRefused:
             return False
         except HttpRefused:  # the file cannot be read now

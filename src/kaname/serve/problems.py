@@ -39,7 +39,8 @@ from ..core.notices import Notice, notice, to_json
 from ..core.record import replace
 from ..core.steps import Stop
 from .encoding import Json
-from .users import Caller
+from .language import in_language
+from .users import Caller, nobody
 
 _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNotFound, 404),
@@ -64,7 +65,6 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
 
 RATE_LIMITED = RateLimited.__name__  # the name of the failure in facts and chunks
 log = getLogger("kaname.serve")
-_NOBODY = Caller("", frozenset())
 _MOST_WORDS = 4_000  # characters of a message; what a client sent is not sent back at length
 _OURS = UnexpectedError.__name__
 HIDDEN = notice("serve.failure", "the agent failed with an internal error; see the server's log")
@@ -98,8 +98,9 @@ def headers_of(problem: AgentError) -> dict[str, str]:
 
 def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, Any]:
     """Return the body of the response. `notice`: the code and values of a short message, for clients in another language."""
-    told = words_for(problem, caller or _NOBODY)
-    text = str.__str__(told)
+    caller = caller or nobody()
+    told = words_for(problem, caller)
+    text = str.__str__(in_language(told, caller.language))
     kind = HTTPStatus(problem.status).phrase if isinstance(problem, HttpRefused) else type(problem).__name__
     body: dict[str, Any] = {
         "type": f"urn:kaname:error:{kind.replace(' ', '')}",

@@ -21,6 +21,7 @@ from ..core.values import identity_text
 from ..memory.compact import as_lines
 from ..policies.lasting import equal_arguments
 from ..policies.privacy.pseudonyms import labels_in
+from .language import in_language
 from .users import Caller
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def _as_json_text(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
-def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
+def question(result: Result[Any], key: str, tools: Mapping[str, Any], language: str = "") -> dict[str, Any]:
+    """Return a question as JSON. `prompt` is in the language of the client, `notice` has the code and values of the text."""
     asked = result.questions[key]
     call = _call_of(result.state, asked)
     tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
@@ -68,7 +70,8 @@ def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[st
     files = {name: [_describe(one) for one in every] for name, every in attached_files(result.state, asked).items()}
     attached = {"attached": files} if files else {}
     told = None if call is None else {**named, **_arguments_as_text(call.args), **attached, **does}
-    said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
+    coded = {"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {}
+    said = {"prompt": in_language(asked.prompt, language), **coded}
     terms = {
         "in_doubt": asked.in_doubt,
         "by": asked.by,
@@ -116,7 +119,7 @@ def _describe(file: Media) -> dict[str, str]:
     return {"mime": file.mime, "name": visible(file.name), "hash": sha256(file.content).hexdigest()}
 
 
-def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) -> dict[str, Any]:
+def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown, language: str = "") -> dict[str, Any]:
     """Return a question with its run as a person sees it who can answer it, but not see the run.
 
     `shown`: what the agent declares. "nothing": the name of the tool. "call": the call with its arguments. "turn", "run": also
@@ -130,7 +133,7 @@ def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) 
         said = notice("serve.question_hidden", "A call of {tool} waits for an answer.", tool=call.get("name") or "a tool")
         asked = {
             **asked,
-            "prompt": said,
+            "prompt": in_language(said, language),
             "notice": to_json(said),
             "call": {**kept, "arguments": {}, "hidden": True} if kept else None,
             "same": "",
@@ -168,7 +171,7 @@ async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: 
         return []
     result, run = await service.agent_result(card.run_id), summary(above)
     tools, prefix = ({}, f"{card.run_id}:") if card.parent else (service.tools_of(card), "")
-    asked = [{**question(result, key, tools), "key": f"{prefix}{key}", "run": run} for key in result.questions]
+    asked = [{**question(result, key, tools, caller.language), "key": f"{prefix}{key}", "run": run} for key in result.questions]
     if caller.sees(card.user):
         return asked
-    return [shown_to_approver(one, result, service.shown_by(above.agent)) for one in asked]
+    return [shown_to_approver(one, result, service.shown_by(above.agent), caller.language) for one in asked]

@@ -40,6 +40,7 @@ from .forms import (
     read_body,
     refuse_malformed,
 )
+from .language import in_language
 from .problems import HttpRefused, chunks_for, stop_for
 from .questions import question, questions_of, summary, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
@@ -381,7 +382,7 @@ def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapp
         **summary(card),
         "output": result.recorded,
         "text": result.text,
-        "stop": {"kind": stop.kind, "detail": stop.detail, "error": stop.error},
+        "stop": {"kind": stop.kind, "detail": in_language(stop.detail, caller.language), "error": stop.error},
         "attempt": result.attempt,
-        "questions": [question(result, key, tools) for key in result.questions if stop.kind == "waiting"],
+        "questions": [question(result, key, tools, caller.language) for key in result.questions if stop.kind == "waiting"],
     }

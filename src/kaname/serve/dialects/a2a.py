@@ -44,6 +44,7 @@ from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ..encoding import Json
+from ..language import in_language
 from ..problems import HIDDEN, stop_for, words_for
 from ..service import Service, log
 from ..users import Caller
@@ -250,7 +251,7 @@ class Tasks(RequestHandler):
         told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
         first = next(iter(result.questions.values()), None) if result.stop.kind == "waiting" else None
         if first is not None:  # one of several: a message answers one
-            told = question_text(first)
+            told = in_language(question_text(first), caller.language)
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         if first is not None:

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from ...agent.agent import Agent
 from ...agent.run import Run
 from ...core.events import Asked
-from ...core.people.asking import question_text
 from ...core.values import plain_text
 from ..forms import caller_of, read_body, refuse_malformed
 from ..runs import user_input, user_of
@@ -169,7 +168,7 @@ class AgUiWriter(Transcript):
             {
                 "id": f"{self.run_id}{SEPARATOR}{question.key}",
                 "reason": _reason(question),
-                "message": question_text(question),
+                "message": self.question_text(question),
                 **({"toolCallId": self._call_id(question.call_id)} if question.call_id else {}),
                 "responseSchema": {"type": "string", **({"enum": list(question.options)} if question.options else {})},
             }

@@ -20,6 +20,7 @@ from ...core.people.answers import check_answer, is_yes_or_no, says
 from ...core.people.asking import question_in_words, run_code
 from ...core.runs import RunInfo
 from ..forms import require
+from ..language import in_language
 from ..service import Service
 from ..users import Caller
 
@@ -80,7 +81,8 @@ async def _question(service: Service, card: RunInfo, shown: str) -> Asked | None
     """Return the open question that was shown last."""
     result = await service.agent_result(card.run_id)
     asked = result.questions.values() if result.stop.kind == "waiting" else ()
-    return next((one for one in asked if shown.endswith(question_in_words(card.run_id, one).strip())), None)
+    texts = [(one, question_in_words(card.run_id, one)) for one in asked]
+    return next((one for one, text in texts for how in ("", "ja") if shown.endswith(in_language(text, how).strip())), None)
 
 
 def _why_unclear(asked: Asked, text: str) -> str:

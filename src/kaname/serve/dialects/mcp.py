@@ -29,9 +29,10 @@ from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
 from ..forms import require
+from ..language import in_language
 from ..problems import HttpRefused, stop_for, words_for
 from ..service import Service, not_waiting
-from ..users import Caller
+from ..users import Caller, nobody
 from ..workers import is_one_of_several
 from .conversation import answer_for
 
@@ -41,7 +42,6 @@ log = getLogger("kaname.serve")
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # questions, until the answer is clear
 _ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
-_NOBODY = Caller("", frozenset())
 _CALLERS = "kaname.callers"  # in the ASGI scope: the callers by name, with the roles of their last request
 _GONE = "kaname.gone"  # in the ASGI scope: a list that is not empty once the client has closed the connection
 
@@ -65,7 +65,7 @@ class Lazy:
                 )
                 await self._ready.wait()
         assert self._app is not None
-        caller = scope.get("kaname.caller", _NOBODY)
+        caller = scope.get("kaname.caller", nobody())
         self._callers[caller.name] = caller
         scope = {**scope, _GONE: (gone := []), _CALLERS: self._callers, "user": _sdk_user(caller)}
 
@@ -136,7 +136,7 @@ def _ask_tool(service: Service, agent: Agent[Any]) -> Any:
 
 
 def _caller() -> Caller:
-    found: Caller = _scope().get("kaname.caller", _NOBODY)
+    found: Caller = _scope().get("kaname.caller", nobody())
     return found
 
 
@@ -183,7 +183,9 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     except InvalidState as unclear:
         if not ctx.request_state:
             raise
-        return _input_required(await service.agent_result(run.run_id), f"{unclear}\n")
+        return _input_required(
+            await service.agent_result(run.run_id), who.language, f"{in_language(str(unclear), who.language)}\n"
+        )
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
@@ -191,7 +193,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     while result.stop.kind == "waiting" and result.questions:
         _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
-            return _input_required(result)
+            return _input_required(result, who.language)
         require(who, "approve")
         result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
@@ -212,12 +214,12 @@ async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, wh
     """Ask the client while the call waits, and resume the run with the answers. Ask once more if one is unclear."""
     card, problem = await service.card(result.run_id, who), ""
     for _ in range(_TRIES):
-        answers = await _elicit(ctx, result, problem)
+        answers = await _elicit(ctx, result, problem, who.language)
         require(_scope()[_CALLERS][who.name], "approve")  # it may have lost the role since it was asked
         try:
             return await service.begin(await service.resume(card, answers, who))
         except InvalidState as unclear:
-            problem = f"{unclear}\n"
+            problem = f"{in_language(str(unclear), who.language)}\n"
     raise HttpRefused(409, problem.strip())
 
 
@@ -268,21 +270,27 @@ def _schema(asked: Asked) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
 
 
-def _input_required(result: Result[Any], problem: str = "") -> Any:
+def _input_required(result: Result[Any], language: str, problem: str = "") -> Any:
     from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
     wanted: dict[str, Any] = {
-        key: ElicitRequest(params=ElicitRequestFormParams(message=problem + asked.prompt, requested_schema=_schema(asked)))
+        key: ElicitRequest(
+            params=ElicitRequestFormParams(
+                message=problem + in_language(asked.prompt, language), requested_schema=_schema(asked)
+            )
+        )
         for key, asked in result.questions.items()
     }
     return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
 
 
-async def _elicit(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]:
+async def _elicit(ctx: Any, result: Result[Any], problem: str, language: str) -> dict[str, Any]:
     """Ask the client while the call waits, as in older versions of the protocol."""
     answers = {}
     for key, asked in result.questions.items():
-        given = await attempt(ctx.elicit, problem + asked.prompt, list(asked.options) if asked.options else str, passing=())
+        given = await attempt(
+            ctx.elicit, problem + in_language(asked.prompt, language), list(asked.options) if asked.options else str, passing=()
+        )
         if isinstance(given, Failure):  # the client did not understand, or has gone
             raise _cannot_ask(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)

@@ -122,6 +122,7 @@ class Responses:
         facts, followed = await self._facts(card.run_id, after)
         asked = {"model": card.agent, "conversation": card.session or None}
         writer = ResponsesWriter(card.run_id, after, asked, before, created=facts[0].time if facts else None)
+        writer.language = caller.language
         writer.begin()
         every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
         told = chunks_for(every, caller)

@@ -176,7 +176,7 @@ class VercelWriter(Transcript):
         return (b"" if earlier is None else self.call(earlier)) + outcome + self._step_over()
 
     def ask(self, question: Asked) -> bytes:
-        in_words = question_in_words(self.run_id, question)
+        in_words = self.question_in_words(question)
         if not question.call_id or not question.options:
             return self.write_message(in_words)
         about = question.about and (question.about.name, question.about.args)
