@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,18 +26,18 @@ def script(request: Any) -> Any:
 
 
 @pytest.fixture
-def http() -> Iterator[httpx.AsyncClient]:
+def http() -> httpx.AsyncClient:
     agent = Agent(ScriptedModel(script), tools=[pay], policies=[Approve("pay")], name="desk", journal=MemoryJournal())
     app = kaname.serve.app(agent, recover=False, mcp=False, a2a=False)
     transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
-    yield httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=JAPANESE, timeout=60)
+    return httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=JAPANESE, timeout=60)
 
 
 async def test_question_of_a_run_is_in_the_language_of_the_client(http):
     run = (await http.post("/api/runs", json={"input": "pay"})).json()
     (listed,) = (await http.get("/api/questions")).json()["questions"]
     for one in (run["questions"][0], listed):
-        assert one["prompt"] == "pay(yen=5) を実行しますか?" or "を実行しますか" in one["prompt"]
+        assert "を実行しますか" in one["prompt"]
         assert not ENGLISH.search(one["prompt"])
         assert one["notice"]["text"].startswith("Run pay"), "the page chooses the language itself"
     plain = (await http.get("/api/questions", headers={"accept-language": "en"})).json()["questions"][0]
@@ -78,9 +76,3 @@ async def test_error_is_in_the_language_of_the_client_and_keeps_its_code(http):
     assert answer["notice"]["text"].isascii()
     refused = (await http.get("/api/runs", headers={"host": "evil.example"})).json()
     assert re.search("[ぁ-ん]", refused["detail"])
-
-
-def test_catalogue_is_where_the_server_looks_for_it():
-    from kaname.serve.language import CATALOGUE
-
-    assert Path(CATALOGUE).is_file()

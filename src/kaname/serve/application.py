@@ -55,7 +55,7 @@ from .forms import (
     StopRun,
 )
 from .guard import HOOKS, MEDIA, RequestGuard, RequestLimits, Who
-from .openapi import EVENTS, JSON, Address, document
+from .openapi import EVENTS, JSON, ApiRoute, document
 from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
 from .page.evaluations import EvaluationRoutes
@@ -66,9 +66,8 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
-from .questions import SHOWN, Shown
 from .runs import RunRoutes
-from .service import STOP, OnDisconnect, Service
+from .service import SHOWN, STOP, OnDisconnect, Service, Shown
 from .sessions import SessionRoutes
 from .stream import Streams
 from .uploads import Uploads
@@ -310,59 +309,59 @@ def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Upload
     addresses: list[BaseRoute] = [
         Route("/", files.first),
         Route("/page/{name:path}", files.file),
-        Address("/healthz", _healthy, "Check that the server is up"),
-        Address("/readyz", Ready(service).ready, "Check that the server can take work"),
-        Address("/api/signin", signing.ways, "List the ways to sign in to the page"),
-        Address("/api/signin", signing.sign_in, "Sign in to the page with a token, for a cookie", "POST", SignInForm),
-        Address("/api/signout", signing.sign_out, "Sign out of the page", "POST", answers=()),
+        ApiRoute("/healthz", _healthy, "Check that the server is up"),
+        ApiRoute("/readyz", Ready(service).ready, "Check that the server can take work"),
+        ApiRoute("/api/signin", signing.ways, "List the ways to sign in to the page"),
+        ApiRoute("/api/signin", signing.sign_in, "Sign in to the page with a token, for a cookie", "POST", SignInForm),
+        ApiRoute("/api/signout", signing.sign_out, "Sign out of the page", "POST", answers=()),
         Route("/signin/oidc", signing.go_to_provider),
         Route("/signin/callback", signing.come_back),
-        Address("/api/agents", sessions.agents, "List the agents"),
-        Address("/api/me", sessions.me, "Get the name and the roles of the caller"),
-        Address(
+        ApiRoute("/api/agents", sessions.agents, "List the agents"),
+        ApiRoute("/api/me", sessions.me, "Get the name and the roles of the caller"),
+        ApiRoute(
             "/api/runs", runs.all, "List and search runs", "GET", None, "agent session_id status user_id q before limit", both
         ),
-        Address("/api/runs", runs.start, "Start a run: wait for it, stream it, or detach", "POST", StartRun, answers=both),
-        Address(MEDIA, uploads.add, "Upload a file (application/octet-stream) for a message", "POST", query="name"),
-        Address("/api/figures", figures.figures, "Get metrics by day: success, cost, tools", query="agent user_id days"),
-        Address("/api/compare", whole(CompareRoutes(service).compare), "Compare two runs line by line", query="one other"),
-        Address("/api/evaluations", whole(evals.all), "List evaluations", query="name limit"),
-        Address("/api/evaluations/cases", evals.add, "Add a recorded run to the evaluation cases", "POST", AddCase),
-        Address("/api/evaluations/compare", whole(evals.compare), "Compare two evaluations", query="one other"),
-        Address("/api/evaluations/{run_id}", whole(evals.get), "Get the report of an evaluation"),
-        Address("/api/learning", whole(learning.overview), "Get failures by cause, successes, lessons", query="agent limit"),
-        Address("/api/learning/lessons/{lesson_id}", learning.change, "Approve or roll back a lesson", "POST", ChangeLesson),
-        Address(memory, memories.all, "List and search memories", query="agent of user_id q past"),
-        Address(memory, memories.add, "Add a memory", "POST", Remember, "agent of user_id"),
-        Address(f"{memory}/{{number}}", memories.correct, "Correct a memory", "PATCH", Correction, "agent of user_id"),
-        Address(f"{memory}/{{number}}", memories.forget, "Delete a memory", "DELETE", query="agent of user_id", answers=()),
-        Address(
+        ApiRoute("/api/runs", runs.start, "Start a run: wait for it, stream it, or detach", "POST", StartRun, answers=both),
+        ApiRoute(MEDIA, uploads.add, "Upload a file (application/octet-stream) for a message", "POST", query="name"),
+        ApiRoute("/api/figures", figures.figures, "Get metrics by day: success, cost, tools", query="agent user_id days"),
+        ApiRoute("/api/compare", whole(CompareRoutes(service).compare), "Compare two runs line by line", query="one other"),
+        ApiRoute("/api/evaluations", whole(evals.all), "List evaluations", query="name limit"),
+        ApiRoute("/api/evaluations/cases", evals.add, "Add a recorded run to the evaluation cases", "POST", AddCase),
+        ApiRoute("/api/evaluations/compare", whole(evals.compare), "Compare two evaluations", query="one other"),
+        ApiRoute("/api/evaluations/{run_id}", whole(evals.get), "Get the report of an evaluation"),
+        ApiRoute("/api/learning", whole(learning.overview), "Get failures by cause, successes, lessons", query="agent limit"),
+        ApiRoute("/api/learning/lessons/{lesson_id}", learning.change, "Approve or roll back a lesson", "POST", ChangeLesson),
+        ApiRoute(memory, memories.all, "List and search memories", query="agent of user_id q past"),
+        ApiRoute(memory, memories.add, "Add a memory", "POST", Remember, "agent of user_id"),
+        ApiRoute(f"{memory}/{{number}}", memories.correct, "Correct a memory", "PATCH", Correction, "agent of user_id"),
+        ApiRoute(f"{memory}/{{number}}", memories.forget, "Delete a memory", "DELETE", query="agent of user_id", answers=()),
+        ApiRoute(
             f"{run}/facts", whole(facts.facts), "List facts; as a stream, also new ones", "GET", None, "after whole upto", both
         ),
-        Address(f"{run}/media/{{hash}}", whole(media.media), "Get a picture, sound or file", answers=(FILE,)),
-        Address(f"{run}/state", whole(facts.state), "Get the messages for the model after a fact, and open calls", query="at"),
-        Address(f"{run}/test", whole(facts.test), "Get the run as a test for pytest", answers=("text/x-python",)),
-        Address(f"{run}/rating", runs.rate, "Rate a run as good or bad", "POST", Rate),
-        Address(
+        ApiRoute(f"{run}/media/{{hash}}", whole(media.media), "Get a picture, sound or file", answers=(FILE,)),
+        ApiRoute(f"{run}/state", whole(facts.state), "Get the messages for the model after a fact, and open calls", query="at"),
+        ApiRoute(f"{run}/test", whole(facts.test), "Get the run as a test for pytest", answers=("text/x-python",)),
+        ApiRoute(f"{run}/rating", runs.rate, "Rate a run as good or bad", "POST", Rate),
+        ApiRoute(
             f"{run}/events", runs.follow, "Follow a run, after `Last-Event-ID` or `after`", "GET", None, "after", (EVENTS,)
         ),
-        Address(f"{run}/story", whole(runs.story), "List the chunks of a run so far", query="after limit"),
-        Address(f"{run}/messages", whole(runs.messages), "Get the conversation, in the OpenAI shapes"),
-        Address(f"{run}/messages", runs.say, "Say something to a run while it works", "POST", SayToRun),
-        Address(f"{run}/stop", runs.stop, "Stop a run, wherever it is executed", "POST", StopRun),
-        Address(f"{run}/answers", runs.answer, "Answer the questions of a run and resume it", "POST", Answers, answers=both),
-        Address(f"{run}/resume", runs.resume, "Resume a run after a crash or a stop", "POST", Resume, answers=both),
-        Address(f"{run}/fork", runs.fork, "Start a new run that continues this one from a fact", "POST", Fork, answers=both),
-        Address(f"{run}/replay", runs.replay, "Replay a run offline and compare its decisions", "POST"),
-        Address(run, whole(runs.get), "Get a run: status, output, open questions"),
-        Address(run, runs.delete, "Delete a run", "DELETE", query="cascade", answers=()),
-        Address("/api/questions", sessions.questions, "List the questions that wait for an answer", query="before limit"),
-        Address("/api/approvals", approvals.all, "List the approvals that hold for later calls"),
-        Address("/api/approvals/{grant_id:path}", approvals.revoke, "Revoke an approval", "DELETE", answers=()),
-        Address("/api/sessions", sessions.all, "List and search sessions", query="agent user_id q before limit"),
-        Address(session, whole(sessions.get), "Get a session with its messages", query="agent"),
-        Address(session, sessions.rename, "Rename a session", "PATCH", Rename, "agent"),
-        Address(session, sessions.delete, "Delete a session and its runs", "DELETE", query="agent", answers=()),
+        ApiRoute(f"{run}/story", whole(runs.story), "List the chunks of a run so far", query="after limit"),
+        ApiRoute(f"{run}/messages", whole(runs.messages), "Get the conversation, in the OpenAI shapes"),
+        ApiRoute(f"{run}/messages", runs.say, "Say something to a run while it works", "POST", SayToRun),
+        ApiRoute(f"{run}/stop", runs.stop, "Stop a run, wherever it is executed", "POST", StopRun),
+        ApiRoute(f"{run}/answers", runs.answer, "Answer the questions of a run and resume it", "POST", Answers, answers=both),
+        ApiRoute(f"{run}/resume", runs.resume, "Resume a run after a crash or a stop", "POST", Resume, answers=both),
+        ApiRoute(f"{run}/fork", runs.fork, "Start a new run that continues this one from a fact", "POST", Fork, answers=both),
+        ApiRoute(f"{run}/replay", runs.replay, "Replay a run offline and compare its decisions", "POST"),
+        ApiRoute(run, whole(runs.get), "Get a run: status, output, open questions"),
+        ApiRoute(run, runs.delete, "Delete a run", "DELETE", query="cascade", answers=()),
+        ApiRoute("/api/questions", sessions.questions, "List the questions that wait for an answer", query="before limit"),
+        ApiRoute("/api/approvals", approvals.all, "List the approvals that hold for later calls"),
+        ApiRoute("/api/approvals/{grant_id:path}", approvals.revoke, "Revoke an approval", "DELETE", answers=()),
+        ApiRoute("/api/sessions", sessions.all, "List and search sessions", query="agent user_id q before limit"),
+        ApiRoute(session, whole(sessions.get), "Get a session with its messages", query="agent"),
+        ApiRoute(session, sessions.rename, "Rename a session", "PATCH", Rename, "agent"),
+        ApiRoute(session, sessions.delete, "Delete a session and its runs", "DELETE", query="agent", answers=()),
     ]
     return [*addresses, *_dialects(service, streams, whole)]
 
@@ -390,9 +389,9 @@ def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a:
     work, hooks = WorkRoutes(service), HookRoutes(service, {} if config is None else config.value.get("triggers") or {})
     steer = "Pause, resume or run a schedule, or retry a run that was set aside"
     return [
-        Address("/api/work", work.get, "List workers, queued runs and schedules"),
-        Address("/api/work/{action}/{name:path}", work.steer, steer, "POST"),
-        Address("/metrics", work.metrics, "Get metrics in the format of Prometheus", answers=("text/plain",)),
+        ApiRoute("/api/work", work.get, "List workers, queued runs and schedules"),
+        ApiRoute("/api/work/{action}/{name:path}", work.steer, steer, "POST"),
+        ApiRoute("/metrics", work.metrics, "Get metrics in the format of Prometheus", answers=("text/plain",)),
         Route(f"{HOOKS}{{name}}", hooks.receive, methods=["POST"]),
         *optional_protocols(service, mcp, a2a),
     ]

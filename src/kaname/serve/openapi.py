@@ -30,7 +30,7 @@ _PROBLEM = {
 }
 
 
-class Address(Route):
+class ApiRoute(Route):
     """A route with its entry in the OpenAPI document.
 
     Args:
@@ -71,7 +71,7 @@ class Address(Route):
 
 
 def document(routes: Iterable[BaseRoute], root: str = "") -> dict[str, Any]:
-    addresses = [one for one in routes if isinstance(one, Address)]
+    addresses = [one for one in routes if isinstance(one, ApiRoute)]
     forms = [one.form for one in addresses if one.form is not None]
     _, schemas = msgspec.json.schema_components(forms, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any
 
 from ..agent.result import Result
 from ..core.calls import call_key
@@ -22,13 +22,8 @@ from ..memory.compact import as_lines
 from ..policies.lasting import equal_arguments
 from ..policies.privacy.pseudonyms import labels_in
 from .language import in_language
+from .service import Service, Shown
 from .users import Caller
-
-if TYPE_CHECKING:
-    from .service import Service
-
-Shown = Literal["nothing", "call", "turn", "run"]
-SHOWN: tuple[Shown, ...] = get_args(Shown)
 
 
 def with_arguments(given: Any) -> Any:

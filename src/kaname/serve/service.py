@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine, Iterable, Mapping
 from hashlib import sha256
 from logging import getLogger
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..agent.agent import Agent
 from ..agent.attach import queued_card, stop_run
@@ -22,9 +22,10 @@ from ..kernel.chain import overrides
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused
-from .questions import Shown
 from .users import Caller
 
+Shown = Literal["nothing", "call", "turn", "run"]  # what people see who answer for other users, of one agent
+SHOWN: tuple[Shown, ...] = get_args(Shown)
 OnDisconnect = Literal["stop", "continue"]
 STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"

@@ -183,9 +183,8 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     except InvalidState as unclear:
         if not ctx.request_state:
             raise
-        return _input_required(
-            await service.agent_result(run.run_id), who.language, f"{in_language(str(unclear), who.language)}\n"
-        )
+        problem = in_language(str(unclear), who.language)
+        return _input_required(await service.agent_result(run.run_id), who.language, f"{problem}\n")
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
@@ -273,14 +272,10 @@ def _schema(asked: Asked) -> dict[str, Any]:
 def _input_required(result: Result[Any], language: str, problem: str = "") -> Any:
     from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-    wanted: dict[str, Any] = {
-        key: ElicitRequest(
-            params=ElicitRequestFormParams(
-                message=problem + in_language(asked.prompt, language), requested_schema=_schema(asked)
-            )
-        )
-        for key, asked in result.questions.items()
-    }
+    wanted: dict[str, Any] = {}
+    for key, asked in result.questions.items():
+        text = problem + in_language(asked.prompt, language)
+        wanted[key] = ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=_schema(asked)))
     return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
 
 
@@ -288,9 +283,8 @@ async def _elicit(ctx: Any, result: Result[Any], problem: str, language: str) ->
     """Ask the client while the call waits, as in older versions of the protocol."""
     answers = {}
     for key, asked in result.questions.items():
-        given = await attempt(
-            ctx.elicit, problem + in_language(asked.prompt, language), list(asked.options) if asked.options else str, passing=()
-        )
+        text, options = problem + in_language(asked.prompt, language), list(asked.options) if asked.options else str
+        given = await attempt(ctx.elicit, text, options, passing=())
         if isinstance(given, Failure):  # the client did not understand, or has gone
             raise _cannot_ask(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
