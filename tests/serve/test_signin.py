@@ -379,7 +379,7 @@ async def test_oidc_roles_reach_the_permissions_while_the_sign_in_lasts(tmp_path
     from kaname.serve.access.signin import share_roles
 
     agent.recipe = agent.recipe.with_changes(policies=(*agent.recipe.policies, permit))
-    access = company.app._guarded._access
+    access = company.app.access
     share_roles([agent], access.roles_of)
     async with company.browser() as browser:
         assert not permit.check_permissions("rin@example.com", "use", "pay")

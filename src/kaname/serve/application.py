@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import Receive, Scope, Send
 
 from ..agent.agent import Agent
 from ..agent.work.worker import Worker
@@ -90,28 +89,21 @@ Handler = Callable[[Request], Awaitable[Response]]
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Application:
-    """An ASGI application.
+class Application(RequestGuard):
+    """An ASGI application: the guard in front of the routes.
 
     If you mount it in another application, use `lifespan` as the lifespan of that one: it resumes interrupted runs at the start
     and releases the runs at the end. `closing()` ends the open streams and releases the runs; a server calls it before it waits
     for its connections to end.
     """
 
-    def __init__(self, service: Service, guarded: RequestGuard, streams: Streams, inner: Starlette) -> None:
-        self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
-
-    @property
-    def open(self) -> bool:
-        """Return True while no token is needed: there are no users, and the program did not pass `who`."""
-        return self._guarded.is_open
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return self._guarded(scope, receive, send)
+    def __init__(self, service: Service, streams: Streams, inner: Starlette, access: Access, **rules: Any) -> None:
+        super().__init__(inner, access=access, **rules)
+        self.service, self._streams, self._lifespan = service, streams, lambda: inner.router.lifespan_context(inner)
 
     @asynccontextmanager
     async def lifespan(self, outer: Any = None) -> AsyncIterator[None]:
-        async with self._inner.router.lifespan_context(self._inner):
+        async with self._lifespan():
             yield
             await self._streams.close()
 
@@ -197,16 +189,8 @@ def app(
     inner.add_route("/openapi.json", describe)
 
     inner.router.redirect_slashes = False
-    guarded = RequestGuard(
-        inner,
-        access=access,
-        who=who,
-        hosts=hosts,
-        origins=origins,
-        limits=limits,
-        proxies=[*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)],
-    )
-    return Application(service, guarded, streams, inner)
+    proxies = [*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)]
+    return Application(service, streams, inner, access, who=who, hosts=hosts, origins=origins, limits=limits, proxies=proxies)
 
 
 def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: Config | None) -> dict[str, Shown]:

@@ -97,7 +97,7 @@ class RequestGuard:
         limits: RequestLimits | None = None,
         proxies: Iterable[str] = (),
     ) -> None:
-        self._inner, self._access, self._users, self._who = inner, access, access.users, who
+        self._inner, self.access, self._users, self._who = inner, access, access.users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
@@ -105,8 +105,8 @@ class RequestGuard:
         self._large = set[LimitedBody]()  # the large ones that arrive now
 
     @property
-    def is_open(self) -> bool:
-        """Return True as long as a request needs no token."""
+    def open(self) -> bool:
+        """Return True while no token is needed: there are no users, and the program did not pass `who`."""
         return self._who is None and (self._users is None or not self._users.requires_token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +122,7 @@ class RequestGuard:
             scope["kaname.send"] = send
             scope["kaname.caller"] = caller = replace(self._let_in(scope, headers), language=wanted_language(headers))
             if caller.name and _bearer_token(headers):
-                await self._access.auditor.sign_in(caller, "token", _address(scope))
+                await self.access.auditor.sign_in(caller, "token", _address(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
@@ -139,7 +139,7 @@ class RequestGuard:
             if line.status:
                 raise
             if isinstance(problem, TokenRefused):
-                await self._access.auditor.fail_sign_in("token", _address(scope))
+                await self.access.auditor.fail_sign_in("token", _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
             await answer(problem, _path(scope), nobody(wanted_language(headers)))(scope, receive, sending)
@@ -181,7 +181,7 @@ class RequestGuard:
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
-            self._access.note_roles(found) if found is not None else None
+            self.access.note_roles(found) if found is not None else None
         elif self._users is not None and self._users.requires_token:
             found = self._find_caller(scope, headers)
         elif not _is_local(_address(scope)):
@@ -221,10 +221,10 @@ class RequestGuard:
         """Return the user of the token or of the cookie, or None without both. A cookie counts only for our own page."""
         try:
             if token := _bearer_token(headers):
-                return self._access.check_token(token, _address(scope))
-            if self._access.signins is None or not _is_own_page(scope, headers):
+                return self.access.check_token(token, _address(scope))
+            if self.access.signins is None or not _is_own_page(scope, headers):
                 return None
-            found = self._access.signins.caller(self._access.signins.given_in(headers.get("cookie", "")))
+            found = self.access.signins.caller(self.access.signins.given_in(headers.get("cookie", "")))
             scope["kaname.signed_in"] = found is not None
             return found
         except ConfigError as problem:  # the path and the mistake are only for the owner
