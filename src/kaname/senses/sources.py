@@ -171,8 +171,7 @@ def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) 
             if answer.status in (301, 302, 303, 307, 308):
                 return answer.getheader("location") or "", ""
             if answer.status != 200:
-                told = notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
-                raise SenseError(told)
+                raise SenseError.of("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
             content = answer.read(most + 1)
             if over.is_set():  # what came is not all of it
                 raise TimeoutError(f"it takes longer than {_LONGEST:g} s")
