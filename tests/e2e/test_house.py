@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 
-from rulers import counts, measure, rules, translations  # noqa: E402
+from rulers import counts, measure, rules, translations
 
 PAGE = """# Serve
 
