@@ -289,9 +289,7 @@ async def test_address_that_leads_to_a_private_one_is_not_fetched(address):
         await open_source(f"http://[{address}]/x.png")
 
 
-@pytest.mark.parametrize(
-    "address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"]
-)
+@pytest.mark.parametrize("address", ["8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"])
 def test_address_that_leads_to_a_public_one_is_public(address):
     assert sources._public_address(address, 80) == (str(ipaddress.ip_address(address)), 80) or address.startswith("::ffff")
 
