@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..agent.handoffs.handoff import Named
 from ..core.encryption.keys import files_of, use_key
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FILE, FOLDER
 from ..core.record import field, record
-from ..journals.default import refuse_to_encrypt
-from ..journals.places import is_file
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
+from ..run.handoffs.handoff import Named
+from ..stores.default import refuse_to_encrypt
+from ..stores.places import is_file
 from . import makers
 from .keys import PARTS, SYNONYMS, TABLE, check_block, is_place
 from .llm import LLM_SETTINGS, LLMConfig

@@ -99,8 +99,8 @@ class EvalReport:
     """The result of an evaluation of one agent.
 
     `job`: its id. `label`: the newest of its `labels`. `about`: the agent, its model, the time of the evaluation, and so on.
-    `completed`: the times at which this evaluation, and each other one of the same version that was made anew, was complete with
-    new attempts.
+    `completed`: the times at which this evaluation, and each other one of the same version that was made anew, was complete
+    with new attempts.
     """
 
     job: str
