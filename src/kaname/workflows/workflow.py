@@ -18,6 +18,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..core.record import replace
 from ..core.values import plain_text
+from ..kernel.bases import options_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Journal, Policy, Recipe, Sink
 from ..strategies.graph.check import Problem, problems
@@ -167,7 +168,7 @@ class Workflow:
     def _with_undo(self, task: Task) -> Task:
         """A tool that says how to undo it is undone so, where the task says nothing else and the tool was called once."""
         tool = self._registry.get(task.use.tool, None)
-        own = tool is not None and tool.effect == "compensable" and tool.undo is not None
+        own = tool is not None and tool.effect == "compensable" and options_of(tool).undo is not None
         return (
             replace(task, undo=Use(undo_name(task.use.tool), task.use.args))
             if own and not (task.undo or task.until or task.fallback)

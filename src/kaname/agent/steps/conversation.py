@@ -18,7 +18,7 @@ from ...core.openai_shape import to_openai
 from ...core.record import replace
 from ...core.state import State
 from ...core.steps import Finish, Step, Stop
-from ...kernel.bases import ActionBase, optional
+from ...kernel.bases import options_of
 from ...kernel.channel import Channel
 from ...kernel.ports import Journal, Recipe
 from ...kernel.scope import Scope
@@ -223,7 +223,7 @@ class Conversing:
     @property
     def available_tools(self) -> list[dict[str, Any]]:
         """The tools as the model is told of them."""
-        listed = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
+        listed = [tool for tool in self.tools.values() if options_of(tool).listed]
         shown = [tool for tool in listed if tool.name not in self.tools.hidden]
         return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
 
