@@ -14,8 +14,8 @@ _HOMES = {
     "config.build": ("Config", "load_config"),
     "config.llm": ("ClaudeConfig", "LLMConfig", "OpenAIConfig"),
     "agent.judge": ("Judge",),
-    "agent.many.batches": ("BatchPrices",),
-    "agent.many.map": ("MapInput",),
+    "run.many.batches": ("BatchPrices",),
+    "run.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
     "memory.lessons.part": ("Lessons",),
     "memory.results.part": ("LargeResults",),
@@ -26,8 +26,8 @@ _HOMES = {
     "memory.protection.exporting": ("export_user",),
     "memory.protection.places": ("DataPlaces",),
     "memory.retention": ("Keep", "prune"),
-    "agent.result": ("Result",),
-    "agent.run": ("Run",),
+    "run.result": ("Result",),
+    "run.run": ("Run",),
     "memory.sessions": ("Sessions",),
     "designs.react.runtime": ("AgentResult", "AgentRuntime", "ReActPlanner"),
     "designs.react.parts": ("PlanResult",),
@@ -36,7 +36,7 @@ _HOMES = {
     "agent.steps.phase": ("LoopPhase",),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
-    "agent.ids": ("SharedSession",),
+    "run.ids": ("SharedSession",),
     "core.encryption.keys": ("use_key",),
     "agent.work.worker": ("Worker",),
     "core.errors": (
@@ -84,12 +84,12 @@ _HOMES = {
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
     "workflows.workflow": ("Workflow",),
-    "agent.handoffs.handoff": ("MAX_HANDOFF_DEPTH", "Team"),
+    "run.handoffs.handoff": ("MAX_HANDOFF_DEPTH", "Team"),
     "context.window": ("Window",),
     "teams.meeting": ("Meeting", "NotAllowed"),
     "teams.merge": ("Merged", "merge"),
     "teams.person": ("DelegateToHuman",),
-    "agent.handoffs.roles": ("Role",),
+    "run.handoffs.roles": ("Role",),
     "core.demands": ("Ask", "Refuse", "Wait"),
     "core.record": ("replace",),
     "core.state": ("State",),
@@ -170,15 +170,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .agent.agent import Agent as Agent
-    from .agent.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
-    from .agent.handoffs.handoff import Team as Team
-    from .agent.handoffs.roles import Role as Role
-    from .agent.ids import SharedSession as SharedSession
     from .agent.judge import Judge as Judge
-    from .agent.many.batches import BatchPrices as BatchPrices
-    from .agent.many.map import MapInput as MapInput
-    from .agent.result import Result as Result
-    from .agent.run import Run as Run
     from .agent.steps.configuration import AgentConfiguration as AgentConfiguration
     from .agent.steps.phase import LoopPhase as LoopPhase
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
@@ -303,6 +295,14 @@ if TYPE_CHECKING:
     from .policies.privacy.values import sanitize_data as sanitize_data
     from .policies.retry import Retry as Retry
     from .policies.timeout import Timeout as Timeout
+    from .run.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
+    from .run.handoffs.handoff import Team as Team
+    from .run.handoffs.roles import Role as Role
+    from .run.ids import SharedSession as SharedSession
+    from .run.many.batches import BatchPrices as BatchPrices
+    from .run.many.map import MapInput as MapInput
+    from .run.result import Result as Result
+    from .run.run import Run as Run
     from .senses.process.client import SenseError as SenseError
     from .senses.senses import Senses as Senses
     from .senses.tools import senses_tools as senses_tools

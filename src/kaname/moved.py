@@ -16,6 +16,23 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "api.workflow": "workflows",
     "api.memory": "memory",
     "api.config": "config",
+    "agent.opening": "run",
+    "agent.opening.answers": "people.answers",
+    "agent.opening.entrance": "people.entrance",
+    "agent.opening.history": "people.history",
+    "agent.talk": "run",
+    "agent.run": "run.run",
+    "agent.result": "run.result",
+    "agent.partial": "run.partial",
+    "agent.replay": "run.replay",
+    "agent.recipe": "run.recipe",
+    "agent.input": "run.input",
+    "agent.ids": "run.ids",
+    "agent.child": "run.child",
+    "agent.attach": "run.attach",
+    "agent.figures": "run.figures",
+    "agent.handoffs": "run.handoffs",
+    "agent.many": "run.many",
 }
 
 

@@ -29,8 +29,6 @@ from kaname import (
     call,
     tool,
 )
-from kaname.agent.figures import rate
-from kaname.agent.talk.background import InBackground
 from kaname.cli.many.files import Line, Results
 from kaname.core.errors import RunExists
 from kaname.core.messages import Media, Text, ToolResult
@@ -42,6 +40,8 @@ from kaname.kernel.identity import model_identity, result_identity, tool_identit
 from kaname.memory.lessons.history import read_history
 from kaname.memory.look_back import look_back
 from kaname.memory.results.read import read_result
+from kaname.run.background import InBackground
+from kaname.run.figures import rate
 from kaname.senses.entry import text_of
 from kaname.testing import freeze, save_run
 from kaname.testing.combine.dying import Died, MortalJournal

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
-from ..agent.recipe import with_models
 from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
@@ -24,6 +23,7 @@ from ..journals.places import is_file, shown_place
 from ..kernel.bases import bound_of
 from ..kernel.ports import Model
 from ..models.registry import resolve
+from ..run.recipe import with_models
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry

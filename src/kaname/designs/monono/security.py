@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ...agent.input import check_argument
 from ...core.errors import UnexpectedError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Text, Thinking, ToolCall, ToolResult
 from ...core.notices import notice
@@ -21,6 +20,7 @@ from ...policies.privacy.leaving import Leaving
 from ...policies.privacy.policy import Privacy
 from ...policies.privacy.scan import Detector
 from ...policies.privacy.values import mask, sanitize_data
+from ...run.input import check_argument
 from .checks import check_method, refusal
 from .security_parts import Audited, EncryptionHandler
 

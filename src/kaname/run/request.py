@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from ...core.messages import Message
-from ...core.record import field, record
+from ..core.messages import Message
+from ..core.record import field, record
 
-AGAIN = ";"  # before the number of a child's question that is asked once more
 QUEUED = "queued"  # the name of a fact: a worker has to continue the run
 Turns = Literal["wait", "refuse", "ahead"]
-
-
-class Given(NamedTuple):
-    """An answer, and the person who gave it."""
-
-    answer: Any
-    by: str = ""
 
 
 @record
@@ -63,12 +55,6 @@ class RunRequest:
     source: tuple[str, int | None] = ("", None)
     results: Mapping[str, Any] = field(factory=dict)
     deps: Any = None
-
-
-def asked_key(key: str, known: Container[str]) -> str:
-    """Return the key of a child's question without the number with which its parent asked it once more. The child's own key,
-    which is `known`, may have such a number too: it is kept."""
-    return key if key in known else key.rpartition(AGAIN)[0] or key
 
 
 def new_run_id() -> str:

@@ -135,7 +135,7 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     for handing in [*([Transfer(team)] if team.transfer else []), *([Delegate(team)] if team.delegate else [])]:
         agent.tools.register(handing)
     if team.delegate and team.background and TASKS not in agent.tools:
-        from ..talk.tasks import TaskList
+        from ..tasks import TaskList
 
         agent.tools.register(TaskList())
     agent.recipe = agent.recipe.with_changes(team=Reachable(agent))
@@ -298,7 +298,7 @@ class Delegate(_Handing):
         if (refused := await self._refusal(to, path, context)) is not None:
             return refused
         if prepared.get("background"):
-            from ..talk.tasks import start_task
+            from ..tasks import start_task
 
             return await start_task(self.name, self.task_agent(to), prepared["task"], context)
         try:
@@ -337,7 +337,7 @@ class HandingBack:
 
     async def __aenter__(self) -> None:
         if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
-            from ..talk.tasks import revive
+            from ..tasks import revive
 
             await revive(self._scope)
 
@@ -358,7 +358,7 @@ class HandingBack:
 
     async def _stop_tasks(self) -> None:
         if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
-            from ..talk.tasks import stop_tasks
+            from ..tasks import stop_tasks
 
             await stop_tasks(self._scope)
 

@@ -20,7 +20,7 @@ from ..kernel.bases import StrategyBase, optional
 from ..kernel.chain import overrides
 from ..kernel.load import load
 from ..kernel.ports import Journal, Strategy
-from .opening.answers import questions_of_tasks
+from ..people.answers import questions_of_tasks
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -194,7 +194,7 @@ View = Callable[[str, State], Result[Any]]
 
 async def settle() -> None:
     """Wait for work in the background, which would end with the event loop."""
-    if (tasks := sys.modules.get("kaname.agent.talk.tasks")) is not None:
+    if (tasks := sys.modules.get("kaname.run.tasks")) is not None:
         await tasks.settle_tasks()
 
 

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ...core.errors import BadArguments, InvalidState, RunNotFound, nearest
-from ...core.events import BACKGROUND, Asked
-from ...core.notices import notice
-from ...core.people.answers import APPROVAL, check_answer, read_decision
-from ...core.record import replace
-from ...core.state import State
-from ...kernel.arguments import apply_edits
-from ...kernel.door import refusal
-from ...kernel.load import load
-from ...kernel.ports import Journal
-from ...kernel.results import must_be_json
-from ...kernel.scope import Scope
-from .request import Given, asked_key
+from ..core.errors import BadArguments, InvalidState, RunNotFound, nearest
+from ..core.events import BACKGROUND, Asked
+from ..core.notices import notice
+from ..core.people.answers import APPROVAL, check_answer, read_decision
+from ..core.record import replace
+from ..core.state import State
+from ..kernel.arguments import apply_edits
+from ..kernel.door import refusal
+from ..kernel.load import load
+from ..kernel.ports import Journal
+from ..kernel.results import must_be_json
+from ..kernel.scope import Scope
+
+AGAIN = ";"  # before the number of a child's question that is asked once more
+
+
+class Given(NamedTuple):
+    """An answer, and the person who gave it."""
+
+    answer: Any
+    by: str = ""
+
+
+def asked_key(key: str, known: Container[str]) -> str:
+    """Return the key of a child's question without the number with which its parent asked it once more. The child's own key,
+    which is `known`, may have such a number too: it is kept."""
+    return key if key in known else key.rpartition(AGAIN)[0] or key
 
 
 class TaskQuestions(NamedTuple):
@@ -88,7 +102,7 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
                     raise _stopped(scope.run_id, key)
                 _check_giver(key, asked, by, state, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
-                from ...policies.lasting import complete
+                from ..policies.lasting import complete
 
                 own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
                 answer = complete(answer, asked.about, by, own, scope.journal)

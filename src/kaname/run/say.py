@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 
-from ...core.errors import ConfigError
-from ...core.events import Interjected
-from ...core.messages import Text
-from ...kernel.inbox.port import inbox_of
-from ...kernel.load import load
-from ...kernel.ports import Journal, Recipe
-from ..ids import check_ids
-from ..input import Input, as_message
-from ..opening.entrance import Origin, admit
-from ..run import find_live
+from ..core.errors import ConfigError
+from ..core.events import Interjected
+from ..core.messages import Text
+from ..kernel.inbox.port import inbox_of
+from ..kernel.load import load
+from ..kernel.ports import Journal, Recipe
+from ..people.entrance import Origin, admit
+from .ids import check_ids
+from .input import Input, as_message
+from .run import find_live
 
 
 async def say(journal: Journal, recipe: Recipe, run_id: str, given: Input, *, by: str = "", urgent: bool = False) -> bool:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from ...core.runs import RunInfo
-from ...core.state import State, copy_of
-from ...kernel.load import load
-from ...kernel.ports import Journal
+from ..core.runs import RunInfo
+from ..core.state import State, copy_of
+from ..kernel.load import load
+from ..kernel.ports import Journal
 
 
 class Recent:

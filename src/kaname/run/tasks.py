@@ -14,24 +14,23 @@ from logging import getLogger
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
-from ...core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
-from ...core.events import BACKGROUND, Asked, Interjected
-from ...core.messages import ToolResult, user
-from ...core.notices import notice
-from ...core.record import replace
-from ...core.runs import UNDER_WAY, RunInfo, as_title
-from ...core.state import State
-from ...core.values import plain_text
-from ...kernel.load import load
-from ...kernel.ports import Journal, ToolContext
-from ...kernel.scope import Scope
-from ..actions import Doing
-from ..attach import stop_run
-from ..child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
-from ..opening.answers import is_expired
-from ..opening.request import AGAIN, Given
-from ..opening.turns import until_over
-from ..run import Run, find_live
+from ..core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
+from ..core.events import BACKGROUND, Asked, Interjected
+from ..core.messages import ToolResult, user
+from ..core.notices import notice
+from ..core.record import replace
+from ..core.runs import UNDER_WAY, RunInfo, as_title
+from ..core.state import State
+from ..core.values import plain_text
+from ..kernel.load import load
+from ..kernel.ports import Journal, ToolContext
+from ..kernel.scope import Scope
+from ..people.answers import AGAIN, Given, is_expired
+from .actions import Doing
+from .attach import stop_run
+from .child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
+from .run import Run, find_live
+from .turns import until_over
 
 TASKS = "tasks"  # also in handoffs/handoff.py, which loads this only when it is used
 _TOLD = "Started in the background. Go on with other work: you get a message when it ends. Keep track of it with `tasks`."

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from logging import getLogger
 
-from ...core.errors import JournalLocked, JournalUnreachable
-from ...core.notices import notice
-from ...kernel.ports import Journal, Lease, Turn
-from ...kernel.scope import Scope
+from ..core.errors import JournalLocked, JournalUnreachable
+from ..core.notices import notice
+from ..kernel.ports import Journal, Lease, Turn
+from ..kernel.scope import Scope
 
 
 class HeldRun:

@@ -13,8 +13,8 @@ from ..kernel.ports import Journal, Recipe, Sink, ToolContext
 from ..strategies.react import React
 from ..tools.mcp.sampling import Question, Sample
 from .child import Parent
-from .opening.opener import Opener
-from .opening.request import RunRequest
+from .opener import Opener
+from .request import RunRequest
 from .result import result_of
 from .run import Run
 

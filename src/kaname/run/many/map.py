@@ -19,8 +19,8 @@ from ...core.steps import Stop
 from ...kernel.ports import Journal, Recipe
 from ..ids import check_ids
 from ..input import Input, as_turn
-from ..opening.opener import Opener
-from ..opening.request import RunRequest, new_run_id
+from ..opener import Opener
+from ..request import RunRequest, new_run_id
 from ..result import OutputT, Result
 from ..run import Run
 

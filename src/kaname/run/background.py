@@ -8,28 +8,28 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from ...core.codec import dump
-from ...core.errors import UnexpectedError
-from ...core.events import ToolStarted
-from ...core.messages import ToolCall, ToolResult, user
-from ...core.record import field, record, replace
-from ...core.state import State
-from ...core.steps import CallTools, Finish, Step, Stop
-from ...kernel.arguments import shown_arguments
-from ...kernel.bases import StrategyBase, ToolOptions, options_of
-from ...kernel.channel import Channel
-from ...kernel.ports import Action, Journal, Recipe, ToolContext
-from ...kernel.scope import Scope
-from ...policies.budget.budget import Budget
-from ...policies.budget.meter import Meter
-from ...policies.timeout import Deadline, Timeout
-from ..actions import Doing
-from ..child import Parent
-from ..opening.opener import Opener
-from ..opening.request import RunRequest
-from ..recipe import describe
-from ..result import result_of
-from ..run import Run
+from ..core.codec import dump
+from ..core.errors import UnexpectedError
+from ..core.events import ToolStarted
+from ..core.messages import ToolCall, ToolResult, user
+from ..core.record import field, record, replace
+from ..core.state import State
+from ..core.steps import CallTools, Finish, Step, Stop
+from ..kernel.arguments import shown_arguments
+from ..kernel.bases import StrategyBase, ToolOptions, options_of
+from ..kernel.channel import Channel
+from ..kernel.ports import Action, Journal, Recipe, ToolContext
+from ..kernel.scope import Scope
+from ..policies.budget.budget import Budget
+from ..policies.budget.meter import Meter
+from ..policies.timeout import Deadline, Timeout
+from .actions import Doing
+from .child import Parent
+from .opener import Opener
+from .recipe import describe
+from .request import RunRequest
+from .result import result_of
+from .run import Run
 from .tasks import TaskList, start_task
 
 _CALL = "t1_0"

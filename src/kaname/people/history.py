@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ...core.events import Asked, Event, ModelReplied, Stopped
-from ...core.messages import Message, Text, ToolResult
-from ...core.openai_shape import result_text
-from ...core.people.asking import question_in_words, question_text
-from ...core.people.labels import FLOW
-from ...core.record import replace
-from ...core.runs import title_of
-from ...core.state import State
-from ...core.values import plain_text
-from ...kernel.load import load, read_run
-from ...kernel.ports import Journal
+from ..core.events import Asked, Event, ModelReplied, Stopped
+from ..core.messages import Message, Text, ToolResult
+from ..core.openai_shape import result_text
+from ..core.people.asking import question_in_words, question_text
+from ..core.people.labels import FLOW
+from ..core.record import replace
+from ..core.runs import title_of
+from ..core.state import State
+from ..core.values import plain_text
+from ..kernel.load import load, read_run
+from ..kernel.ports import Journal
 from .entrance import EARLIER
 
 _LOOKED_THROUGH, _LOADED = 200, 8  # runs of the user whose titles are compared, and runs that are read

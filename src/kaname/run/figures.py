@@ -13,8 +13,8 @@ from ..core.record import field, mutable
 from ..core.runs import Tally
 from ..kernel.load import add_fact, read_run
 from ..kernel.ports import Journal, Recipe
+from ..people.entrance import Origin, admit
 from ..strategies.orchestrate import MONITOR, PLANNER
-from .opening.entrance import Origin, admit
 
 RATING = "rating"
 _PLAN = "steps"  # what the form of a plan has, and no other

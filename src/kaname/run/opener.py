@@ -8,33 +8,34 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from ...core import tracing
-from ...core.chunks import Chunk
-from ...core.errors import AgentError, Halt, InvalidState, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
-from ...core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
-from ...core.messages import Message, ToolResult, is_withheld, said_by, user
-from ...core.notices import notice
-from ...core.people.labels import FLOW
-from ...core.record import replace
-from ...core.state import State
-from ...core.steps import Stop
-from ...kernel.bases import SinkBase, optional
-from ...kernel.chain import overrides
-from ...kernel.channel import Channel
-from ...kernel.load import keep_snapshot, load, read_run
-from ...kernel.perform import joints
-from ...kernel.ports import Journal, Recipe, Sink, Turn
-from ...kernel.scope import Scope
-from ...kernel.threads import off_loop
-from ...tools.to_json import to_result
-from ..child import run_child
-from ..ids import SharedSession
-from ..recipe import check_strategy, describe, for_run, other_model, with_flow
-from .answers import TaskQuestions, check_answers, read_tasks
-from .entrance import Origin, admit, admit_answer, words_of
-from .history import recognise
+from ..core import tracing
+from ..core.chunks import Chunk
+from ..core.errors import AgentError, Halt, InvalidState, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
+from ..core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
+from ..core.messages import Message, ToolResult, is_withheld, said_by, user
+from ..core.notices import notice
+from ..core.people.labels import FLOW
+from ..core.record import replace
+from ..core.state import State
+from ..core.steps import Stop
+from ..kernel.bases import SinkBase, optional
+from ..kernel.chain import overrides
+from ..kernel.channel import Channel
+from ..kernel.load import keep_snapshot, load, read_run
+from ..kernel.perform import joints
+from ..kernel.ports import Journal, Recipe, Sink, Turn
+from ..kernel.scope import Scope
+from ..kernel.threads import off_loop
+from ..people.answers import Given, TaskQuestions, check_answers, read_tasks
+from ..people.entrance import Origin, admit, admit_answer, words_of
+from ..people.history import recognise
+from ..tools.to_json import to_result
+from .child import run_child
 from .hold import hold_run
-from .request import QUEUED, Given, RunRequest
+from .ids import SharedSession
+from .left import news_of_left
+from .recipe import check_strategy, describe, for_run, other_model, with_flow
+from .request import QUEUED, RunRequest
 from .turns import Recent, take_turns, until_over
 
 FORK = "fork"  # the source of a result that the caller of a fork has written
@@ -115,7 +116,8 @@ class Opener:
         received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
         late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
         late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
-        return [opened, *handed, *late, *received]
+        left = await news_of_left(self.journal, state, opened.base[0]) if opened.base else []
+        return [opened, *handed, *left, *late, *received]
 
     async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
         """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
@@ -126,7 +128,7 @@ class Opener:
 
     async def _letters(self, run_id: str) -> list[Interjected]:
         """Return the messages that wait for a run."""
-        from ...kernel.inbox.port import waiting_letters
+        from ..kernel.inbox.port import waiting_letters
 
         return await waiting_letters(self.journal, run_id)
 
@@ -227,7 +229,7 @@ class Opener:
             answers = {**answers, **handed}  # in the form in which they are recorded, for the next try
             try:
                 if handed:
-                    from ..talk.tasks import hand_over
+                    from .tasks import hand_over
 
                     await hand_over(scope, {tasks.key(key): one for key, one in handed.items()})
                 break

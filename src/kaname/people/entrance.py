@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.errors import ConfigError, InvalidState
-from ...core.events import Asked
-from ...core.messages import Media, Message, Part, Text, ToolResult, is_withheld, reason_of, said_by, user, withheld_form
-from ...core.reading.as_read import as_read, put_back
-from ...core.record import record, replace
-from ...core.values import plain_text
-from ...kernel.chain import join_policies
-from ...kernel.ports import Policy, Recipe
-from ...kernel.threads import off_loop
+from ..core.errors import ConfigError, InvalidState
+from ..core.events import Asked
+from ..core.messages import Media, Message, Part, Text, ToolResult, is_withheld, reason_of, said_by, user, withheld_form
+from ..core.reading.as_read import as_read, put_back
+from ..core.record import record, replace
+from ..core.values import plain_text
+from ..kernel.chain import join_policies
+from ..kernel.ports import Policy, Recipe
+from ..kernel.threads import off_loop
 
 EARLIER = "earlier conversation"  # the source of what a caller says that an assistant or a tool has said before
 _LONG = 1_000  # characters
@@ -44,7 +44,7 @@ async def admit(message: Message, recipe: Recipe, origin: Origin) -> Message:
     policies = recipe.policies if reader is recipe else join_policies(recipe.policies, reader.policies)
     message = _mark(message, origin)
     if any(type(part) is Media for part in message.parts):
-        from ...senses.entry import admit_message
+        from ..senses.entry import admit_message
 
         message = await admit_message(message, reader.model)
     looked: Message = (

@@ -22,8 +22,8 @@ from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
+from ..people.answers import AGAIN, Given, asked_key
 from ..policies.budget.purse import purse_of
-from .opening.request import AGAIN, Given, asked_key
 
 if TYPE_CHECKING:
     from .result import Result

@@ -41,7 +41,7 @@ def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: 
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
     if isinstance(given, list) and any(options_of(one).background for one in given):
-        from .talk.background import with_background
+        from .background import with_background
 
         given = with_background(given)
     registry = as_tools([one for one in given if one not in search] if search else given, own)
