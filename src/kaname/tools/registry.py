@@ -11,7 +11,7 @@ from ..core.errors import ConfigError, DuplicateToolError, Signal, ToolNotFoundE
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.alarms import Late, within
 from ..kernel.bases import NO_OPTIONS, ToolOptions, options_of
-from ..kernel.boundary import Failure, attempt
+from ..kernel.boundary import Failure, attempt, log_failure
 from ..kernel.ports import Action, Tool, ToolContext
 from ..kernel.results import timeout_result
 from .definition import DefinedTool, TextTool, from_object
@@ -159,7 +159,10 @@ class ToolRegistry(Mapping[str, Action]):
             result = await (work if limit is None else within(limit, work))
         except Late:
             return timeout_result(limit, in_doubt=action.effect != "pure")
-        return ToolResult(error=str(result)) if isinstance(result, Failure) else to_result(result)
+        if isinstance(result, Failure):
+            log_failure(name, result)
+            return ToolResult(error=str(result))
+        return to_result(result)
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
