@@ -597,7 +597,7 @@ class Agent(Generic[OutputT]):
         from ..run.replay import replay
 
         if rerun_pure_tools:
-            check_deps(self.tools, deps)
+            check_deps(self.recipe, deps)
         return await replay(self.recipe, self.journal, run_id, rerun_pure_tools, deps, self.servers)
 
     # Inside
@@ -629,7 +629,7 @@ class Agent(Generic[OutputT]):
                 await self.servers.start()
             if self.servers is None or self.servers.complete:  # the tools of a server that is missing are not known
                 check_policies(self.recipe)
-            check_deps(self.tools, request.deps)
+            check_deps(self.recipe, request.deps)
             async with opener.open(turn, channel) as scope:
                 scope.deps = request.deps
                 current_view.set(ref(scope.view))

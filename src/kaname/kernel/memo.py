@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..core.codec import digest, encode_message
 from ..core.errors import ToolNotFoundError
@@ -12,6 +12,7 @@ from ..core.events import Effect
 from ..core.messages import Message, ToolSpec, system
 from .bases import options_of
 
+T = TypeVar("T")
 _FINGERPRINTS = 64
 
 
@@ -34,14 +35,15 @@ Tools = tuple[Described, ...]
 class Memo:
     """The cache of one recipe. Tools are compared by identity, because an agent's list of tools changes in place."""
 
-    __slots__ = ("_described", "_every", "_fingerprints", "_some", "_specs", "_system")
+    __slots__ = ("_every", "_fingerprints", "_kept", "_of_tools", "_some", "_specs", "_system")
 
     def __init__(self) -> None:
         self._system: Message | None = None
         self._specs: tuple[Tools, tuple[ToolSpec, ...]] | None = None
         self._every: dict[str, ToolSpec] = {}
         self._some: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
-        self._described: tuple[Tools, Mapping[str, Any]] | None = None
+        self._of_tools: tuple[Tools, dict[str, Any]] = ((), {})
+        self._kept: dict[str, tuple[object, Any]] = {}
         self._fingerprints: dict[Any, tuple[Any, ...]] = {}
 
     def system(self, instructions: str) -> Message:
@@ -68,13 +70,20 @@ class Memo:
             self._some[wanted] = tuple([self._every[name] for name in wanted])
         return self._some[wanted]
 
-    def description(self, tools: Mapping[str, Described]) -> Mapping[str, Any] | None:
-        """Return the stored description of the agent, or `None` if the tools have changed since."""
-        known = self._described
-        return known[1] if known is not None and _same(known[0], tuple(tools.values())) else None
+    def kept(self, name: str, source: object, make: Callable[[], T]) -> T:
+        """Return what `make` returns. It is called once for each object `source`."""
+        known = self._kept.get(name)
+        if known is None or known[0] is not source:
+            known = self._kept[name] = (source, make())
+        value: T = known[1]
+        return value
 
-    def keep_description(self, tools: Mapping[str, Described], described: Mapping[str, Any]) -> None:
-        self._described = tuple(tools.values()), described
+    def of_tools(self, tools: Mapping[str, Described]) -> dict[str, Any]:
+        """Return a store for what is known of these tools, by names. It is empty if they have changed since."""
+        now = tuple(tools.values())
+        if not _same(self._of_tools[0], now):
+            self._of_tools = (now, {})
+        return self._of_tools[1]
 
     def fingerprint(
         self,

@@ -15,7 +15,7 @@ from ..core.openai_shape import from_openai
 from ..core.record import replace
 from ..core.state import MINTED
 from ..kernel.bases import ActionBase, model_info, optional, options_of
-from ..kernel.ports import Policy
+from ..kernel.ports import Policy, Recipe
 from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
 from ..tools.registry import ToolRegistry, as_action
 
@@ -90,11 +90,14 @@ def check_argument(fits: bool, where: str, what: str, given: Any) -> None:
         raise ConfigError(told)
 
 
-def check_deps(tools: Mapping[str, Any], deps: Any) -> None:
-    """A tool says with `ToolContext[Deps]` what it wants of the program."""
-    for tool in tools.values():
-        wanted = optional(tool, ActionBase, "wanted_deps")
-        if wanted is None or _is_a(deps, wanted):
+def check_deps(recipe: Recipe, deps: Any) -> None:
+    """Check that the program lends what the tools want: a tool says so with `ToolContext[Deps]`."""
+    known = recipe.memo.of_tools(recipe.tools)
+    if "deps" not in known:
+        wishes = [(tool, optional(tool, ActionBase, "wanted_deps")) for tool in recipe.tools.values()]
+        known["deps"] = [(tool, wanted) for tool, wanted in wishes if wanted is not None]
+    for tool, wanted in known["deps"]:
+        if _is_a(deps, wanted):
             continue
         kind = getattr(wanted, "__name__", wanted)
         brought = (

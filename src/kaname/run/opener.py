@@ -70,11 +70,11 @@ class Opener:
 
     async def _description(self) -> Mapping[str, Any]:
         """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
-        known = self.recipe.memo.description(self.recipe.tools)
-        if known is None:
-            known = await off_loop(self._describe, self.recipe)
-            self.recipe.memo.keep_description(self.recipe.tools, known)
-        return known
+        known = self.recipe.memo.of_tools(self.recipe.tools)
+        if "description" not in known:
+            known["description"] = await off_loop(self._describe, self.recipe)
+        described: Mapping[str, Any] = known["description"]
+        return described
 
     @asynccontextmanager
     async def _new(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

@@ -115,7 +115,12 @@ def for_run(recipe: Recipe, state: State, opening: Sequence[Any] = ()) -> Recipe
     said = [*state.said, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
     others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in opening)
     quoted = others or any(message.role == "user" and message.quotes for message in said)
-    return with_flow(recipe) if quoted or _bring_text(recipe.tools) else recipe
+    if not quoted:
+        known = recipe.memo.of_tools(recipe.tools)
+        if "bring text" not in known:
+            known["bring text"] = _bring_text(recipe.tools)
+        quoted = known["bring text"]
+    return with_flow(recipe) if quoted else recipe
 
 
 def with_flow(recipe: Recipe) -> Recipe:

@@ -23,6 +23,7 @@ from ...core.state import State
 from ...core.values import plain_text
 from ...kernel.bases import info_of
 from ...kernel.boundary import Failure, attempt
+from ...kernel.chain import overrides
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Recipe, ToolContext
 from ...kernel.scope import Scope
@@ -147,7 +148,8 @@ def check_policies(recipe: Recipe) -> None:
     """Do the policies name tools that there are? Those of the root hold for all to whom it hands over."""
     others = recipe.team.values()
     everything = {name: tool for one in [*others, recipe] for name, tool in one.tools.items()} if others else recipe.tools
-    for policy in recipe.policies:
+    own = recipe.memo.kept("check", recipe.policies, lambda: [one for one in recipe.policies if overrides(one, "check")])
+    for policy in own:
         policy.check(everything)
     for member in others:
         for policy in member.policies:
