@@ -12,7 +12,7 @@ from ..core.errors import MaxStepsExceeded as MaxStepsExceeded
 from ..core.errors import OutputDecodingFailed as OutputDecodingFailed
 from ..core.errors import ToolExecutionFailed as ToolExecutionFailed
 from ..core.errors import ToolNotFound as ToolNotFound
-from ..policies.fallback import RecoveryStep as RecoveryStep
+from ..policies.failure.tool_fallback import RecoveryStep as RecoveryStep
 from ..strategies.graph.asking import EvaluationResult as EvaluationResult
 from ..strategies.graph.plan import ExecutionPlan as ExecutionPlan
 from ..strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -15,7 +15,7 @@ from ...evals.evaluation import Evaluation
 from ...evals.improvement.search import Improvement, improve
 from ...evals.improvement.texts import PARTS
 from ...evals.results.comparison import what_it_can_show
-from ...journals.default import choose
+from ...stores.default import choose
 from ..main import DONE, FAILED
 from ..messages import many, say, translate
 from ..terminal.screen import Screen, columns, truncate
