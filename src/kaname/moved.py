@@ -33,9 +33,6 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "agent.figures": "run.figures",
     "agent.handoffs": "run.handoffs",
     "agent.many": "run.many",
-    "agent.steps": "designs.step_sequence",
-    "agent.steps.conversation": "agent.conversation",
-    "agent.steps.phase": "designs.step_sequence.sequence",
     "journals": "stores",
     "policies.approve": "policies.permission.approve",
     "policies.batch": "policies.reuse.batch",
@@ -55,6 +52,9 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "policies.privacy": "policies.content.privacy",
     "policies.retry": "policies.failure.retry",
     "policies.timeout": "policies.failure.timeout",
+    "agent.steps": "designs.step_sequence",
+    "agent.steps.conversation": "agent.conversation",
+    "agent.steps.phase": "designs.step_sequence.sequence",
 }
 
 

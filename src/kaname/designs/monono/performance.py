@@ -154,8 +154,7 @@ class PerformanceOptimizer:
     and results of pure tools are cached in the file of the `cache_manager`, and `optimize_tool_selection` chooses among equals.
 
     Args:
-        cache_manager: A `CacheManager` (default: one of 1 GB, whose values are used for an hour). If it is of a class of your
-            own, or `get_or_set_cache` is overridden, runs keep what they cache there.
+        cache_manager: A `CacheManager` (default: one of 1 GB, whose values are used for an hour).
         equals: Groups of names of tools that do the same: `[("search_a", "search_b")]`. When the model calls one of a group,
             the one runs that `optimize_tool_selection` returns.
     """
@@ -238,8 +237,8 @@ class _OwnCache(Cache):
 
     async def find(self, key: str, view: RunView) -> tuple[Any, float] | None:
         """Return the stored fact and its age in seconds. There is none if the method asks for the computation."""
-        found: tuple[Any, float] | None = await self._attempt(self._read, key, view=view)
-        return found
+        entry: tuple[Any, float] | None = await self._attempt(self._read, key, view=view)
+        return entry
 
     async def _read(self, key: str) -> tuple[Any, float] | None:
         try:
