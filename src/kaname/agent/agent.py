@@ -137,8 +137,8 @@ class Agent(Generic[OutputT]):
         if not name:
             raise ConfigError.of("agent.name_missing", "the name of an agent must not be empty")
         policies, sinks = as_tuple("policies", policies), as_tuple("sinks", sinks)
-        given = (context,) if callable(context) else as_tuple("context", context)
-        parts = tuple(sorted(given, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
+        listed = (context,) if callable(context) else as_tuple("context", context)
+        parts = tuple(sorted(listed, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
         check_parts(instructions, policies, sinks, strategy, parts)
         self._output = None if output is None or output is str else Output.of(output)
         if self._output is not None:
@@ -185,11 +185,11 @@ class Agent(Generic[OutputT]):
         parts = {**config.parts(agent or None), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
-    def _init_from_config(self, config: Config, tools: Iterable[Any], given: Mapping[str, Any]) -> None:
+    def _init_from_config(self, config: Config, tools: Iterable[Any], options: Mapping[str, Any]) -> None:
         """Build the agent from a configuration. Options that were passed override it."""
         parts = config.parts()
-        own = [name for name in (*AgentOptions.__annotations__, "output") if given[name] not in (None, "", ())]
-        parts |= {name: given[name] for name in own}
+        own = [name for name in (*AgentOptions.__annotations__, "output") if options[name] not in (None, "", ())]
+        parts |= {name: options[name] for name in own}
         Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)
         self.config = config
 
@@ -247,8 +247,8 @@ class Agent(Generic[OutputT]):
         return self._conversation.messages
 
     @messages.setter
-    def messages(self, given: Iterable[Mapping[str, Any] | Message]) -> None:
-        self._conversation.messages = given
+    def messages(self, messages: Iterable[Mapping[str, Any] | Message]) -> None:
+        self._conversation.messages = messages
 
     # The verbs
 
@@ -342,11 +342,11 @@ class Agent(Generic[OutputT]):
         return run
 
     def _request(
-        self, given: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
+        self, user_input: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
     ) -> RunRequest:
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         session = self._conversation.session if session_id is None else session_id
-        return RunRequest(run_id or new_run_id(), as_turn(given), "new", session, user_id or "", turns=turns, deps=deps)
+        return RunRequest(run_id or new_run_id(), as_turn(user_input), "new", session, user_id or "", turns=turns, deps=deps)
 
     def resume(
         self,
@@ -379,8 +379,8 @@ class Agent(Generic[OutputT]):
             RunBusy: Another process executes it.
         """
         check_ids(run_id=run_id, by=by)
-        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        request = RunRequest(run_id, how="resume", answers=given, by=by, takeover=takeover, after=after, deps=deps)
+        answers = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
+        request = RunRequest(run_id, how="resume", answers=answers, by=by, takeover=takeover, after=after, deps=deps)
         return self._run(
             request, abort_event, self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
         )
@@ -423,8 +423,8 @@ class Agent(Generic[OutputT]):
             RunExists: The run belongs to another user.
         """
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        options: dict[str, Any] = {"answers": given, "takeover": takeover, "deps": deps}
+        answers = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
+        options: dict[str, Any] = {"answers": answers, "takeover": takeover, "deps": deps}
         return self._run(RunRequest(run_id, as_turn(user_input), "either", session_id or "", user_id, **options), abort_event)
 
     def run_on(
@@ -511,8 +511,8 @@ class Agent(Generic[OutputT]):
             raise ConfigError.of("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at)
         check_ids(by=by)
         messages = () if user_input is None else as_turn(user_input)
-        given = as_mapping("results", results, "{call_id: output}")
-        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=given, deps=deps, by=by)
+        results = as_mapping("results", results, "{call_id: output}")
+        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=results, deps=deps, by=by)
         return self._run(request, abort_event, self._opener(recipe))
 
     def map(
@@ -688,12 +688,12 @@ class Agent(Generic[OutputT]):
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
         how = (abort_event, partial(self._tell, opener.journal, opener.recipe))
-        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
+        arguments = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
         if self._output is None:
-            return Run(*given)
+            return Run(*arguments)
         from .typed_run import TypedRun
 
-        return TypedRun(self._output, *given)
+        return TypedRun(self._output, *arguments)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
