@@ -24,7 +24,7 @@ def lazy_names(package: str, also: str = "") -> tuple[Callable[[str], Any], Call
     @cache
     def read_homes() -> dict[str, str]:
         """Return the module of each public name."""
-        stub = module.__spec__.loader.get_data(f"{module.__file__}i").decode()
+        stub = module.__spec__.loader.get_data(f"{module.__path__[0]}/__init__.pyi").decode()
         lines = [line.split() for line in stub.splitlines() if line.startswith("from .")]
         return {words[3]: words[1] for words in lines}
 

@@ -17,7 +17,7 @@ def test_the_names_that_most_programs_need_are_about_twenty_five_and_stand_in_th
     assert {*listed} <= {*kaname.__all__}
 
 
-@pytest.mark.parametrize("package", ["kaname", "kaname.designs", "kaname.models"])
+@pytest.mark.parametrize("package", ["kaname", "kaname.designs", "kaname.evals", "kaname.models"])
 def test_every_public_name_can_be_imported_and_is_listed(package):
     module = import_module(package)
     public: dict[str, object] = {}

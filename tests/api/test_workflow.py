@@ -421,7 +421,7 @@ def test_mistakes_of_a_program_are_told_where_they_are_made():
     with pytest.raises(TypeError, match="not known yet"):
         bool(got)
     with pytest.raises(ConfigError, match="params"):
-        flow(params={"n": {"type": "integer"}}).given({"n": "x"})
+        flow(params={"n": {"type": "integer"}}).complete_params({"n": "x"})
 
 
 async def test_compensable_tool_is_undone_by_its_own_means():

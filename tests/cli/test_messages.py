@@ -358,5 +358,5 @@ async def test_a_workflows_failure_and_its_parameters_are_told_in_japanese(in_ja
     assert translate(result.stop.detail).startswith("b が失敗しました: ")
     for params in ({"n": "た"}, {"n": 2}, {"m": 1, "n": 5}, {}, {"n": 5, "name": "長すぎる"}):
         with pytest.raises(ConfigError) as caught:
-            flow.given(params)
+            flow.complete_params(params)
         assert JAPANESE.search(translate(caught.value)), translate(caught.value)

@@ -137,8 +137,8 @@ class Agent(Generic[OutputT]):
         if not name:
             raise ConfigError.of("agent.name_missing", "the name of an agent must not be empty")
         policies, sinks = as_tuple("policies", policies), as_tuple("sinks", sinks)
-        given = (context,) if callable(context) else as_tuple("context", context)
-        parts = tuple(sorted(given, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
+        listed = (context,) if callable(context) else as_tuple("context", context)
+        parts = tuple(sorted(listed, key=lambda part: optional(part, ContextBase, "order")))  # what cuts comes before what adds
         check_parts(instructions, policies, sinks, strategy, parts)
         self._output = None if output is None or output is str else Output.of(output)
         if self._output is not None:
@@ -169,7 +169,13 @@ class Agent(Generic[OutputT]):
 
     @classmethod
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
-        """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
+        """Return an agent of a configuration.
+
+        Args:
+            config: The configuration: `load_config("kaname.yaml")`.
+            agent: The name of the agent (default: the first one in the file).
+            options: Options of `Agent`, which replace what the file says.
+        """
         if not is_config(config):
             raise ConfigError.of(
                 "agent.config",
@@ -179,11 +185,11 @@ class Agent(Generic[OutputT]):
         parts = {**config.parts(agent or None), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
-    def _init_from_config(self, config: Config, tools: Iterable[Any], given: Mapping[str, Any]) -> None:
+    def _init_from_config(self, config: Config, tools: Iterable[Any], options: Mapping[str, Any]) -> None:
         """Build the agent from a configuration. Options that were passed override it."""
         parts = config.parts()
-        own = [name for name in (*AgentOptions.__annotations__, "output") if given[name] not in (None, "", ())]
-        parts |= {name: given[name] for name in own}
+        own = [name for name in (*AgentOptions.__annotations__, "output") if options[name] not in (None, "", ())]
+        parts |= {name: options[name] for name in own}
         Agent.__init__(self, parts.pop("model"), [*parts.pop("tools"), *tools], **parts)
         self.config = config
 
@@ -241,8 +247,8 @@ class Agent(Generic[OutputT]):
         return self._conversation.messages
 
     @messages.setter
-    def messages(self, given: Iterable[Mapping[str, Any] | Message]) -> None:
-        self._conversation.messages = given
+    def messages(self, messages: Iterable[Mapping[str, Any] | Message]) -> None:
+        self._conversation.messages = messages
 
     # The verbs
 
@@ -260,13 +266,23 @@ class Agent(Generic[OutputT]):
         model: Model | str | Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
-        """Do it: `await` the result, or `async for` the chunks. Nothing happens before one of them.
+        """Start a run: `await` it for the result, or iterate it (`async for`) for its chunks. It begins with one of these.
 
-        `abort_event`: when it is set, the run stops within moments and keeps what it has. `session_id`: the conversation it
-        belongs to; runs of one session take turns, or are refused `when_busy` (`SessionBusy`). `deps`: what tools find in
-        `ToolContext.deps`; it is not recorded. `by`: who starts it, if that is not the user; an approval that must come from
-        another person than the user cannot come from this one either. `model`, `settings`: for this run only, over the agent's;
-        pass them again to `resume`.
+        Args:
+            user_input: A text, a list of texts and `Media`, or messages.
+            session_id: The conversation that the run belongs to. Runs of one session take turns.
+            user_id: The user.
+            abort_event: An event, such as `asyncio.Event`. When it is set, the run stops within moments and keeps what it has.
+            run_id: The id of the run. By default it is a new one.
+            deps: What tools find in `ToolContext.deps`. It is not recorded.
+            when_busy: What to do if a run of the session is under way: "wait" (default), or "refuse" with `SessionBusy`.
+            by: The person who starts the run, if that is not the user. An approval that must come from another person than the
+                user cannot come from this person either.
+            model: The model for this run only. Pass it again to `resume`.
+            settings: Settings of the model for this run only, over those of the agent. Pass them again to `resume`.
+
+        Raises:
+            ConfigError: A value cannot be used.
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError.of("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy)
@@ -280,9 +296,10 @@ class Agent(Generic[OutputT]):
         return run_blocking(lambda: self.run(user_input, **options), self.close)
 
     async def close(self) -> None:
-        """Close the connections of the models in this event loop, the tool servers and the files of memories; not the journal.
+        """Wait until memories of the last runs are stored. Then close model connections, tool servers and memory files.
 
-        What is still being learnt from the last runs is waited for."""
+        The journal stays open.
+        """
         await self._afterwards.end(self.recipe.context)
         if self.servers is not None:
             await self.servers.close()
@@ -325,11 +342,11 @@ class Agent(Generic[OutputT]):
         return run
 
     def _request(
-        self, given: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
+        self, user_input: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
     ) -> RunRequest:
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
         session = self._conversation.session if session_id is None else session_id
-        return RunRequest(run_id or new_run_id(), as_turn(given), "new", session, user_id or "", turns=turns, deps=deps)
+        return RunRequest(run_id or new_run_id(), as_turn(user_input), "new", session, user_id or "", turns=turns, deps=deps)
 
     def resume(
         self,
@@ -344,14 +361,26 @@ class Agent(Generic[OutputT]):
         model: Model | str | Sequence[Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run[OutputT]:
-        """Go on after a crash, a stop or a question. A completed run gives its result again.
+        """Continue a run after a crash, a stop or a question. A completed run returns its result again.
 
-        `answers`: by the keys of `result.questions`; `by`: whose they are. `after`: first show the chunks of the facts after
-        that number. `takeover`: even if another process seems to be at it; that process can write nothing more.
+        Args:
+            run_id: The run.
+            answers: Answers to its questions, by the keys of `result.questions`.
+            takeover: Continue the run even if another process seems to execute it. That process can write nothing more.
+            after: First show the chunks of the facts after this number.
+            abort_event: As for `run`.
+            deps: As for `run`.
+            by: The person who answers.
+            model: The model for the rest of this run only.
+            settings: Settings of the model for the rest of this run only.
+
+        Raises:
+            RunNotFound: There is no such run.
+            RunBusy: Another process executes it.
         """
         check_ids(run_id=run_id, by=by)
-        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        request = RunRequest(run_id, how="resume", answers=given, by=by, takeover=takeover, after=after, deps=deps)
+        answers = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
+        request = RunRequest(run_id, how="resume", answers=answers, by=by, takeover=takeover, after=after, deps=deps)
         return self._run(
             request, abort_event, self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
         )
@@ -361,7 +390,10 @@ class Agent(Generic[OutputT]):
         return run_blocking(lambda: self.resume(run_id, answers, **options), self.close)
 
     async def result(self, run_id: str) -> Result[OutputT]:
-        """Return what the journal knows of a run, without executing it. While a process does, `stop.kind` is `running`."""
+        """Return what the journal knows of a run, without executing it. While a process does, `stop.kind` is `running`.
+
+        Raises `RunNotFound`.
+        """
         check_ids(run_id=run_id)
         return await read_result(self.journal, run_id, self._view)
 
@@ -377,11 +409,22 @@ class Agent(Generic[OutputT]):
         abort_event: Any = None,
         deps: Any = None,
     ) -> Run[OutputT]:
-        """Do what that id stands for once, however often it is asked for: begin it, go on with it after a crash, or give its
-        result again. Who asks while another process is at it gets `RunBusy`; `RunExists`, if it belongs to another user."""
+        """Make a run once, however often this is called: start it, continue it after a crash, or return its result again.
+
+        Args:
+            run_id: The id of the run.
+            user_input: The input, if the run is new.
+            answers: Answers to its questions, by the keys of `result.questions`.
+            session_id, user_id, abort_event, deps: As for `run`.
+            takeover: As for `resume`.
+
+        Raises:
+            RunBusy: Another process executes the run.
+            RunExists: The run belongs to another user.
+        """
         check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        given = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
-        options: dict[str, Any] = {"answers": given, "takeover": takeover, "deps": deps}
+        answers = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
+        options: dict[str, Any] = {"answers": answers, "takeover": takeover, "deps": deps}
         return self._run(RunRequest(run_id, as_turn(user_input), "either", session_id or "", user_id, **options), abort_event)
 
     def run_on(
@@ -406,14 +449,29 @@ class Agent(Generic[OutputT]):
         return self._run(request)
 
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
-        """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
-        come, until it is over. In this process with the deltas; a run that waits is waited for."""
+        """Read the chunks of a run, in this process or another, until it ends. A run that waits for an answer is waited for.
+
+        Args:
+            run_id: The run.
+            after: The number of a fact: the chunks of later facts are read. Runs of this process also show their deltas.
+        """
         from ..run.attach import follow_chunks
 
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
-        """Stop a run and its work in the background, wherever they are. Return False if all was over; raise `RunNotFound`."""
+        """Stop a run and its work in the background, in any process.
+
+        Args:
+            run_id: The run.
+            reason: Why, for the record.
+
+        Returns:
+            False if it had ended already.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
         from ..run.attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
@@ -432,19 +490,29 @@ class Agent(Generic[OutputT]):
         new_id: str | None = None,
         by: str = "",
     ) -> Run[OutputT]:
-        """A new run (`new_id`) that goes on from fact `at` of another (by default its last), which stays as it is.
+        """Start a new run that continues from a fact of another run, which stays as it is.
 
-        Change what you like: the next `user_input`, the `results` of calls that wait there, the model, the instructions.
-        `by`: who forks it, as for `run`.
-        If the fork stops or waits, resume it with an agent that has those changes: a run does not carry its model along.
+        If the fork stops or waits, resume it with an agent that has the same changes: they are not recorded with the run.
+
+        Args:
+            run_id: The run to fork.
+            at: The number of the fact (default: the last one).
+            user_input: The next input.
+            results: Results of calls that wait at that fact, by call id.
+            model: The model of the fork.
+            instructions: The instructions of the fork.
+            abort_event: As for `run`.
+            deps: As for `run`.
+            new_id: The id of the fork. By default it is a new one.
+            by: The person who forks it.
         """
         recipe = changed_recipe(self.recipe, model, None, instructions)
         if at is not None and not isinstance(at, int):
             raise ConfigError.of("fork.at_kind", "at must be the number of a fact, not {at!r}", at=at)
         check_ids(by=by)
         messages = () if user_input is None else as_turn(user_input)
-        given = as_mapping("results", results, "{call_id: output}")
-        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=given, deps=deps, by=by)
+        results = as_mapping("results", results, "{call_id: output}")
+        request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=results, deps=deps, by=by)
         return self._run(request, abort_event, self._opener(recipe))
 
     def map(
@@ -593,7 +661,13 @@ class Agent(Generic[OutputT]):
         self.schedules = {**self.schedules, name: made}
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
-        """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
+        """Repeat a recorded run offline, and compare its decisions with the recorded ones.
+
+        Args:
+            run_id: The run.
+            rerun_pure_tools: Run pure tools again, instead of using their recorded results.
+            deps: For tools that are run again.
+        """
         from ..run.replay import replay
 
         if rerun_pure_tools:
@@ -614,12 +688,12 @@ class Agent(Generic[OutputT]):
     def _run(self, request: RunRequest, abort_event: Any = None, opener: Opener | None = None) -> Run[OutputT]:
         opener = self._opener(self.recipe) if opener is None else opener
         how = (abort_event, partial(self._tell, opener.journal, opener.recipe))
-        given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
+        arguments = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
         if self._output is None:
-            return Run(*given)
+            return Run(*arguments)
         from .typed_run import TypedRun
 
-        return TypedRun(self._output, *given)
+        return TypedRun(self._output, *arguments)
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:

@@ -15,7 +15,12 @@ _TEXT = {"type": "string"}
 
 
 class DelegateToHuman(AskPerson):
-    """`roles`: the people there are, by what they do, such as "accountant"; without them, whoever answers."""
+    """A tool with which an agent gives a task to a person.
+
+    Args:
+        roles: The roles of people, such as "accountant". Without roles, any person can answer.
+        name: The name of the tool.
+    """
 
     options = replace(AskPerson.options, listed=True)
     description = (

@@ -149,7 +149,7 @@ class Workflow:
         """Set the output of the workflow, as a template."""
         self._outputs = outputs
 
-    def named(self, wanted: str) -> str:
+    def free_name(self, wanted: str) -> str:
         """Return that name, or the first one with a number after it that is free."""
         taken = {task.name for task in self._tasks}
         if wanted not in taken:
@@ -227,7 +227,7 @@ class Workflow:
             raise ConfigError.of("workflow.mistakes", "errors in workflow {name}:\n{listed}", name=self.name, listed=listed)
         return self
 
-    def given(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def complete_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters of a run, with their defaults. Raises `ConfigError` for values that do not fit."""
         known = self.parameters["properties"]
         whole = {name: held["default"] for name, held in known.items() if "default" in held} | dict(params)
@@ -243,7 +243,7 @@ class Workflow:
             params = None
         if not isinstance(params, Mapping):
             raise ConfigError.of("serve.params", "workflow {name} needs a JSON object with its parameters", name=self.name)
-        return plain_text(self.given(params))
+        return plain_text(self.complete_params(params))
 
     # Running it
 
@@ -325,7 +325,7 @@ class Options:
                 )
             kwargs = {**dict(zip(known, args, strict=False)), **kwargs}
         wanted = given.pop("name", name)
-        task = Task(flow.named(wanted), Use(name, as_template(kwargs)), **_read(flow, given))
+        task = Task(flow.free_name(wanted), Use(name, as_template(kwargs)), **_read(flow, given))
         flow.add(task)
         return flow.handle(task.name)
 

@@ -31,7 +31,7 @@ from ...kernel.view import RunView
 from ...models.prompted.react.arguments import arguments_for
 from ...policies.content.guardrails.policy import Guardrails
 from ...policies.content.guardrails.verdicts import GuardrailResult
-from ...policies.failure.tool_fallback import FallbackResult, FallbackStrategy, one_text
+from ...policies.failure.tool_fallback import FallbackStrategy, one_text
 from ...tools.database.tool import refuse_comments
 
 _UNKNOWN = Usage(cost=None)
@@ -148,44 +148,27 @@ def _situation(messages: tuple[Message, ...]) -> tuple[str, AgentState]:
     return messages[place].text if messages else "", state
 
 
-class _OwnGuardrails(Guardrails):
-    def __init__(self, own: Any) -> None:
-        super().__init__(None, None)
-        self._own = own
-
-    def check_input(self, text: str) -> GuardrailResult:
-        return self._own.check_input(text)  # type: ignore[no-any-return]
-
-    def check_output(self, text: str) -> GuardrailResult:
-        return self._own.check_output(text)  # type: ignore[no-any-return]
-
-    def check_thought(self, text: str) -> GuardrailResult:
-        return self._own.check_thought(text) if hasattr(self._own, "check_thought") else GuardrailResult()
-
-
 def as_guardrails(given: Any) -> Guardrails:
+    """Return guardrails, or a form of an object that has their two methods. Its thoughts are judged if it has a third."""
     if isinstance(given, Guardrails):
         return given
-    if callable(getattr(given, "check_input", None)) and callable(getattr(given, "check_output", None)):
-        return _OwnGuardrails(given)
-    raise _part_error("guardrails", "check_input and check_output", given)
-
-
-class _OwnFallback(FallbackStrategy):
-    def __init__(self, own: Any) -> None:
-        super().__init__()
-        self._own = own
-
-    async def execute_with_fallback(self, tool: Any, input_text: str) -> FallbackResult:
-        return await self._own.execute_with_fallback(tool, input_text)  # type: ignore[no-any-return]
+    if not callable(getattr(given, "check_input", None)) or not callable(getattr(given, "check_output", None)):
+        raise _part_error("guardrails", "check_input and check_output", given)
+    made: Any = Guardrails(None, None)
+    made.check_input, made.check_output = given.check_input, given.check_output
+    made.check_thought = getattr(given, "check_thought", lambda text: GuardrailResult())
+    return made  # type: ignore[no-any-return]
 
 
 def as_fallback(given: Any) -> FallbackStrategy:
+    """Return a fallback strategy, or a form of an object that has its method."""
     if isinstance(given, FallbackStrategy):
         return given
-    if callable(getattr(given, "execute_with_fallback", None)):
-        return _OwnFallback(given)
-    raise _part_error("fallback_strategy", "async execute_with_fallback", given)
+    if not callable(getattr(given, "execute_with_fallback", None)):
+        raise _part_error("fallback_strategy", "async execute_with_fallback", given)
+    made: Any = FallbackStrategy()
+    made.execute_with_fallback = given.execute_with_fallback
+    return made  # type: ignore[no-any-return]
 
 
 def _part_error(name: str, methods: str, given: Any) -> ConfigError:

@@ -117,8 +117,20 @@ class AgentRuntime:
 
     Each part can be the built-in one, a subclass, or an object with the same methods: `planner.plan`, `tool_registry.get`,
     `has` and `list_tools`, `guardrails.check_input` and `check_output`, `fallback_strategy.execute_with_fallback`. A tool
-    that is registered later is found at once. Raises `ConfigError` for a part without these methods.
-    `agent` is what runs: everything that an agent can do (resume, fork, sessions) is there.
+    that is registered later is found at once. `agent` is what runs: it can resume and fork runs, and has sessions.
+
+    Args:
+        planner: A `ReActPlanner`, or an object with `plan`.
+        tool_registry: A `ToolRegistry`, or a list of tools.
+        guardrails: Checks of the input and the output (default: `Guardrails()`).
+        fallback_strategy: What to do about tools that fail (default: `FallbackStrategy()`).
+        max_steps: The most steps (default: 10).
+        name: The name of the agent.
+        instructions: The system prompt.
+        journal: Where runs are recorded, as for an `Agent`.
+
+    Raises:
+        ConfigError: A part does not have its methods.
     """
 
     def __init__(

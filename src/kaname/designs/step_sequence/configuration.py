@@ -14,7 +14,14 @@ from .hand_out import hand_out_tools
 
 @record
 class AgentConfiguration:
-    """Limits of a step sequence. With `auto_execute_tools=False` the caller runs the tools and passes results to `submit`."""
+    """Limits of a step sequence, and who runs its tools.
+
+    Args:
+        max_steps: The most model calls (default: 10).
+        auto_execute_tools: False if the caller runs the tools and passes their results to `submit`.
+        max_duplicate_tool_calls: How often the same call can be made (default: 2).
+        max_tool_calls_per_tool: The most calls of one tool (default: 5); None for no limit.
+    """
 
     max_steps: int = 10
     auto_execute_tools: bool = True
