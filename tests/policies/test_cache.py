@@ -28,7 +28,7 @@ from kaname import (
 )
 from kaname.core.events import Custom, ModelReplied, ToolStarted, Warned
 from kaname.core.messages import NOTHING, Media, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, system, user
-from kaname.policies.cache.keys import model_key
+from kaname.policies.reuse.keys import model_key
 from tests.parts import chunks, facts
 from tests.policies.ledger import ran_at_module, write_down
 from tests.properties import tries
@@ -479,7 +479,7 @@ def test_cost_of_a_tool_result_is_not_in_the_key():
 
 
 async def test_cached_reply_is_in_the_metrics_as_a_model_call(path):
-    from kaname.agent.figures import figures
+    from kaname.run.figures import figures
 
     journal = MemoryJournal()
     agent = Agent(Counting(), policies=[Cache(path=path)], journal=journal)

@@ -3,7 +3,7 @@
 from kaname import Agent, MemoryJournal, Message, ModelReply, Policy, ScriptedModel, Usage, call, replace
 from kaname.core.events import Warned
 from kaname.core.messages import Text, ToolSpec, system
-from kaname.policies.prefix import PrefixWatch
+from kaname.policies.reuse.prefix import PrefixWatch
 from tests.parts import add, facts
 
 

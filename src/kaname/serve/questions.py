@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ..agent.result import Result
 from ..core.calls import call_key
 from ..core.errors import ConfigError
 from ..core.events import Asked
@@ -19,8 +18,9 @@ from ..core.runs import UNDER_WAY, RunInfo
 from ..core.state import State
 from ..core.values import identity_text
 from ..memory.compact import as_lines
-from ..policies.lasting import equal_arguments
-from ..policies.privacy.pseudonyms import labels_in
+from ..policies.content.privacy.pseudonyms import labels_in
+from ..policies.permission.lasting import equal_arguments
+from ..run.result import Result
 from .language import in_language
 from .service import Service, Shown
 from .users import Caller

@@ -14,10 +14,10 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.input import as_turn
 from ...core.errors import ConfigError, ModelError
 from ...core.events import Asked
 from ...core.values import plain_text
+from ...run.input import as_turn
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
 from ..language import in_language

@@ -22,7 +22,7 @@ from ...core.messages import Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...models.prices import price_of
-from ...policies.budget.purchase import buy_in_thread
+from ...policies.money.purchase import buy_in_thread
 
 _BATCH = 64
 _PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
