@@ -38,6 +38,7 @@ from .forms import (
     caller_of,
     number,
     read_body,
+    read_page,
     refuse_malformed,
 )
 from .language import in_language
@@ -116,14 +117,13 @@ class RunRoutes:
         await self._service.auditor.read(caller, "runs", user)
         if request.headers.get("accept", "").startswith("text/event-stream"):
             return Stream(self._streams, caller, _frame_changes(self.changes, user, caller))
-        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         filters: dict[str, Any] = {name: asked.get(name, "") for name in ("status", "agent")}
         filters |= {"session": asked.get("session_id", ""), "user": user}
         if words := asked.get("q", "").casefold():
+            limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
             found, following = await self._search(words, before, limit, **filters)
         else:
-            found = await self._service.journal.runs(**filters, before=before, limit=limit + 1)
-            following, found = found[limit - 1].place if len(found) > limit else None, found[:limit]
+            found, following = await read_page(request, partial(self._service.journal.runs, **filters))
         return Json({"runs": [summary(card) for card in found if not is_upload(card)], "next": following})
 
     async def _search(self, words: str, before: int, limit: int, **filters: Any) -> tuple[list[RunInfo], int | None]:

@@ -241,7 +241,7 @@ export function Answer({ question }) {
   return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
 }
 
-// A question that is not open any more. `answer`: show its answer.
+// A question that is not open. `answer`: show its answer.
 export function Answered({ question, answer }) {
   return html`<div class="question answered">
     <p class="prompt">
