@@ -76,6 +76,7 @@ from .designs.step_sequence.sequence import LoopPhase as LoopPhase
 from .kernel.bases import ActionBase as ActionBase
 from .kernel.bases import ContextBase as ContextBase
 from .kernel.bases import ModelBase as ModelBase
+from .kernel.bases import ModelInfo as ModelInfo
 from .kernel.bases import SinkBase as SinkBase
 from .kernel.bases import StrategyBase as StrategyBase
 from .kernel.ports import Model as Model

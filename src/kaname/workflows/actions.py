@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.durations import backoff
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
@@ -85,8 +86,8 @@ class TaskLimits(Policy):
         task, attempt = self._task(call.id)
         if task is None:
             return await next(call)
-        if attempt > 1 and task.retry_delay:
-            await asyncio.sleep(task.retry_delay * 2 ** (attempt - 2))
+        if pause := backoff(attempt - 1, task.retry_delay or 0.0):
+            await asyncio.sleep(pause)
         if task.timeout is None or task.person:
             return await next(call)
         tool = view.tools(call).get(call.name, None)

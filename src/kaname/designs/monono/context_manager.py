@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakMethod
 
-from ...context.window import tokens_of
 from ...core.errors import ConfigError
 from ...core.messages import user
 from ...core.notices import notice
 from ...core.runs import SHARED
+from ...core.tokens import tokens_of
 from ...core.values import plain_text, shorten
 from ...kernel.ports import ContextPart
 from ...kernel.threads import off_loop, runs_on_loop

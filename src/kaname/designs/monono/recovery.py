@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ...core.durations import backoff
 from ...core.errors import BadArguments, ConfigError, ModelDenied, ModelError, ModelUnavailable, UnexpectedError
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
@@ -111,8 +112,7 @@ class ErrorRecoveryManager(FallbackStrategy):
         why = error if isinstance(error, str) else str(Failure(error))
         policy = {**_USUAL, **self.retry_policies.get(name, self.retry_policies.get("default", {}))}
         if can_retry and not self._rests(name) and attempt < policy["max_attempts"] and _may_pass(error):
-            wait = min(self._longest, float(policy["delay"]) * 2 ** min(attempt - 1, 30))
-            return RecoveryStep("retry", why, wait=wait)
+            return RecoveryStep("retry", why, wait=backoff(attempt, float(policy["delay"]), self._longest))
         if other := self.fallback.get(name, ""):
             return RecoveryStep("fallback", why, tool=other)
         told = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)

@@ -49,7 +49,7 @@ class TraceLogger(Lines):
         self._outputs = tuple(written)
         self._otel = OpenTelemetry(otel, content=content) if isinstance(otel, str) else otel
         self._calls = _make_caller(self.trace)
-        self.traces = self._otel is not None  # then the run passes its trace on to what it calls
+        self.wants = ("children",) if self._otel is None else ("children", "trace")
 
     def trace(self, event: str, data: Mapping[str, Any] | None = None, level: Level = "info") -> Any:
         """Log one event. An agent calls it for every fact of its runs, with `level` among the `data`.

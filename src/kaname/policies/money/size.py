@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...core.codec import dump
 from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from ...core.values import plain_text
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 
 _OVERHEAD = 16  # tokens around a message
 _SLACK, _TOOLS = 64, 1_000  # tokens that a provider adds, without and with tools
@@ -40,7 +40,7 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
     else:
         counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
-        if (size := _bytes(message, optional(model, ModelBase, "picture_tokens"))) is None:
+        if (size := _bytes(message, model_info(model).picture_tokens)) is None:
             return None, Measured(request.messages, rest, 0, tools, schema, model)
         counted += size + _OVERHEAD
     return counted, Measured(request.messages, rest, 0, tools, schema, model)
