@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from playwright.sync_api import sync_playwright  # noqa: E402
+from tests.page.conftest import CHROMIUM  # noqa: E402
 from tests.serve.serving import Served, client  # noqa: E402
 
 README = {"run-light": "run", "inbox-dark": "inbox", "chat-light": "chat", "compare-ja": "compare"}
@@ -67,7 +68,9 @@ def main(target: Path, only: dict[str, str] | None) -> None:
     try:
         addresses = fill(served)
         with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+            browser = driver.chromium.launch(
+                executable_path=next(path for path in CHROMIUM if Path(path).exists()), args=["--no-sandbox"]
+            )
             for form, options in FORMS.items():
                 page = browser.new_context(
                     **{"viewport": {"width": 1280, "height": 860}, "locale": "en-GB", **options}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -193,6 +193,16 @@ def refuse_malformed() -> Iterator[None]:
     except (TypeError, KeyError, AttributeError, ValueError, IndexError) as problem:
         told = f"{type(problem).__name__}: {problem}"
         raise ConfigError.of("serve.form", "the request is not valid: {problem}", problem=told) from problem
+
+
+async def read_page(request: Request, read: Callable[..., Awaitable[list[Any]]]) -> tuple[list[Any], int | None]:
+    """Return the page of a list that the query names (`limit`, `before`), and the place from which the next one continues.
+
+    `read`: called with `before` and `limit`; returns items with a `place`, the newest first.
+    """
+    limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
+    found = await read(before=before, limit=limit + 1)
+    return found[:limit], found[limit - 1].place if len(found) > limit else None
 
 
 def number(request: Request, name: str, usual: int, least: int = 0, most: int = 10_000) -> int:

@@ -155,10 +155,7 @@ class RequestGuard:
             )
         self._check_origin(scope, headers, host)
         path = _path(scope)
-        if scope["method"] not in _SAFE and not (_is_file(headers) if path == MEDIA else _is_json(headers)):
-            if path == MEDIA:
-                raise HttpRefused.of("serve.file", "send the file, with Content-Type: application/octet-stream", http=415)
-            raise HttpRefused.of("serve.json", "send JSON, with Content-Type: application/json", http=415)
+        self._check_type(scope, headers, path)
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
             return nobody()
         caller = nobody() if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
@@ -167,6 +164,13 @@ class RequestGuard:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
             raise HttpRefused(429, told, retry_after=str(wait))
         return caller
+
+    def _check_type(self, scope: Scope, headers: dict[str, str], path: str) -> None:
+        """Raise `HttpRefused` for a body that a form of another site can send: only JSON and files as they are, are read."""
+        if scope["method"] not in _SAFE and not (_is_file(headers) if path == MEDIA else _is_json(headers)):
+            if path == MEDIA:
+                raise HttpRefused.of("serve.file", "send the file, with Content-Type: application/octet-stream", http=415)
+            raise HttpRefused.of("serve.json", "send JSON, with Content-Type: application/json", http=415)
 
     def _check_origin(self, scope: Scope, headers: dict[str, str], host: str) -> None:
         origin = headers.get("origin", "")

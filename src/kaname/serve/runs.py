@@ -38,6 +38,7 @@ from .forms import (
     caller_of,
     number,
     read_body,
+    read_page,
     refuse_malformed,
 )
 from .language import in_language
@@ -116,14 +117,13 @@ class RunRoutes:
         await self._service.auditor.read(caller, "runs", user)
         if request.headers.get("accept", "").startswith("text/event-stream"):
             return Stream(self._streams, caller, _frame_changes(self.changes, user, caller))
-        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
         filters: dict[str, Any] = {name: asked.get(name, "") for name in ("status", "agent")}
         filters |= {"session": asked.get("session_id", ""), "user": user}
         if words := asked.get("q", "").casefold():
+            limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
             found, following = await self._search(words, before, limit, **filters)
         else:
-            found = await self._service.journal.runs(**filters, before=before, limit=limit + 1)
-            following, found = found[limit - 1].place if len(found) > limit else None, found[:limit]
+            found, following = await read_page(request, partial(self._service.journal.runs, **filters))
         return Json({"runs": [summary(card) for card in found if not is_upload(card)], "next": following})
 
     async def _search(self, words: str, before: int, limit: int, **filters: Any) -> tuple[list[RunInfo], int | None]:
@@ -218,7 +218,8 @@ class RunRoutes:
         seen = caller.sees(card.user)
         if not seen and not answers:
             raise not_waiting(card)
-        made = await self._resume(request, card, answers, False, response_mode(request, form.mode) if seen else "detach")
+        mode = response_mode(request, form.mode) if seen else "detach"
+        made = await self._resume(request, card, caller, answers, mode)
         return made if seen else Json({"run_id": card.run_id}, 202)  # what the run of another user returns is not shown
 
     async def resume(self, request: Request) -> Response:
@@ -227,11 +228,20 @@ class RunRoutes:
             caller_of(request, "approve")
         if form.takeover:
             caller_of(request, "admin")
-        return await self._resume(request, card, form.answers, form.takeover, response_mode(request, form.mode))
+        mode = response_mode(request, form.mode)
+        return await self._resume(request, card, caller_of(request), form.answers, mode, takeover=form.takeover)
 
-    async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any], takeover: bool, mode: str) -> Response:
-        caller, over = caller_of(request), card.status not in (*UNDER_WAY, "completed", "degraded")
-        if over and answers:
+    async def _resume(
+        self,
+        request: Request,
+        card: RunInfo,
+        caller: Caller,
+        answers: dict[str, Any],
+        mode: str,
+        *,
+        takeover: bool = False,
+    ) -> Response:
+        if answers and card.status not in (*UNDER_WAY, "completed", "degraded"):
             left = await read_tasks(self._service.journal, await load(self._service.journal, card.run_id))
             if not all(left.has(key) for key in answers):  # else work that it has left behind asks
                 raise not_waiting(card)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ..memory.sessions import SEARCHED, Session
 from ..memory.sessions import Sessions as Journaled
 from .changes import Changes
 from .encoding import Json
-from .forms import LAST, Rename, caller_of, number, read_body
+from .forms import Rename, caller_of, read_body, read_page
 from .page.graphs import draw_graph
 from .problems import HttpRefused
 from .questions import questions_of
@@ -41,10 +42,8 @@ class SessionRoutes:
             titled = [one for one in listed if words.casefold() in one.title.casefold() and one not in known]
             said = [{**one.as_json(), "found": [place.text for place in places]} for one, places in found]
             return Json({"sessions": [*[{**one.as_json(), "found": []} for one in titled], *said], "searched": len(listed)})
-        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
-        every = await self._sessions.all(agent=asked.get("agent", ""), user=whose, before=before, limit=limit + 1)
-        following = every[limit - 1].place if len(every) > limit else None
-        return Json({"sessions": [one.as_json() for one in every[:limit]], "next": following})
+        listed, following = await read_page(request, partial(self._sessions.all, agent=asked.get("agent", ""), user=whose))
+        return Json({"sessions": [one.as_json() for one in listed], "next": following})
 
     async def get(self, request: Request) -> Response:
         return Json(await self._sessions.export(await self._allowed_session(request, "read")))
@@ -76,11 +75,9 @@ class SessionRoutes:
         caller = caller_of(request)
         user = None if caller.answers_for_others else caller.list_of()
         await self._service.auditor.read(caller, "questions", user)
-        limit, before = number(request, "limit", 100, 1), number(request, "before", 0, 1, LAST)
-        cards = await self._service.journal.runs(status="waiting", user=user, before=before, limit=limit + 1)
-        following = cards[limit - 1].place if len(cards) > limit else None
+        cards, following = await read_page(request, partial(self._service.journal.runs, status="waiting", user=user))
         waiting = []
-        for card in cards[:limit]:
+        for card in cards:
             above = await self._service.journal.runs(run_id=card.parent, limit=1) if card.parent else [card]
             if not above or not (caller.sees(card.user) or caller.can_answer(card.user, above[0].agent)):
                 continue

@@ -53,21 +53,7 @@ def _chart(axes: Any, data: dict[str, Any]) -> None:
     if labels and any(len(values) != len(labels) for values in series.values()) and kind != "histogram":
         raise Refused("each series needs as many numbers as there are labels")
     for number, (name, values) in enumerate(series.items()):
-        places = labels if labels and kind in ("line", "scatter") else list(range(len(values)))
-        match kind:
-            case "line":
-                axes.plot(places, values, marker="o", label=name)
-            case "scatter":
-                axes.scatter(places, values, label=name)
-            case "bar":
-                width = 0.8 / len(series)
-                axes.bar([at + number * width for at in range(len(values))], values, width, label=name)
-            case "histogram":
-                axes.hist(values, bins=min(50, max(5, len(values) // 5)), alpha=0.7, label=name)
-            case "pie":
-                axes.pie(values, labels=labels or None, autopct="%1.0f%%")
-            case other:
-                raise Refused(f"there is no chart of the kind {other!r}")
+        _draw_series(axes, kind, name, values, labels, number, 0.8 / len(series))
     if kind == "bar" and labels:
         axes.set_xticks([at + 0.4 - 0.4 / len(series) for at in range(len(labels))], labels)
     if kind != "pie":
@@ -77,18 +63,31 @@ def _chart(axes: Any, data: dict[str, Any]) -> None:
             axes.legend()
 
 
+def _draw_series(axes: Any, kind: str, name: str, values: list[float], labels: list[Any], number: int, width: float) -> None:
+    """Draw one series. `number`: its place among them; `width`: of its bars."""
+    places = labels or list(range(len(values)))
+    match kind:
+        case "line":
+            axes.plot(places, values, marker="o", label=name)
+        case "scatter":
+            axes.scatter(places, values, label=name)
+        case "bar":
+            axes.bar([at + number * width for at in range(len(values))], values, width, label=name)
+        case "histogram":
+            axes.hist(values, bins=min(50, max(5, len(values) // 5)), alpha=0.7, label=name)
+        case "pie":
+            axes.pie(values, labels=labels or None, autopct="%1.0f%%")
+        case other:
+            raise Refused(f"there is no chart of the kind {other!r}")
+
+
 def _diagram(axes: Any, data: dict[str, Any]) -> None:
     """Draw boxes in layers, from the top down, with arrows between them."""
     edges = [(str(one[0]), str(one[1]), str(one[2]) if len(one) > 2 else "") for one in data["edges"]]
     nodes = list(dict.fromkeys([*map(str, data.get("nodes") or ()), *[name for edge in edges for name in edge[:2]]]))
     if not nodes or len(nodes) > _MOST_NODES:
         raise Refused(f"a diagram needs between 1 and {_MOST_NODES} boxes")
-    level = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        for start, end, _label in edges:
-            level[end] = max(level[end], min(level[start] + 1, len(nodes) - 1)) if start != end else level[end]
-    rows = [[name for name in nodes if level[name] == at] for at in range(max(level.values()) + 1)]
-    rows = [row for row in rows if row]
+    rows = _rows(nodes, edges)
     place = {name: ((at + 0.5) / len(row), -float(down)) for down, row in enumerate(rows) for at, name in enumerate(row)}
     for start, end, label in edges:
         axes.annotate("", place[end], place[start], arrowprops={"arrowstyle": "->", "shrinkA": 18, "shrinkB": 18})
@@ -100,3 +99,13 @@ def _diagram(axes: Any, data: dict[str, Any]) -> None:
     axes.set_xlim(0, 1)
     axes.set_ylim(-len(rows) + 0.4, 0.6)
     axes.axis("off")
+
+
+def _rows(nodes: list[str], edges: list[tuple[str, str, str]]) -> list[list[str]]:
+    """Return the boxes in rows: each stands below those whose arrows lead to it."""
+    level = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        for start, end, _label in edges:
+            level[end] = max(level[end], min(level[start] + 1, len(nodes) - 1)) if start != end else level[end]
+    rows = [[name for name in nodes if level[name] == at] for at in range(max(level.values()) + 1)]
+    return [row for row in rows if row]

@@ -130,18 +130,13 @@ def edit(job: Job) -> _Made:
 
 
 def _edit(image: Any, kind: str, step: dict[str, Any], font: str | None) -> tuple[Any, str]:
-    from PIL import ImageDraw, ImageFont, ImageOps
+    from PIL import ImageDraw, ImageOps
 
     match step.pop("do", ""):
         case "crop":
             return image.crop(tuple(_box(step["box"], image))), kind
         case "resize":
-            width, height = step.get("width"), step.get("height")
-            width = int(width or image.width * (height or image.height) / image.height)
-            height = int(height or image.height * width / image.width)
-            if not 0 < width <= 20_000 or not 0 < height <= 20_000 or width * height > _MOST_PIXELS:
-                raise Refused("the new size must be between 1 and 20,000 pixels a side")
-            return image.resize((width, height)), kind
+            return image.resize(_new_size(image, step.get("width"), step.get("height"))), kind
         case "rotate":
             return image.rotate(-float(step["degrees"]), expand=True, fillcolor="white"), kind
         case "flip":
@@ -158,10 +153,7 @@ def _edit(image: Any, kind: str, step: dict[str, Any], font: str | None) -> tupl
             draw.rectangle(_box(step["box"], image), outline=step.get("color", "red"), width=int(step.get("width", 3)))
             return image, kind
         case "text":
-            size = min(500.0, float(step.get("size", 24)))
-            drawn = ImageFont.truetype(font, size) if font else ImageFont.load_default(size)
-            place = (float(step.get("x", 10)), float(step.get("y", 10)))
-            ImageDraw.Draw(image).text(place, str(step["text"])[:2000], font=drawn, fill=step.get("color", "red"))
+            _write(image, step, font)
             return image, kind
         case "convert":
             return image, str(step["format"])
@@ -169,11 +161,29 @@ def _edit(image: Any, kind: str, step: dict[str, Any], font: str | None) -> tupl
             raise Refused(f"there is no edit named {other!r}")
 
 
+def _new_size(image: Any, width: Any, height: Any) -> tuple[int, int]:
+    """Return the new size. A side that is not named keeps the proportions."""
+    width = int(width or image.width * (height or image.height) / image.height)
+    height = int(height or image.height * width / image.width)
+    if not 0 < width <= 20_000 or not 0 < height <= 20_000 or width * height > _MOST_PIXELS:
+        raise Refused("the new size must be between 1 and 20,000 pixels a side")
+    return width, height
+
+
 def _box(box: Any, image: Any) -> list[float]:
     left, top, right, bottom = [float(one) for one in box]
     if not 0 <= left < right <= image.width + 1 or not 0 <= top < bottom <= image.height + 1:
         raise Refused(f"the box {box} is not inside the picture of {image.width} x {image.height} pixels")
     return [left, top, right, bottom]
+
+
+def _write(image: Any, step: dict[str, Any], font: str | None) -> None:
+    from PIL import ImageDraw, ImageFont
+
+    size = min(500.0, float(step.get("size", 24)))
+    drawn = ImageFont.truetype(font, size) if font else ImageFont.load_default(size)
+    place = (float(step.get("x", 10)), float(step.get("y", 10)))
+    ImageDraw.Draw(image).text(place, str(step["text"])[:2000], font=drawn, fill=step.get("color", "red"))
 
 
 def _encode(image: Any, kind: str, quality: int = 85) -> bytes:

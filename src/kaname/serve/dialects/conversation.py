@@ -225,14 +225,19 @@ async def read_answers(
     card = await service.card(ids[0][0] if ids else "", caller_of(request, "approve"))
     result = await service.agent_result(card.run_id)
     asked = dict(result.questions) if result.stop.kind == "waiting" else {}
-    told = await called_and_asked(service, card.run_id, card.seq) if asked else []
-    known = {**{one.data["key"]: question_of(one) for one in told if is_question(one)}, **asked}
+    known = {**await _questions_so_far(service, card), **asked} if asked else {}
     keys = [key for _, _, key in ids]
     if not asked.keys() & {*keys} or {*keys} - known.keys() or len({run_id for run_id, _, _ in ids}) > 1:
         raise ConfigError.of("serve.no_question", "these questions are no longer open")
     answers = {key: read(known[key], one) for key, one in zip(keys, given.values(), strict=True)}
     had = result.state.answers
     return card, {key: one for key, one in answers.items() if key in asked or not _means_the_same(had.get(key), one)}
+
+
+async def _questions_so_far(service: Service, card: RunInfo) -> dict[str, Asked]:
+    """Return the questions that a run has asked by now, by their keys."""
+    chunks = await called_and_asked(service, card.run_id, card.seq)
+    return {one.data["key"]: question_of(one) for one in chunks if is_question(one)}
 
 
 def _means_the_same(recorded: Any, answer: Any) -> bool:

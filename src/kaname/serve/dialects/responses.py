@@ -126,13 +126,11 @@ class Responses:
         writer.begin()
         every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
         told = chunks_for(every, caller)
-        for chunk in told:
-            writer.take(chunk)
         if followed or card.status == "waiting":
             answered = {chunk.data["key"] for chunk in [*before, *told] if chunk.data.get("status") == "answered"}
-            for chunk in before:
-                if is_question(chunk) and chunk.data["key"] not in answered:
-                    writer.take(chunk)
+            told += [chunk for chunk in before if is_question(chunk) and chunk.data["key"] not in answered]
+        for chunk in told:
+            writer.take(chunk)
         if writer.ended:
             writer.end()
         return writer

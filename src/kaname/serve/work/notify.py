@@ -99,15 +99,10 @@ class Notifier:
         if len(named) != 1 or (given.get("mail") and not given.get("from")):
             raise _wrong(name, notice("notify.ways", "name one of url, command and mail; a mail also needs from"))
         self._send = ways[named[0]]
-        role, self._agents = str(given.get("role", "approve:all")), [*given.get("agents", [])]
-        if not is_role(role):
-            raise _wrong(name, notice("notify.role", "there is no role {role!r}", role=role))
+        self._agents = [*given.get("agents", [])]
         if unknown := [one for one in self._agents if one not in agents]:
             raise _wrong(name, notice("notify.agent", "there is no agent {agent!r}", agent=unknown[0]))
-        if role in ("read", "talk") or (role == "approve" and not given.get("user")):
-            told = notice("notify.who", "name a role that answers questions of others, such as approve:all, or a user")
-            raise _wrong(name, told)
-        self._reader = Caller(str(given.get("user", "")), frozenset([role]))
+        self._reader = _reader(name, str(given.get("user", "")), str(given.get("role", "approve:all")))
         self._every, self._link = seconds(given.get("every", _EVERY)), str(given["link"]).rstrip("/")
         if urlsplit(self._link).scheme not in ("http", "https"):
             raise _wrong(
@@ -174,6 +169,15 @@ class Notifier:
         mail["Message-ID"] = f"<{waiting.delivery}@{urlsplit(self._link).hostname}>"
         mail.set_content(f"{waiting.subject}\n{waiting.link}\n")
         await asyncio.to_thread(partial(_deliver, self._given, mail))
+
+
+def _reader(name: str, user: str, role: str) -> Caller:
+    """Return the people who are notified. Raise `ConfigError` if they cannot answer the questions of others."""
+    if not is_role(role):
+        raise _wrong(name, notice("notify.role", "there is no role {role!r}", role=role))
+    if role in ("read", "talk") or (role == "approve" and not user):
+        raise _wrong(name, notice("notify.who", "name a role that answers questions of others, such as approve:all, or a user"))
+    return Caller(user, frozenset([role]))
 
 
 class Notifiers:

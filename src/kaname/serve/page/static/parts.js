@@ -103,8 +103,8 @@ export function Dialog({ title, close, children }) {
     <header><h2>${title}</h2><${Button} onClick=${close} label=${t("Close")}>✕</${Button}></header>${children}</dialog>`;
 }
 
-// Keyboard shortcuts of a view: {"f": action}. They are off while the user types or a dialog is open. They hold as soon as the
-// view is in the document: an effect after the next paint would lose keys that are pressed before.
+// Keyboard shortcuts of a view: {"f": action}. They are off while the user types or a dialog is open.
+// After the next paint would be too late.
 export function useKeys(keys) {
   const held = useRef(keys);
   held.current = keys;

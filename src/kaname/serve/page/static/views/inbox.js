@@ -77,7 +77,7 @@ export default function Inbox({ run, otherwise }) {
   const place = (questions || []).findIndex(one => id(one) === chosen);
   const last = useRef(-1);
   if (place >= 0) last.current = place;
-  // If it was answered elsewhere, the user may be typing on: letters select nothing until an arrow key or a click does.
+  // If it was answered elsewhere, the user may type on: letters select nothing until an arrow key or a click does.
   const [lost, lose] = useState(false);
   const mine = useRef("");
   useLayoutEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && lose(true)), [place < 0]);

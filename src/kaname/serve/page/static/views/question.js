@@ -77,7 +77,7 @@ function answerWays(question, answer, fill) {
   ];
 }
 
-// What the text of an approval says in addition to the call: what the tool will do, and why it is asked.
+// What an approval says in addition to the call: what the tool does, and why it is asked.
 function reasonsOf(question) {
   const told = question.notice;
   if (!told) return question.prompt ? [visible(question.prompt)] : [];
@@ -94,7 +94,7 @@ const json = text => {
   }
 };
 
-// The forms: label, word on the button, and how the text becomes an answer.
+// The forms: label, word on the button, and how text becomes an answer.
 const FORMS = {
   edit: () => ({
     label: t("Arguments, as JSON"),
@@ -131,7 +131,7 @@ const FORMS = {
   }),
   text: () => ({ label: t("Answer"), word: t("Answer"), rows: 3, read: text => text || undefined }),
 };
-// The question that the shortcuts answer: only one that appeared alone, so that a key never answers the wrong question.
+// The question that shortcuts answer: only one that appeared alone, so that a key never answers the wrong one.
 export function useChosen(open) {
   const [chosen, choose] = useState("");
   const seen = useRef(new Set());
@@ -241,7 +241,7 @@ export function Answer({ question }) {
   return html`<p><b>! ${said}</b> ${question.by ? html`<span class="note">${by(question.by)}</span>` : null}</p>`;
 }
 
-// A question that is not open any more. `answer`: show its answer.
+// A question that is not open. `answer`: show its answer.
 export function Answered({ question, answer }) {
   return html`<div class="question answered">
     <p class="prompt">
