@@ -94,36 +94,36 @@ _HOMES = {
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
-    "journals.audit.log": ("AuditLog",),
-    "journals.memory": ("MemoryJournal",),
-    "journals.postgres": ("PostgresJournal",),
-    "journals.sqlite": ("SqliteJournal",),
+    "stores.audit.log": ("AuditLog",),
+    "stores.memory": ("MemoryJournal",),
+    "stores.postgres": ("PostgresJournal",),
+    "stores.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "ModelInfo", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
     "models.prices": ("Price",),
     "models.prompted.react.model": ("TextOnly",),
     "models.providers.scripted": ("ScriptedModel", "call"),
-    "policies.approve": ("Approve",),
-    "policies.budget.budget": ("Budget",),
-    "policies.cache.policy": ("Cache",),
-    "policies.choice.equals": ("Equals",),
-    "policies.fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
-    "policies.guardrails.policy": ("Guardrails",),
-    "policies.models.fallback": ("ModelFallback",),
+    "policies.permission.approve": ("Approve",),
+    "policies.money.budget": ("Budget",),
+    "policies.reuse.cache": ("Cache",),
+    "policies.failure.equals": ("Equals",),
+    "policies.failure.tool_fallback": ("Fallback", "FallbackResult", "FallbackStrategy", "ToolFallback"),
+    "policies.content.guardrails.policy": ("Guardrails",),
+    "policies.failure.model_fallback": ("ModelFallback",),
     "policies.pace.machine": ("Machine",),
     "policies.pace.policy": ("Pace",),
     "core.people.labels": ("ToolLabels",),
-    "policies.flow.policy": ("Flow",),
-    "policies.permit.policy": ("Permit",),
-    "policies.permit.rules": ("PermitRule",),
-    "policies.privacy.addresses": ("find_addresses",),
-    "policies.privacy.names": ("find_names",),
-    "policies.privacy.policy": ("Privacy",),
-    "policies.privacy.values": ("sanitize_data",),
-    "policies.retry": ("Retry",),
-    "policies.guardrails.tool_rules": ("ToolRule",),
-    "policies.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
-    "policies.timeout": ("Timeout",),
+    "policies.permission.flow.policy": ("Flow",),
+    "policies.permission.permit": ("Permit",),
+    "policies.permission.rules": ("PermitRule",),
+    "policies.content.privacy.addresses": ("find_addresses",),
+    "policies.content.privacy.names": ("find_names",),
+    "policies.content.privacy.policy": ("Privacy",),
+    "policies.content.privacy.values": ("sanitize_data",),
+    "policies.failure.retry": ("Retry",),
+    "policies.content.guardrails.tool_rules": ("ToolRule",),
+    "policies.content.guardrails.verdicts": ("GuardrailAction", "GuardrailResult"),
+    "policies.failure.timeout": ("Timeout",),
     "strategies.output": ("Output",),
     "strategies.stop": ("cost", "deadline", "max_steps", "no_repeats", "per_tool"),
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
@@ -242,10 +242,6 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentResult as AgentResult
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
-    from .journals.audit.log import AuditLog as AuditLog
-    from .journals.memory import MemoryJournal as MemoryJournal
-    from .journals.postgres import PostgresJournal as PostgresJournal
-    from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase
     from .kernel.bases import ModelBase as ModelBase
@@ -272,30 +268,27 @@ if TYPE_CHECKING:
     from .models.prompted.react.model import TextOnly as TextOnly
     from .models.providers.scripted import ScriptedModel as ScriptedModel
     from .models.providers.scripted import call as call
-    from .policies.approve import Approve as Approve
-    from .policies.budget.budget import Budget as Budget
-    from .policies.cache.policy import Cache as Cache
-    from .policies.choice.equals import Equals as Equals
-    from .policies.fallback import Fallback as Fallback
-    from .policies.fallback import FallbackResult as FallbackResult
-    from .policies.fallback import FallbackStrategy as FallbackStrategy
-    from .policies.fallback import ToolFallback as ToolFallback
-    from .policies.flow.policy import Flow as Flow
-    from .policies.guardrails.policy import Guardrails as Guardrails
-    from .policies.guardrails.tool_rules import ToolRule as ToolRule
-    from .policies.guardrails.verdicts import GuardrailAction as GuardrailAction
-    from .policies.guardrails.verdicts import GuardrailResult as GuardrailResult
-    from .policies.models.fallback import ModelFallback as ModelFallback
+    from .policies.content.guardrails.policy import Guardrails as Guardrails
+    from .policies.content.guardrails.tool_rules import ToolRule as ToolRule
+    from .policies.content.guardrails.verdicts import GuardrailAction as GuardrailAction
+    from .policies.content.guardrails.verdicts import GuardrailResult as GuardrailResult
+    from .policies.content.privacy.addresses import find_addresses as find_addresses
+    from .policies.content.privacy.names import find_names as find_names
+    from .policies.content.privacy.policy import Privacy as Privacy
+    from .policies.content.privacy.values import sanitize_data as sanitize_data
+    from .policies.failure.equals import Equals as Equals
+    from .policies.failure.model_fallback import ModelFallback as ModelFallback
+    from .policies.failure.retry import Retry as Retry
+    from .policies.failure.timeout import Timeout as Timeout
+    from .policies.failure.tool_fallback import Fallback as Fallback
+    from .policies.failure.tool_fallback import FallbackResult as FallbackResult
+    from .policies.failure.tool_fallback import FallbackStrategy as FallbackStrategy
+    from .policies.failure.tool_fallback import ToolFallback as ToolFallback
+    from .policies.money.budget import Budget as Budget
     from .policies.pace.machine import Machine as Machine
     from .policies.pace.policy import Pace as Pace
-    from .policies.permit.policy import Permit as Permit
-    from .policies.permit.rules import PermitRule as PermitRule
-    from .policies.privacy.addresses import find_addresses as find_addresses
-    from .policies.privacy.names import find_names as find_names
-    from .policies.privacy.policy import Privacy as Privacy
-    from .policies.privacy.values import sanitize_data as sanitize_data
-    from .policies.retry import Retry as Retry
-    from .policies.timeout import Timeout as Timeout
+    from .policies.permission.permit import Permit as Permit
+    from .policies.permission.rules import PermitRule as PermitRule
     from .run.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
     from .run.handoffs.handoff import Team as Team
     from .run.handoffs.roles import Role as Role
@@ -307,6 +300,10 @@ if TYPE_CHECKING:
     from .senses.process.client import SenseError as SenseError
     from .senses.senses import Senses as Senses
     from .senses.tools import senses_tools as senses_tools
+    from .stores.audit.log import AuditLog as AuditLog
+    from .stores.memory import MemoryJournal as MemoryJournal
+    from .stores.postgres import PostgresJournal as PostgresJournal
+    from .stores.sqlite import SqliteJournal as SqliteJournal
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

@@ -24,7 +24,7 @@ from kaname.designs import (
     StateManager,
     TaskPlanner,
 )
-from kaname.policies.timeout import Timeout
+from kaname.policies.failure.timeout import Timeout
 from kaname.run.figures import figures
 
 DONE = []

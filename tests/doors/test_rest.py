@@ -34,8 +34,6 @@ from kaname.core.errors import RunExists
 from kaname.core.messages import Media, Text, ToolResult
 from kaname.evals.case import Case
 from kaname.evals.evaluation import Evaluation
-from kaname.journals.audit.facts import FactFollower
-from kaname.journals.audit.log import AuditLog
 from kaname.kernel.bases import ModelInfo
 from kaname.kernel.identity import model_identity, result_identity, tool_identity
 from kaname.memory.lessons.history import read_history
@@ -44,6 +42,8 @@ from kaname.memory.results.read import read_result
 from kaname.run.background import InBackground
 from kaname.run.figures import rate
 from kaname.senses.entry import text_of
+from kaname.stores.audit.facts import FactFollower
+from kaname.stores.audit.log import AuditLog
 from kaname.testing import freeze, save_run
 from kaname.testing.combine.dying import Died, MortalJournal
 from kaname.tools.mcp.config import entries

@@ -29,7 +29,7 @@ from kaname import (
 from kaname.core.events import Custom, ModelReplied, ToolStarted, Warned
 from kaname.core.messages import NOTHING, Media, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, system, user
 from kaname.kernel.bases import ModelInfo
-from kaname.policies.cache.keys import model_key
+from kaname.policies.reuse.keys import model_key
 from tests.parts import chunks, facts
 from tests.policies.ledger import ran_at_module, write_down
 from tests.properties import tries

@@ -15,9 +15,9 @@ from kaname.core.messages import Text, user
 from kaname.kernel.bases import ModelInfo
 from kaname.models import Anthropic, OpenAI
 from kaname.models.http.rates import ProviderRates, rates_of
+from kaname.policies.failure.timeout import Timeout
 from kaname.policies.pace.gate import Gate, UnknownRates, Waiter
 from kaname.policies.pace.limits import PaceLimits, PaceRate
-from kaname.policies.timeout import Timeout
 from kaname.testing.wire import Answer, WireServer, reply, status
 from tests.parts import chunks
 from tests.properties import tries

@@ -4,7 +4,7 @@ from kaname import Agent, MemoryJournal, Message, ModelReply, Policy, ScriptedMo
 from kaname.core.events import Warned
 from kaname.core.messages import Text, ToolSpec, system
 from kaname.kernel.bases import ModelInfo
-from kaname.policies.prefix import PrefixWatch
+from kaname.policies.reuse.prefix import PrefixWatch
 from tests.parts import add, facts
 
 

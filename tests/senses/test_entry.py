@@ -85,7 +85,7 @@ class Blind(ModelBase):
         self.replies, self.seen = list(replies), []
 
     async def reply(self, request, emit):
-        self.seen.append(seen_by(request, self.takes))
+        self.seen.append(seen_by(request, self.about.takes))
         said = self.replies.pop(0) if self.replies else "ok"
         return ModelReply(assistant("", said) if not isinstance(said, str) else assistant(said), None)
 

@@ -14,7 +14,6 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
-from ..journals.default import choose
 from ..kernel.bases import ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
@@ -41,6 +40,7 @@ from ..run.request import RunRequest, Turns, new_run_id
 from ..run.result import OutputT, Result, read_result, result_of, run_blocking
 from ..run.run import Run
 from ..run.turns import Recent
+from ..stores.default import choose
 from ..strategies.output import Output
 from ..strategies.stop import Rules
 from .options import AgentOptions, Explained

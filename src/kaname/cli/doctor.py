@@ -16,14 +16,14 @@ from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
 from ..core.web import BadStatus, open_url
-from ..journals.default import choose
-from ..journals.places import is_file, shown_place
-from ..journals.sqlite import SqliteJournal
 from ..kernel.bases import Verifies
 from ..kernel.ports import Journal
 from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
+from ..stores.default import choose
+from ..stores.places import is_file, shown_place
+from ..stores.sqlite import SqliteJournal
 from .agent import agent_from, config_for, journal_place
 from .last import take_last
 from .main import DONE, FAILED
@@ -210,7 +210,7 @@ def _servers(given: argparse.Namespace) -> list[Finding]:
 
 
 def _flow(agent: Agent) -> list[Finding]:
-    from ..policies.flow.describe import describe_flow
+    from ..policies.permission.flow.describe import describe_flow
 
     return [(name, None, translate(told)) for name, told in describe_flow(agent.recipe.policies, agent.tools)]
 

@@ -64,7 +64,7 @@ _HOMES = {
     "designs.monono.multimodal": ("MultiModalProcessor",),
     "designs.monono.performance": ("CacheManager", "PerformanceOptimizer"),
     "designs.monono.recovery": ("ErrorRecoveryManager",),
-    "policies.fallback": ("RecoveryStep",),
+    "policies.failure.tool_fallback": ("RecoveryStep",),
     "designs.monono.resources": ("ResourceManager",),
     "designs.monono.security": ("SecurityManager",),
     "designs.monono.security_parts": ("AccessControlList", "AuditLogger", "EncryptionHandler"),
@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from ..core.errors import OutputDecodingFailed as OutputDecodingFailed
     from ..core.errors import ToolExecutionFailed as ToolExecutionFailed
     from ..core.errors import ToolNotFound as ToolNotFound
-    from ..policies.fallback import RecoveryStep as RecoveryStep
+    from ..policies.failure.tool_fallback import RecoveryStep as RecoveryStep
     from ..strategies.graph.asking import EvaluationResult as EvaluationResult
     from ..strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from ..strategies.graph.plan import ExecutionStep as ExecutionStep

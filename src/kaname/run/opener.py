@@ -33,6 +33,7 @@ from ..tools.to_json import to_result
 from .child import run_child
 from .hold import hold_run
 from .ids import SharedSession
+from .left import news_of_left
 from .recipe import check_strategy, describe, for_run, other_model, with_flow
 from .request import QUEUED, RunRequest
 from .turns import Recent, take_turns, until_over
@@ -115,7 +116,8 @@ class Opener:
         received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
         late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
         late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
-        return [opened, *handed, *late, *received]
+        left = await news_of_left(self.journal, state, opened.base[0]) if opened.base else []
+        return [opened, *handed, *left, *late, *received]
 
     async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
         """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""

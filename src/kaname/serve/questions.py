@@ -17,8 +17,8 @@ from ..core.reading.files import files_in_arguments
 from ..core.state import State
 from ..core.values import identity_text
 from ..memory.compact import as_lines
-from ..policies.lasting import equal_arguments
-from ..policies.privacy.pseudonyms import labels_in
+from ..policies.content.privacy.pseudonyms import labels_in
+from ..policies.permission.lasting import equal_arguments
 from ..run.result import Result
 
 Shown = Literal["nothing", "call", "turn", "run"]

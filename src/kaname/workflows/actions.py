@@ -14,7 +14,7 @@ from ..core.values import plain_text
 from ..kernel.arguments import shown_arguments
 from ..kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ..kernel.view import RunView
-from ..policies.timeout import run_with_timeout
+from ..policies.failure.timeout import run_with_timeout
 from ..run.actions import Doing
 from ..strategies.graph.task import MARKS, Graph, Task
 

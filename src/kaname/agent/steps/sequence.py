@@ -24,7 +24,7 @@ from ...kernel.channel import Channel
 from ...kernel.loop import advance
 from ...kernel.perform import use
 from ...kernel.scope import Scope
-from ...policies.budget.purchase import meter
+from ...policies.money.purchase import meter
 from ...run.input import Input
 from ...run.peers.unused import Refusing
 from ...run.result import Result, stop_error

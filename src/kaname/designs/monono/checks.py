@@ -11,7 +11,7 @@ from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.chain import can_call
 from ...kernel.threads import runs_on_loop
-from ...policies.budget.budget import Verdict
+from ...policies.money.budget import Verdict
 from ...run.input import check_argument
 
 Fits = tuple[Callable[[Any], bool], str]

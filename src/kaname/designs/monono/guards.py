@@ -11,9 +11,9 @@ from ...core.messages import ToolCall
 from ...core.notices import notice
 from ...kernel.chain import overrides
 from ...kernel.ports import Policy
-from ...policies.guardrails.policy import Guardrails
-from ...policies.guardrails.tool_rules import ToolRule
-from ...policies.guardrails.verdicts import GuardrailAction, run_check
+from ...policies.content.guardrails.policy import Guardrails
+from ...policies.content.guardrails.tool_rules import ToolRule
+from ...policies.content.guardrails.verdicts import GuardrailAction, run_check
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView

@@ -20,12 +20,12 @@ from ...core.record import replace
 from ...kernel.chain import overrides
 from ...kernel.ports import Journal, Policy
 from ...kernel.threads import runs_on_loop
-from ...policies.cache.flights import Flights
-from ...policies.cache.keys import value_key
-from ...policies.cache.policy import Cache
-from ...policies.cache.store import CacheStore, is_busy
-from ...policies.choice.equals import Equals
-from ...policies.choice.figures import LEAST, ToolFigures, choose, past_figures
+from ...policies.failure.equals import Equals
+from ...policies.failure.figures import LEAST, ToolFigures, choose, past_figures
+from ...policies.reuse.cache import Cache
+from ...policies.reuse.flights import Flights
+from ...policies.reuse.keys import value_key
+from ...policies.reuse.store import CacheStore, is_busy
 from ...tools.finding.rank import matching_words
 from .checks import check_method
 

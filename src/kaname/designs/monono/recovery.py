@@ -15,10 +15,10 @@ from ...core.record import mutable, replace
 from ...kernel.boundary import Failure
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
-from ...policies.fallback import FallbackStrategy, RecoveryStep
-from ...policies.models.breaker import Breaker, Limits
+from ...policies.failure.breaker import Breaker, Limits
+from ...policies.failure.retry import Retry
+from ...policies.failure.tool_fallback import FallbackStrategy, RecoveryStep
 from ...policies.names import known_tools
-from ...policies.retry import Retry
 from .checks import AMOUNT, POSITIVE, Fits, check_each, check_method
 
 if TYPE_CHECKING:

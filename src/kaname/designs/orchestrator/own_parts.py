@@ -22,7 +22,7 @@ from ...kernel.boundary import Border, Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
-from ...policies.timeout import run_with_timeout
+from ...policies.failure.timeout import run_with_timeout
 from ...run.actions import Doing
 from ...strategies.graph.asking import EvaluationResult, as_json
 from ...strategies.graph.plan import plan_as_json

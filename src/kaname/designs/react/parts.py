@@ -29,9 +29,9 @@ from ...core.steps import AgentStep
 from ...kernel.ports import Emit, ModelHandler, Policy, ToolHandler
 from ...kernel.view import RunView
 from ...models.prompted.react.arguments import arguments_for
-from ...policies.fallback import FallbackResult, FallbackStrategy, one_text
-from ...policies.guardrails.policy import Guardrails
-from ...policies.guardrails.verdicts import GuardrailResult
+from ...policies.content.guardrails.policy import Guardrails
+from ...policies.content.guardrails.verdicts import GuardrailResult
+from ...policies.failure.tool_fallback import FallbackResult, FallbackStrategy, one_text
 from ...tools.database.tool import refuse_comments
 
 _UNKNOWN = Usage(cost=None)

@@ -23,9 +23,9 @@ from ...core.steps import Stop
 from ...kernel.bases import ModelBase, optional
 from ...kernel.load import read_run
 from ...kernel.ports import Batches, Journal, Recipe
-from ...policies.batch import Batching, Desk, Wave, read_key
-from ...policies.budget.budget import Budget
-from ...policies.models.fallback import ModelFallback
+from ...policies.failure.model_fallback import ModelFallback
+from ...policies.money.budget import Budget
+from ...policies.reuse.batch import Batching, Desk, Wave, read_key
 
 _FACT = "batch"  # the name of the facts
 _STRATEGY = "BatchPrices"  # no agent has it: these facts are no run to be resumed

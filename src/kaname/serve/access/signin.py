@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from ...agent.agent import Agent
 from ...core.errors import AgentError
 from ...core.notices import notice
-from ...policies.permit.policy import Permit
+from ...policies.permission.permit import Permit
 from ..encoding import Json
 from ..forms import SignInForm, read_body
 from ..problems import HttpRefused

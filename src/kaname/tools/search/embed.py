@@ -22,7 +22,7 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...core.web import BadStatus, request
 from ...models.prices import price_of
-from ...policies.budget.purchase import buy_in_thread
+from ...policies.money.purchase import buy_in_thread
 
 _BATCH = 64
 _TRIES = 5
