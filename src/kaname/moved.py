@@ -52,6 +52,16 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "policies.privacy": "policies.content.privacy",
     "policies.retry": "policies.failure.retry",
     "policies.timeout": "policies.failure.timeout",
+    "models.batches.api": "models.batches",
+    "models.batches.openai": "models.batches",
+    "models.batches.anthropic": "models.batches",
+    "models.http.surrogates": "models.http.sse",
+    "models.prompted.conversation": "models.prompted.words",
+    "models.prompted.tool_text": "models.prompted.words",
+    "models.prompted.react.labels": "models.prompted.react.sections",
+    "models.prompted.plan_first.progress": "models.prompted.plan_first.plan",
+    "models.prompted.plan_first.prompt": "models.prompted.plan_first.way",
+    "models.providers.anthropic_settings": "models.providers.anthropic",
 }
 
 
