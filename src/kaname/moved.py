@@ -62,6 +62,9 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "models.prompted.plan_first.progress": "models.prompted.plan_first.plan",
     "models.prompted.plan_first.prompt": "models.prompted.plan_first.way",
     "models.providers.anthropic_settings": "models.providers.anthropic",
+    "agent.steps": "designs.step_sequence",
+    "agent.steps.conversation": "agent.conversation",
+    "agent.steps.phase": "designs.step_sequence.sequence",
 }
 
 

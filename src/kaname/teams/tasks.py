@@ -75,13 +75,12 @@ class HumanTasks:
         if not result.questions:
             raise InvalidState.of("collaboration.no_task", "task {run_id} is not waiting for an answer", run_id=run_id)
         if not self._has(by, role := _role_of(result)):
-            told = notice(
+            raise NotAllowed.of(
                 "collaboration.not_theirs",
                 "{person!r} cannot answer this task: it needs the role {role!r}",
                 person=by,
                 role=role,
             )
-            raise NotAllowed(told)
         for attempt in range(1, _TRIES + 1):
             try:
                 await self._flow.agent.resume(run_id, dict.fromkeys(result.questions, answer), by=by)
@@ -108,8 +107,9 @@ def _role(given: Any) -> Role:
         return given
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(one, str) for one in names):
-        told = notice("collaboration.people", "give each person a role, a list of roles or a Role, not {given!r}", given=given)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "collaboration.people", "give each person a role, a list of roles or a Role, not {given!r}", given=given
+        )
     return Role(may=names)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.events import Event
-from ...core.notices import notice
 from ...kernel.chain import can_call
 from ...kernel.ports import Sink
 from ...sinks.log import LEVELS, Console, JsonLines, Level, Lines, format_time, level_error, line_of
@@ -111,10 +110,9 @@ def as_sink(trace_logger: Any) -> Sink:
         return trace_logger  # type: ignore[no-any-return]
     if callable(getattr(trace_logger, "trace", None)):
         return _GivenLogger(trace_logger)
-    told = notice(
+    raise ConfigError.of(
         "trace.logger", "{given!r:.100} is not a trace logger: it has no method trace(event, data)", given=trace_logger
     )
-    raise ConfigError(told)
 
 
 def _make_caller(trace: Callable[..., Any]) -> Callable[[str, dict[str, Any]], Any]:
