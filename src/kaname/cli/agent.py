@@ -18,7 +18,7 @@ from ..agent.agent import Agent
 from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
-from ..kernel.bases import StopRuleBase, optional
+from ..kernel.bases import bound_of
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..run.recipe import with_models
@@ -328,8 +328,8 @@ def _limits(given: argparse.Namespace, stops: Sequence[Any]) -> list[Any] | None
     """Return the stop rules, with the limits of the command line instead of those of the same kind; None without such."""
     options = ((max_steps, "max_steps"), (cost, "cost"), (deadline, "deadline"))
     limits = [rule(value) for rule, name in options if (value := getattr(given, name, None)) is not None]
-    kinds = {one.kind for one in limits}
-    return [*[rule for rule in stops if optional(rule, StopRuleBase, "kind") not in kinds], *limits] if limits else None
+    kinds = {one.bound.kind for one in limits}
+    return [*[rule for rule in stops if bound_of(rule).kind not in kinds], *limits] if limits else None
 
 
 def model_for(given: argparse.Namespace, screen: Screen) -> Model | list[Model]:

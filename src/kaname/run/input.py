@@ -14,7 +14,7 @@ from ..core.notices import notice
 from ..core.openai_shape import from_openai
 from ..core.record import replace
 from ..core.state import MINTED
-from ..kernel.bases import ActionBase, model_info, optional
+from ..kernel.bases import ActionBase, model_info, optional, options_of
 from ..kernel.ports import Policy
 from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
 from ..tools.registry import ToolRegistry, as_action
@@ -40,7 +40,7 @@ def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: 
     searches = all(model_info(one).searches_tools for one in models)
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
-    if isinstance(given, list) and any(getattr(one, "background", False) for one in given):
+    if isinstance(given, list) and any(options_of(one).background for one in given):
         from .background import with_background
 
         given = with_background(given)

@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, model_info, optional
+from ..kernel.bases import ContextBase, SinkBase, info_of, model_info, optional, options_of
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -102,8 +102,7 @@ def flows_of(policies: Sequence[Policy]) -> list[Any]:
 def _bring_text(tools: Mapping[str, Any]) -> bool:
     """Return True if some tool may return what other people have written."""
     return any(
-        getattr(optional(tool, ActionBase, "labels"), "reads_others", False) or optional(tool, ActionBase, "served_by")[0]
-        for tool in tools.values()
+        getattr(options.labels, "reads_others", False) or options.server[0] for options in map(options_of, tools.values())
     )
 
 
@@ -268,16 +267,16 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         described["models"] = fallback.names
     if exchanged := getattr(recipe.tools, "exchanged", ()):
         served = [recipe.tools[name] for name in sorted(exchanged)]
-        known = [(one, optional(one, ActionBase, "served_by"), optional(one, ActionBase, "labels")) for one in served]
-        told = {one.name: [*server, one.effect, labels] for one, server, labels in known}
+        known = [(one, options_of(one)) for one in served]
+        told = {one.name: [*options.server, one.effect, options.labels] for one, options in known}
         described["served"] = told  # a replay does without the servers
-    graph = optional(recipe.strategy, StrategyBase, "drawn")
+    graph = info_of(recipe.strategy).graph
     return described if graph is None else {**described, "graph": graph}
 
 
 def strategy_kind(strategy: Strategy) -> str:
     """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
-    return str(optional(strategy, StrategyBase, "kind"))
+    return info_of(strategy).kind or type(strategy).__name__
 
 
 def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:

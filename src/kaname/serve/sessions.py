@@ -11,7 +11,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
-from ..kernel.bases import StrategyBase, optional
+from ..kernel.bases import info_of
 from ..memory.files import MemoryFiles
 from ..memory.sessions import SEARCHED, Session
 from ..memory.sessions import Sessions as Journaled
@@ -126,7 +126,7 @@ def describe_agent(agent: Agent[Any]) -> dict[str, Any]:
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
-        "graph": (graph := optional(agent.recipe.strategy, StrategyBase, "drawn")),
+        "graph": (graph := info_of(agent.recipe.strategy).graph),
         "drawing": draw_graph(graph),
         "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

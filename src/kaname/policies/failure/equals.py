@@ -9,7 +9,7 @@ from ...core.errors import BadArguments, ConfigError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
-from ...kernel.bases import ActionBase, optional
+from ...kernel.bases import options_of
 from ...kernel.ports import Action, Policy, ToolHandler
 from ..names import known_tools
 from .figures import ToolFigures, choose, past_figures
@@ -84,4 +84,4 @@ class Equals(Policy):
 
 
 def _is_safe(tool: Action) -> bool:
-    return tool.effect in _SAFE and bool(optional(tool, ActionBase, "declared"))
+    return tool.effect in _SAFE and options_of(tool).declared
