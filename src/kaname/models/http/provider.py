@@ -70,12 +70,11 @@ class Joiner(ABC):
     def reply(self, *, ended: bool) -> ModelReply:
         """Return the reply. `ended`: the stream said that it was over."""
 
-    def require_end(self, ended: bool) -> None:
-        """Raise `ReplyGarbled` if nothing has come, or if the stream has not ended."""
+    def incomplete(self) -> ModelError:
+        """Return the error for a stream in which nothing came, or that did not end."""
         if not self.seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
-        if not ended:
-            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
+            return garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
+        return garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
 
     def filtered(self) -> ModelError:
         """Return the error for an answer that the provider's filter has withheld."""
@@ -84,10 +83,10 @@ class Joiner(ABC):
         error.usage = self.usage()
         return error
 
-    def build(self, parts: Sequence[Part], stop: StopReason | None) -> ModelReply:
+    def build(self, parts: Sequence[Part], stop: StopReason | None, usage: Usage) -> ModelReply:
         """Return the reply with these parts."""
         served = {"served": self.served, "request_id": self.who.request_id}
-        return ModelReply(Message("assistant", tuple(parts)), stop, self.usage(), self.who.model, **served)
+        return ModelReply(Message("assistant", tuple(parts)), stop, usage, self.who.model, **served)
 
 
 def force_once(request: ModelRequest, own: Mapping[str, Any]) -> ModelRequest:

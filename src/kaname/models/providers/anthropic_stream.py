@@ -110,14 +110,15 @@ class Blocks(Joiner):
         self._tools_of_theirs = self._tools_of_theirs or any(as_mapping(usage.get("server_tool_use")).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
-        self.require_end(bool(self._stop))
+        if not self.seen or not self._stop:
+            raise self.incomplete()
         blocks = [block for _, block in sorted(self._blocks.items())]
         if self._form and any(_is_form(block) for block in blocks):  # text next to the form is not the answer
             blocks = [block for block in blocks if block.get("type") != "text"]
         parts = [part for block in blocks for part in self._parts(block)]
         if self._stop == "refusal":
             raise self.filtered()
-        return self.build(parts, self._stop_reason(parts))
+        return self.build(parts, self._stop_reason(parts), self.usage())
 
     def _stop_reason(self, parts: list[Part]) -> StopReason | None:
         answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)

@@ -159,7 +159,8 @@ class Pieces(Joiner):
         return made
 
     def reply(self, *, ended: bool) -> ModelReply:
-        self.require_end(ended or bool(self._finish))
+        if not self.seen or not (ended or self._finish):
+            raise self.incomplete()
         if self._finish.lower() in _FILTERED and not self._calls:
             raise self.filtered()
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
@@ -172,7 +173,7 @@ class Pieces(Joiner):
             parts.append(Provided("openai", back))
         stop = _STOPS.get(self._finish.lower())
         stop = "end_turn" if stop == "tool_use" and made and not calls else stop
-        return self.build(parts, stop)
+        return self.build(parts, stop, self._usage)
 
     def usage(self) -> Usage:
         return self._usage

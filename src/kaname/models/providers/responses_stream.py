@@ -89,7 +89,8 @@ class Items(Joiner):
                     await (emit(part.text) if isinstance(part, Text) else emit(part.text, "thinking"))
 
     def reply(self, *, ended: bool) -> ModelReply:
-        self.require_end(bool(self._response))
+        if not self.seen or not self._response:
+            raise self.incomplete()
         self.served = as_text(self._response.get("model"))
         why = as_text(as_mapping(self._response.get("incomplete_details")).get("reason"))
         if why == "content_filter":
@@ -101,7 +102,7 @@ class Items(Joiner):
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         if why or self._response.get("status") == "incomplete":
             stop = "max_tokens"
-        return self.build(parts, stop)
+        return self.build(parts, stop, self.usage())
 
     def _parts(self) -> list[Part]:
         unfinished = {place: {"type": "message", "content": [{"text": "".join(text)}]} for place, text in self._texts.items()}
