@@ -15,6 +15,7 @@ from kaname import (
     Memory,
     MemoryJournal,
     Message,
+    ModelInfo,
     Retry,
     ScriptedModel,
     call,
@@ -139,7 +140,7 @@ async def test_bad_ratings_are_counted_and_the_last_one_counts():
 
 class Silent:
     name = "silent"
-    patience = 0.05
+    about = ModelInfo(patience=0.05)
 
     async def reply(self, request, emit):
         await asyncio.Event().wait()
