@@ -19,13 +19,13 @@ import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 
 from kaname import Agent, SqliteJournal, tool
-from kaname.models.batches import anthropic
+from kaname.models import batches
 from kaname.models.prices import Price
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
 from kaname.run.many.batches import BatchPrices
 
-anthropic.PAUSE = 0.01
+batches.PAUSE = 0.01
 
 
 @tool(effect="pure")

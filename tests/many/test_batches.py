@@ -10,8 +10,7 @@ import pytest
 from kaname import Agent, BatchPrices, Budget, ConfigError, RunBusy, cost
 from kaname.core.chunks import chunks_of
 from kaname.core.messages import system
-from kaname.models.batches.api import HttpBatches
-from kaname.models.batches.openai import OpenAIBatches
+from kaname.models.batches import HttpBatches, OpenAIBatches
 from tests import warm
 from tests.many.batch_server import BatchServer
 from tests.many.batch_worker import add, agent

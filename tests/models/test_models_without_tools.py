@@ -22,7 +22,7 @@ from kaname.models.local import download as fetching
 from kaname.models.local import weights
 from kaname.models.prompted.answer_stream import AnswerStream
 from kaname.models.prompted.inline_calls import CallFilter, written_call
-from kaname.models.prompted.tool_text import describe_tool
+from kaname.models.prompted.words import describe_tool
 from kaname.testing import WireServer
 from kaname.testing.wire import reply, status
 from kaname.tools.registry import as_action

@@ -21,10 +21,9 @@ from kaname import (
 from kaname.core.messages import ModelReply, ModelRequest, ToolSpec, assistant, user
 from kaname.models import OpenAI, OpenAIResponses
 from kaname.models.prompted.react import sections
-from kaname.models.prompted.react.labels import label_of, may_become_label
 from kaname.models.prompted.react.model import TextOnly, reply_by_text
 from kaname.models.prompted.react.parse import read_reply
-from kaname.models.prompted.react.sections import Sections
+from kaname.models.prompted.react.sections import Sections, label_of, may_become_label
 from kaname.testing.wire import WireServer, reply, status
 from tests.models.test_react import CASES, TOOLS, shown_of
 

@@ -6,15 +6,15 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from functools import cache
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ...core.codec import dump
 from ...core.durations import seconds
-from ...core.errors import ConfigError
-from ...core.messages import ModelReply, ModelRequest
+from ...core.errors import ConfigError, ContentFiltered, ModelError
+from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Usage
 from ...core.notices import notice
 from ...core.reading.lenient_json import strict_json
 from ...core.record import replace
@@ -26,11 +26,10 @@ from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
 from .connection import Broken, HttpConnection
-from .errors import Who, from_status, garbled_reply, secrets_in
+from .errors import Who, failure, from_status, garbled_reply, secrets_in
 from .keys import demand_key
 from .rates import rates_of
-from .sse import EventStream
-from .surrogates import Halves
+from .sse import EventStream, Halves
 
 _ERROR_BYTES = 20_000
 _EXPLANATION = 5.0  # seconds for the next piece of an error's explanation
@@ -42,14 +41,52 @@ _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
 _USUAL_TIERS = (None, "default", "standard_only")
 
 
-class Joiner(Protocol):
-    """An object that builds one reply from the pieces of its stream."""
+class Joiner(ABC):
+    """Builds one reply from the pieces of its stream.
 
-    who: Who
+    Args:
+        who: The model that is asked, for errors.
+        price: The price of its tokens, or None.
+    """
 
-    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool: ...  # whether it was the last
-    def whole(self, answer: dict[str, Any]) -> dict[str, Any]: ...
-    def reply(self, *, ended: bool) -> ModelReply: ...
+    def __init__(self, who: Who, price: Price | None = None) -> None:
+        self.who, self.price = who, price
+        self.seen = False  # whether a piece has come
+        self.served = ""  # the provider's name of the model
+
+    @abstractmethod
+    async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
+        """Take a piece. Return True if it was the last."""
+
+    @abstractmethod
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer that was not streamed as one piece."""
+
+    @abstractmethod
+    def usage(self) -> Usage:
+        """Return the tokens of the reply and their cost."""
+
+    @abstractmethod
+    def reply(self, *, ended: bool) -> ModelReply:
+        """Return the reply. `ended`: the stream said that it was over."""
+
+    def incomplete(self) -> ModelError:
+        """Return the error for a stream in which nothing came, or that did not end."""
+        if not self.seen:
+            return garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
+        return garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
+
+    def filtered(self) -> ModelError:
+        """Return the error for an answer that the provider's filter has withheld."""
+        withheld = notice("model.filtered", "the provider's filter withheld the answer")
+        error = failure(ContentFiltered, withheld, 0, self.who)
+        error.usage = self.usage()
+        return error
+
+    def build(self, parts: Sequence[Part], stop: StopReason | None, usage: Usage) -> ModelReply:
+        """Return the reply with these parts."""
+        served = {"served": self.served, "request_id": self.who.request_id}
+        return ModelReply(Message("assistant", tuple(parts)), stop, usage, self.who.model, **served)
 
 
 def force_once(request: ModelRequest, own: Mapping[str, Any]) -> ModelRequest:

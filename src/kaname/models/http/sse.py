@@ -1,6 +1,9 @@
-"""Parse server-sent events from bytes, however the network slices them."""
+"""Parse server-sent events from bytes, however the network slices them, also in the middle of a character."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
 
 
 class EventStream:
@@ -54,3 +57,29 @@ class EventStream:
     def end(self) -> list[bytes]:
         """Return the last event even if its blank line is missing, because the connection is closed."""
         return self.feed(b"\n\n") if self._rest or self._data else []
+
+
+class Halves:
+    """A decoder. A half at the end of a text is kept for the text at the same place of the next piece.
+
+    A half without the other becomes U+FFFD.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[Any, ...], str] = {}
+
+    def decode(self, data: bytes) -> Any:
+        kept, self.kept = self.kept, {}
+        return self._join(json.loads(data), kept, ())
+
+    def _join(self, value: Any, kept: dict[tuple[Any, ...], str], place: tuple[Any, ...]) -> Any:
+        if isinstance(value, dict):
+            return {name: self._join(one, kept, (*place, name)) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self._join(one, kept, (*place, number)) for number, one in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        text = kept.get(place, "") + value
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self.kept[place], text = text[-1], text[:-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -9,9 +9,8 @@ from ...core.messages import Message, ModelRequest, Part, Text, ToolCall, ToolRe
 from ...core.openai_shape import result_text
 from ...core.record import replace
 from .choice_schema import answer_name
-from .conversation import as_text
 from .offer import TurnSoFar, all_pure, untried_of, useless
-from .tool_text import describe_tool
+from .words import as_text, describe_tool
 
 _HOW = """You are an assistant that works with tools. Tools:
 {tools}

@@ -10,7 +10,7 @@ from ...core.openai_shape import result_text
 from .names import KnownNames, named_in
 from .numbers import KnownNumbers
 from .offer import TurnSoFar
-from .tool_text import describe_tool
+from .words import describe_tool
 
 
 class Doubt:

@@ -33,19 +33,20 @@ def written_call(said: ModelReply, tools: tuple[ToolSpec, ...]) -> ToolCall | No
     body = strip_fence(tagged[1] if tagged else text)
     if body[:1] not in ("{", "["):
         return None
+    offered = {tool.name: tool.parameters for tool in tools}
     try:
         value = read_json(body)
     except TwoReadings:  # the tool's own check says so to the model; it runs nothing
         named = _NAME.search(body)
-        offered = named is not None and any(tool.name == named[1] for tool in tools)
-        return ToolCall("", named[1], body) if named is not None and offered else None
+        return None if named is None or named[1] not in offered else ToolCall("", named[1], body)
     except ValueError:
         return None
     if isinstance(value, list) and len(value) != 1:  # several at once: only the first would be run
         return None
-    found = json_call(body, {tool.name: tool.parameters for tool in tools})
-    known = found is not None and any(tool.name == found.name for tool in tools)
-    return ToolCall("", found.name, found.args) if found is not None and known and isinstance(found.args, Mapping) else None
+    call = json_call(body, offered)
+    if call is None or call.name not in offered or not isinstance(call.args, Mapping):
+        return None
+    return ToolCall("", call.name, call.args)
 
 
 class _Immediate:

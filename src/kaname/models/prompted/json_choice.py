@@ -99,20 +99,28 @@ def read_choice(said: ModelReply, turn: TurnSoFar, offer: Offer, *, asked_back: 
         return said.message.calls[0], ""
     value, whole = _object(text)
     if value is None or "tool" not in value:
-        shown = AnswerStream(offer.name).feed(text)
-        words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user
-        if cut:
-            return Text(words), "" if words else CUT_OFF
-        return Text(words), "" if shown else _form_problem(text, offer)
+        return _read_words(text, offer, cut=cut)
     args = value.get("args")
     if value["tool"] == offer.name:
-        given = value.get("text") or (args.get("text") if isinstance(args, Mapping) else args) or ""
-        answer = given if isinstance(given, str) else dump(given)
-        return Text(answer), "" if answer.strip() else "The answer is empty. Give it in words."
+        return _read_answer(value.get("text") or (args.get("text") if isinstance(args, Mapping) else args) or "")
     if not whole:
         return Text(""), CUT_OFF if cut else _form(offer)
     call = ToolCall("", str(value["tool"]), args if isinstance(args, Mapping) else {})
     return call, _repeat_problem(call, turn) if call.name in turn.pure or not asked_back else ""
+
+
+def _read_words(text: str, offer: Offer, *, cut: bool) -> tuple[Text, str]:
+    """Read a text that is no choice: an answer that began well, or words without the form."""
+    shown = AnswerStream(offer.name).feed(text)
+    words = shown or ("" if text.lstrip().startswith("{") else text)  # the beginning of a call is not for the user
+    if cut:
+        return Text(words), "" if words else CUT_OFF
+    return Text(words), "" if shown else _form_problem(text, offer)
+
+
+def _read_answer(given: Any) -> tuple[Text, str]:
+    answer = given if isinstance(given, str) else dump(given)
+    return Text(answer), "" if answer.strip() else "The answer is empty. Give it in words."
 
 
 def _object(text: str) -> tuple[Mapping[str, Any] | None, bool]:

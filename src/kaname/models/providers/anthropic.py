@@ -38,7 +38,6 @@ from ..output_modes import ANSWER, GIVE
 from ..prices import Price
 from ..prompted.modes import with_schema_in_words
 from ..strict_schema import make_strict, without_bounds
-from .anthropic_settings import has_call_without_thought, ignored_settings, translate_settings
 from .anthropic_stream import CITATIONS, Blocks
 
 _ANTHROPIC = "https://api.anthropic.com"
@@ -103,7 +102,7 @@ class Anthropic(ServedModel):
 
     def batches(self) -> Any:
         """Return the provider's batch API."""
-        from ..batches.anthropic import AnthropicBatches
+        from ..batches import AnthropicBatches
 
         return AnthropicBatches(self, self._url)
 
@@ -154,18 +153,7 @@ class Anthropic(ServedModel):
         if as_mapping(head.get("thinking")).get("type") == "enabled" and has_call_without_thought(request.messages):
             del head["thinking"]  # the API refuses a thinking model whose last calls have no sealed thought before them
         theirs = [dump(one).encode() for one in head.pop("tools", None) or []]  # the provider's own tools, in addition
-        tools = [*([self._encoded_tools(request.tools)] if request.tools else []), *theirs]
-        if (native := _is_native(request.schema)) and request.schema is not None:
-            form = {"type": "json_schema", "schema": without_bounds(make_strict(request.schema)[0])}
-            head["output_config"] = {**as_mapping(head.get("output_config")), "format": form}
-        if request.schema is not None and not native:  # by a tool that it must call
-            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # a thinking model cannot be forced
-            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": ANSWER}
-            form = {"name": ANSWER, "description": GIVE, "input_schema": request.schema}
-            tools = [dump(form).encode(), *theirs]
-        elif request.called_tools:  # calls in the conversation are refused without their tools
-            tools = [self._encoded_tools(request.called_tools), *theirs]
-            head["tool_choice"] = {"type": "none"}
+        tools = [*self._own_tools(request, head), *theirs]
         self._make_room(head)
         if not tools:
             head.pop("tool_choice", None)
@@ -176,6 +164,21 @@ class Anthropic(ServedModel):
         turns = [message for message in request.messages if message.role != "system" and message.parts]
         parts.append(b'"messages":[' + b",".join(_turns(turns, self._mark)) + b"]")
         return dump(head).encode()[:-1] + b"," + b",".join(parts) + b"}"
+
+    def _own_tools(self, request: ModelRequest, head: dict[str, Any]) -> list[bytes]:
+        """Return the tools of the request, or the one by which an answer is given, and set what the answer has to be."""
+        schema = request.schema
+        if schema is not None and not _is_native(schema):  # by a tool that it must call
+            thinks = (head.get("thinking") or {}).get("type", "disabled") != "disabled"  # a thinking model cannot be forced
+            head["tool_choice"] = {"type": "auto"} if thinks else {"type": "tool", "name": ANSWER}
+            return [dump({"name": ANSWER, "description": GIVE, "input_schema": schema}).encode()]
+        if schema is not None:
+            form = {"type": "json_schema", "schema": without_bounds(make_strict(schema)[0])}
+            head["output_config"] = {**as_mapping(head.get("output_config")), "format": form}
+        if request.called_tools:  # calls in the conversation are refused without their tools
+            head["tool_choice"] = {"type": "none"}
+            return [self._encoded_tools(request.called_tools)]
+        return [self._encoded_tools(request.tools)] if request.tools else []
 
     def _make_room(self, head: dict[str, Any]) -> None:
         """Raise `max_tokens` above the thinking budget, which is a part of it. Interleaved thinking can exceed it."""
@@ -261,3 +264,62 @@ def _media(part: Media) -> dict[str, Any]:
     data = {"type": "base64", "media_type": part.mime, "data": part.data}
     source = {"type": "url", "url": part.url} if part.url else data
     return {"type": "image" if part.mime.startswith("image/") else "document", "source": source}
+
+
+_NOT_HERE = (
+    *("seed", "n", "logit_bias", "frequency_penalty", "presence_penalty", "logprobs", "top_logprobs", "prediction", "audio"),
+    *("modalities", "response_format", "reasoning_effort", "verbosity", "store", "prompt_cache_key", "safety_identifier"),
+)
+"""Settings of chat completions for which this API has no counterpart. It refuses a request that holds one."""
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+
+
+def ignored_settings(given: Mapping[str, Any]) -> list[str]:
+    """Return the names of the settings that are set but that this API does not accept."""
+    names = [name for name in _NOT_HERE if given.get(name) is not None]
+    return names if all(one.strip() for one in _stops(given.get("stop"))) else ["stop", *names]
+
+
+def translate_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in this API's names, without unsupported ones."""
+    made = {name: value for name, value in given.items() if name not in (*_NOT_HERE, "stream_options")}
+    stops = [one for one in _stops(made.pop("stop", None)) if one.strip()]  # it refuses those that are only white space
+    if stops:
+        made["stop_sequences"] = [*(made.get("stop_sequences") or ()), *stops]
+    if (most := made.pop("max_completion_tokens", None)) is not None:
+        made.setdefault("max_tokens", most)
+    if (user := made.pop("user", None)) is not None:
+        made["metadata"] = {"user_id": user, **(made.get("metadata") or {})}
+    together, choice = made.pop("parallel_tool_calls", None), _choice(made.pop("tool_choice", None))
+    if together is False and (choice or {}).get("type") != "none":
+        choice = {"type": "auto", **(choice or {}), "disable_parallel_tool_use": True}
+    return made if choice is None else {**made, "tool_choice": choice}
+
+
+def _stops(given: Any) -> list[str]:
+    return [given] if isinstance(given, str) else list(given or ())
+
+
+def _choice(given: Any) -> dict[str, Any] | None:
+    """Return a `tool_choice` in this API's form."""
+    if isinstance(given, str):
+        return {"type": _CHOICES.get(given, given)}
+    if isinstance(given, Mapping) and isinstance(given.get("function"), Mapping):
+        return {"type": "tool", "name": given["function"].get("name")}
+    return None if given is None else dict(given)
+
+
+def has_call_without_thought(messages: tuple[Message, ...]) -> bool:
+    """Return True if another model, or this one without thinking, made calls in the turn that is under way."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return False
+        if message.role == "assistant" and message.calls and not any(_is_sealed_thought(part) for part in message.parts):
+            return True
+    return False
+
+
+def _is_sealed_thought(part: Part) -> bool:
+    if isinstance(part, Thinking):
+        return bool(part.signature)
+    return isinstance(part, Provided) and part.provider == "anthropic" and part.data.get("type") == "redacted_thinking"

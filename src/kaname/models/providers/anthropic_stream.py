@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.codec import dump
-from ...core.errors import ContentFiltered
-from ...core.messages import Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
-from ...core.notices import notice
+from ...core.messages import ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.errors import Who, failure, from_event, garbled_reply
-from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..http.errors import Who, from_event
+from ..http.provider import Joiner, as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..output_modes import ANSWER
 from ..prices import Price, price_of
 
@@ -29,23 +27,24 @@ _STOPS: dict[str, StopReason] = {
 }
 
 
-class Blocks:
+class Blocks(Joiner):
     """The content blocks of a reply, by their index."""
 
     def __init__(self, who: Who, price: Price | None, *, form: bool) -> None:
-        self.who, self._price, self._form = who, price, form  # `form`: the call of the answer tool is the answer
+        super().__init__(who, price)
+        self._form = form  # `form`: the call of the answer tool is the answer
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._usage: dict[str, Any] = {}
+        self._counts: dict[str, Any] = {}
         self._rounds: list[Mapping[str, Any]] = []  # of a reply that took several: compaction, an advisor, the message
-        self._stop = self._served = ""
-        self._seen = self._tools_of_theirs = False
+        self._stop = ""
+        self._tools_of_theirs = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return {"type": "whole", "message": answer}
 
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
         kind = chunk.get("type")
-        self._seen = self._seen or kind != "ping"
+        self.seen = self.seen or kind != "ping"
         if kind == "content_block_delta":
             block = self._blocks.setdefault(as_count(chunk.get("index")), {"type": "text"})
             await self._delta(block, as_mapping(chunk.get("delta")), emit)
@@ -55,7 +54,7 @@ class Blocks:
                 await emit(text)
         elif kind == "message_start":
             message = as_mapping(chunk.get("message"))
-            self._served = as_text(message.get("model"))
+            self.served = as_text(message.get("model"))
             self._count(message.get("usage"))
         elif kind == "message_delta":
             self._stop = as_text(as_mapping(chunk.get("delta")).get("stop_reason")) or self._stop
@@ -93,7 +92,7 @@ class Blocks:
         content = message.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_mappings(content)
         self._blocks = dict(enumerate([dict(block) for block in blocks]))
-        self._stop, self._served = as_text(message.get("stop_reason")), as_text(message.get("model"))
+        self._stop, self.served = as_text(message.get("stop_reason")), as_text(message.get("model"))
         self._count(message.get("usage"))
         for block in self._blocks.values():
             match block.get("type"):
@@ -104,37 +103,30 @@ class Blocks:
 
     def _count(self, usage: Any) -> None:
         usage = as_mapping(usage)
-        self._usage |= {name: as_count(usage[name]) for name in _COUNTS if usage.get(name) is not None}
+        self._counts |= {name: as_count(usage[name]) for name in _COUNTS if usage.get(name) is not None}
         if (made := usage.get(_MADE)) is not None:
-            self._usage[_MADE] = made
+            self._counts[_MADE] = made
         self._rounds = as_mappings(usage.get("iterations")) or self._rounds
         self._tools_of_theirs = self._tools_of_theirs or any(as_mapping(usage.get("server_tool_use")).values())
 
     def reply(self, *, ended: bool) -> ModelReply:
-        if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
-        if not self._stop:
-            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
+        if not self.seen or not self._stop:
+            raise self.incomplete()
         blocks = [block for _, block in sorted(self._blocks.items())]
         if self._form and any(_is_form(block) for block in blocks):  # text next to the form is not the answer
             blocks = [block for block in blocks if block.get("type") != "text"]
         parts = [part for block in blocks for part in self._parts(block)]
         if self._stop == "refusal":
-            withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self.who)
-            filtered.usage = self._count_usage()
-            raise filtered
-        told = {"served": self._served, "request_id": self.who.request_id}
-        usage = self._count_usage()
-        return ModelReply(Message("assistant", tuple(parts)), self._stop_reason(parts), usage, self.who.model, **told)
+            raise self.filtered()
+        return self.build(parts, self._stop_reason(parts), self.usage())
 
     def _stop_reason(self, parts: list[Part]) -> StopReason | None:
         answered = self._stop == "tool_use" and not any(isinstance(part, ToolCall) for part in parts)
         return None if self._stop == _PAUSED else "end_turn" if answered else _STOPS.get(self._stop, "end_turn")
 
-    def _count_usage(self) -> Usage:
+    def usage(self) -> Usage:
         """Return the sum of all rounds. The usage field itself only counts the message."""
-        rounds = [self._counted_round(one) for one in self._rounds or [self._usage]]
+        rounds = [self._counted_round(one) for one in self._rounds or [self._counts]]
         usage = sum(rounds[1:], rounds[0])
         return replace(usage, cost=None) if self._tools_of_theirs else usage  # searches and the like are charged by the piece
 
@@ -142,7 +134,7 @@ class Blocks:
         fresh, output, read, made = [as_count(one.get(name)) for name in _COUNTS]
         hour = as_count(as_mapping(one.get(_MADE)).get("ephemeral_1h_input_tokens"))
         usage = Usage(fresh + read + made, output, read, None)
-        kind, price = as_text(one.get("type")), self._price
+        kind, price = as_text(one.get("type")), self.price
         if kind == "advisor_message":  # by another model
             price = price_of(f"anthropic/{as_text(one.get('model'))}")
         if price is None or kind not in ("", "message", "compaction", "advisor_message"):

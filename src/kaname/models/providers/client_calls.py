@@ -52,21 +52,29 @@ def output_item(item: Mapping[str, Any], result: ToolResult, content: Any) -> di
             approve = said.get("approve") is True and result.error is None
             return {"type": "mcp_approval_response", "approval_request_id": item.get("id"), "approve": approve, **why}
         case "computer_call":
-            shown = dict(given) if isinstance(given, Mapping) else {"image_url": given} if isinstance(given, str) else {}
-            checked = shown.pop("acknowledged_safety_checks", None)
-            if result.media:
-                shown = {"image_url": result.media[0].url or f"data:{result.media[0].mime};base64,{result.media[0].data}"}
-            made["output"] = {"type": "computer_screenshot", **shown}
-            return {**made, "acknowledged_safety_checks": checked} if checked else made
+            return {**made, **_screenshot(result)}
         case "local_shell_call":
             return {"type": made["type"], "id": call_id, "output": result_text(result)}
         case "shell_call":
-            outcome = {"type": "exit", "exit_code": 0 if result.error is None else 1}
-            text = "" if result.error is not None else result_text(result)
-            said = {"stdout": text, "stderr": result.error or "", "outcome": outcome}
             most = as_mapping(item.get("action")).get("max_output_length")
-            made["output"] = given if isinstance(given, list) and given else [said]
+            made["output"] = given if isinstance(given, list) and given else [_shell_output(result)]
             return {**made, "max_output_length": most} if most is not None else made
         case "apply_patch_call":
             return {**made, "status": "completed" if result.error is None else "failed", "output": result_text(result)}
     return {**made, "output": content}
+
+
+def _screenshot(result: ToolResult) -> dict[str, Any]:
+    given = result.output
+    shown = dict(given) if isinstance(given, Mapping) else {"image_url": given} if isinstance(given, str) else {}
+    checked = shown.pop("acknowledged_safety_checks", None)
+    if result.media:
+        shown = {"image_url": result.media[0].url or f"data:{result.media[0].mime};base64,{result.media[0].data}"}
+    output = {"output": {"type": "computer_screenshot", **shown}}
+    return {**output, "acknowledged_safety_checks": checked} if checked else output
+
+
+def _shell_output(result: ToolResult) -> dict[str, Any]:
+    failed = result.error is not None
+    outcome = {"type": "exit", "exit_code": 1 if failed else 0}
+    return {"stdout": "" if failed else result_text(result), "stderr": result.error or "", "outcome": outcome}

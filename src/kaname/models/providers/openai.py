@@ -191,7 +191,7 @@ class OpenAI(ServedModel):
 
     def batches(self) -> Any:
         """Return the provider's batch API."""
-        from ..batches.openai import OpenAIBatches
+        from ..batches import OpenAIBatches
 
         return OpenAIBatches(self, self._url, "/chat/completions")
 

@@ -7,13 +7,12 @@ from math import isfinite
 from typing import Any
 
 from ...core.codec import dump
-from ...core.errors import ContentFiltered
-from ...core.messages import REFUSAL, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.errors import Who, failure, from_event, garbled_reply
-from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..http.errors import Who, from_event, garbled_reply
+from ..http.provider import Joiner, as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..media import Brought
 from ..prices import Price
 
@@ -32,11 +31,11 @@ _UNKNOWN = Usage(cost=None)
 _FILTERED = ("content_filter", "safety", "recitation", "prohibited_content", "blocklist")
 
 
-class Pieces:
+class Pieces(Joiner):
     """The pieces of a reply. Reasoning that a provider wants back is kept as it came (`Provided`)."""
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
-        self.who, self._price = who, price
+        super().__init__(who, price)
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._details: list[Any] = []
@@ -45,9 +44,9 @@ class Pieces:
         self._calls: list[dict[str, Any]] = []
         self._by_index: dict[Any, dict[str, Any]] = {}
         self._joined: tuple[Any, dict[str, Any]] = (None, {})  # the index of the last piece, and its call
-        self._finish = self._served = ""
+        self._finish = ""
         self._usage = _UNKNOWN
-        self._seen = self._echoed = self._refused = False
+        self._echoed = self._refused = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return answer  # its `message` is read as one large delta
@@ -61,9 +60,9 @@ class Pieces:
             usage = as_mapping(chunk.get("x_groq")).get("usage") or choices[0].get("usage")  # Groq, Moonshot
         if usage and type(usage) is dict:
             self._usage = self.count(usage)
-        self._served = self._served or as_text(chunk.get("model"))
+        self.served = self.served or as_text(chunk.get("model"))
         for choice in choices:
-            self._seen = True
+            self.seen = True
             if choice.get("index"):  # of several answers, the first
                 continue
             if choice.get("finish_reason") is not None or "error" in choice:
@@ -160,27 +159,13 @@ class Pieces:
         return made
 
     def reply(self, *, ended: bool) -> ModelReply:
-        if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
-        if not ended and not self._finish:
-            broken = notice("model.cut_off", "the connection ended in the middle of the answer")
-            raise garbled_reply(broken, self.who)
+        if not self.seen or not (ended or self._finish):
+            raise self.incomplete()
         if self._finish.lower() in _FILTERED and not self._calls:
-            withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self.who)
-            filtered.usage = self._usage
-            raise filtered
+            raise self.filtered()
         if "malformed" in self._finish.lower() and not self._calls:  # Gemini's word for a call that it could not write
             raise garbled_reply(notice("model.malformed_call", "the model wrote a tool call that cannot be read"), self.who)
-        parts = self.thoughts()
-        if self._refused:
-            parts.append(Provided("openai", {"type": REFUSAL}))
-        if self._citations:
-            parts.append(Provided("openai", {"type": "citations", "citations": self._citations}))
-        if self._text:
-            parts.append(Text("".join(self._text)))
-        if self._brought is not None:
-            parts += self._brought.parts()
+        parts = self._said()
         made = [call for call in self._calls if call["name"]]
         parts += [_call(call) for call in made]
         calls = [call for call in made if not _is_theirs(call)]
@@ -188,8 +173,21 @@ class Pieces:
             parts.append(Provided("openai", back))
         stop = _STOPS.get(self._finish.lower())
         stop = "end_turn" if stop == "tool_use" and made and not calls else stop
-        told = {"served": self._served, "request_id": self.who.request_id}
-        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage, self.who.model, **told)
+        return self.build(parts, stop, self._usage)
+
+    def usage(self) -> Usage:
+        return self._usage
+
+    def _said(self) -> list[Part]:
+        """Return everything but the calls."""
+        parts = self.thoughts()
+        if self._refused:
+            parts.append(Provided("openai", {"type": REFUSAL}))
+        if self._citations:
+            parts.append(Provided("openai", {"type": "citations", "citations": self._citations}))
+        if self._text:
+            parts.append(Text("".join(self._text)))
+        return parts if self._brought is None else [*parts, *self._brought.parts()]
 
     def _given_back(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the data that belongs to the calls of a turn and must be sent back, under its original names."""
@@ -215,11 +213,11 @@ class Pieces:
         seen = Usage(given, written, as_count(cached), _reported_cost(usage), thought)
         if any(as_mapping(usage.get("server_tool_use")).values()):  # searches and the like are charged by the piece
             return replace(seen, cost=None)
-        if self._price is None:
+        if self.price is None:
             return seen
         written = as_count(read.get("cache_write_tokens"))
         hour = as_count(as_mapping(read.get("cache_creation_token_details")).get("ephemeral_1h_input_tokens"))  # by LiteLLM
-        return replace(seen, cost=self._price.of(seen, max(0, written - hour), hour))
+        return replace(seen, cost=self.price.of(seen, max(0, written - hour), hour))
 
 
 def _is_theirs(call: Mapping[str, Any]) -> bool:

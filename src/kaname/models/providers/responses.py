@@ -115,7 +115,7 @@ class OpenAIResponses(ServedModel):
 
     def batches(self) -> Any:
         """Return the provider's batch API."""
-        from ..batches.openai import OpenAIBatches
+        from ..batches import OpenAIBatches
 
         return OpenAIBatches(self, self._url, "/responses")
 

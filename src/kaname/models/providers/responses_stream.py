@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.errors import ContentFiltered
-from ...core.messages import REFUSAL, Media, Message, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
+from ...core.messages import REFUSAL, Media, ModelReply, Part, Provided, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.ports import Emit
-from ..http.errors import Who, failure, from_event, garbled_reply
-from ..http.provider import as_count, as_mapping, as_mappings, as_text, parse_arguments
+from ..http.errors import Who, from_event
+from ..http.provider import Joiner, as_count, as_mapping, as_mappings, as_text, parse_arguments
 from ..prices import Price
 from .client_calls import call_of, is_for_client
 
@@ -24,20 +23,20 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _BY_THE_PIECE = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call")
 
 
-class Items:
+class Items(Joiner):
     """The items of a reply. Texts and calls become parts of the message; all others are kept for the provider.
 
     Commentary before the answer is shown as thinking. Several messages become paragraphs of the answer.
     """
 
     def __init__(self, who: Who, price: Price | None = None) -> None:
-        self.who, self._price = who, price
+        super().__init__(who, price)
         self._items: dict[int, Mapping[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}  # by the place of the item, for one that was never finished
         self._asides: set[int] = set()  # the places of commentary
         self._emitted: dict[str, int] = {}  # the place of the item that was last shown, by channel
         self._response: Mapping[str, Any] = {}
-        self._seen = self._shown = False
+        self._shown = False
 
     def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
         return {"type": "response.completed", "response": answer} if "output" in answer else answer
@@ -45,7 +44,7 @@ class Items:
     async def take(self, chunk: dict[str, Any], emit: Emit) -> bool:
         kind = as_text(chunk.get("type"))
         place = as_count(chunk.get("output_index"))
-        self._seen = self._seen or kind.startswith("response.")
+        self.seen = self.seen or kind.startswith("response.")
         if kind in _TEXT and (text := as_text(chunk.get("delta"))):
             self._texts.setdefault(place, []).append(text)
             await self._show(text, place, "thinking" if place in self._asides else "text", emit)
@@ -90,16 +89,12 @@ class Items:
                     await (emit(part.text) if isinstance(part, Text) else emit(part.text, "thinking"))
 
     def reply(self, *, ended: bool) -> ModelReply:
-        if not self._seen:
-            raise garbled_reply(notice("model.empty_answer", "the answer is empty"), self.who)
-        if not self._response:
-            raise garbled_reply(notice("model.cut_off", "the connection ended in the middle of the answer"), self.who)
+        if not self.seen or not self._response:
+            raise self.incomplete()
+        self.served = as_text(self._response.get("model"))
         why = as_text(as_mapping(self._response.get("incomplete_details")).get("reason"))
         if why == "content_filter":
-            withheld = notice("model.filtered", "the provider's filter withheld the answer")
-            filtered = failure(ContentFiltered, withheld, 0, self.who)
-            filtered.usage = self._usage()
-            raise filtered
+            raise self.filtered()
         parts = self._parts()
         if self._asides and not any(isinstance(part, Text | ToolCall) for part in parts):  # nothing else was said
             self._asides.clear()
@@ -107,8 +102,7 @@ class Items:
         stop: StopReason = "tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end_turn"
         if why or self._response.get("status") == "incomplete":
             stop = "max_tokens"
-        told = {"served": as_text(self._response.get("model")), "request_id": self.who.request_id}
-        return ModelReply(Message("assistant", tuple(parts)), stop, self._usage(), self.who.model, **told)
+        return self.build(parts, stop, self.usage())
 
     def _parts(self) -> list[Part]:
         unfinished = {place: {"type": "message", "content": [{"text": "".join(text)}]} for place, text in self._texts.items()}
@@ -126,7 +120,7 @@ class Items:
             parts += made
         return parts
 
-    def _usage(self) -> Usage:
+    def usage(self) -> Usage:
         usage = as_mapping(self._response.get("usage"))
         read, made = as_mapping(usage.get("input_tokens_details")), as_mapping(usage.get("output_tokens_details"))
         seen = Usage(
@@ -136,34 +130,38 @@ class Items:
             None,
             as_count(made.get("reasoning_tokens")),
         )
-        if self._price is None or any(item.get("type") in _BY_THE_PIECE for item in self._items.values()):
+        if self.price is None or any(item.get("type") in _BY_THE_PIECE for item in self._items.values()):
             return seen
-        return replace(seen, cost=self._price.of(seen, as_count(read.get("cache_write_tokens"))))
+        return replace(seen, cost=self.price.of(seen, as_count(read.get("cache_write_tokens"))))
 
 
 def _parts_of(item: Mapping[str, Any], *, aside: bool) -> list[Part]:
-    kind = item.get("type")
-    if kind == "message" and aside:
-        said = [as_text(one.get("text")) for one in as_mappings(item.get("content"))]
-        held = [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}) for text in said if text]
-        return [part for one in held for part in (one, Thinking(one.data["text"]))]
-    if kind == "message":
-        return [part for one in as_mappings(item.get("content")) for part in _text_parts(one, item.get("phase"))]
-    if kind == "function_call":
-        called = as_text(item.get("call_id")) or as_text(item.get("id"))
-        call = ToolCall(called, as_text(item.get("name")), parse_arguments(as_text(item.get("arguments"))))
-        space = as_text(item.get("namespace"))
-        return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
     back = {name: value for name, value in item.items() if value is not None}
-    if kind == "image_generation_call" and (picture := as_text(item.get("result"))):
-        del back["result"]  # the picture follows, and goes back from there
-        return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
-    if kind != "reasoning":
-        return [Provided(MINE, back)] if kind else []
-    back.pop("status", None)  # which is not taken back
-    pieces = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
-    thought = "\n\n".join([as_text(one.get("text")) for one in pieces])
-    return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]
+    match item.get("type"):
+        case "message" if aside:
+            texts = [as_text(one.get("text")) for one in as_mappings(item.get("content"))]
+            held = [Provided(MINE, {"type": "message", "phase": _ASIDE, "text": text}) for text in texts if text]
+            return [part for one in held for part in (one, Thinking(one.data["text"]))]
+        case "message":
+            return [part for one in as_mappings(item.get("content")) for part in _text_parts(one, item.get("phase"))]
+        case "function_call":
+            return _call_parts(item)
+        case "image_generation_call" if picture := as_text(item.get("result")):
+            del back["result"]  # the picture follows, and goes back from there
+            return [Provided(MINE, back), Media(f"image/{as_text(item.get('output_format')) or 'png'}", picture)]
+        case "reasoning":
+            back.pop("status", None)  # which is not taken back
+            pieces = as_mappings(item.get("summary")) or as_mappings(item.get("content"))
+            thought = "\n\n".join([as_text(one.get("text")) for one in pieces])
+            return [Provided(MINE, back), *([Thinking(thought)] if thought else [])]
+    return [Provided(MINE, back)] if item.get("type") else []
+
+
+def _call_parts(item: Mapping[str, Any]) -> list[Part]:
+    call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
+    call = ToolCall(call_id, as_text(item.get("name")), parse_arguments(as_text(item.get("arguments"))))
+    space = as_text(item.get("namespace"))
+    return [*([Provided(MINE, {"type": "function_call", "namespace": space})] if space else []), call]
 
 
 def _text_parts(content: Mapping[str, Any], phase: Any) -> list[Part]:

@@ -78,11 +78,14 @@ def arguments_for(given: str, schema: Mapping[str, Any] | None, *, called: bool 
         return {}
     if is_broken(text) and list(properties) != [ONE_TEXT]:
         return text
-    required = [name for name in schema.get("required") or [] if name in properties]
     named = _literals(text, list(properties)) if called or "=" in text else None
     named = _lines(text, properties) if named is None else named
-    if named is not None:
-        return named
+    return _as_only(text, schema, properties) if named is None else named
+
+
+def _as_only(text: str, schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    """Return the text as the only parameter, or the only required one; the text itself if there are several."""
+    required = [name for name in schema.get("required") or [] if name in properties]
     only = list(properties) if len(properties) == 1 else required
     if len(only) != 1:
         return text
@@ -153,7 +156,7 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
     if not isinstance(call, ast.Call) or len(call.args) > len(names or ()):
         return None
     pairs = [*zip(names or (), call.args, strict=False), *[(one.arg, one.value) for one in call.keywords]]
-    if not pairs or any(not name or (names is not None and name not in names) for name, _ in pairs):
+    if not pairs or not _are_names([name for name, _ in pairs], names):
         return None
     if not call.keywords and len(call.args) < 2 and not text.startswith(('"""', "'''")):
         return None  # one value: plain text
@@ -161,6 +164,10 @@ def _literals(text: str, names: list[str] | None) -> dict[str, Any] | None:
     between = reduce(lambda rest, one: rest.replace(one, "", 1), written, text)
     values = None if "#" in between else _values(written)
     return None if values is None else dict(zip([str(name) for name, _ in pairs], values, strict=True))
+
+
+def _are_names(used: list[str | None], names: list[str] | None) -> bool:
+    return all(name and (names is None or name in names) for name in used)
 
 
 def _values(written: list[str]) -> list[Any] | None:

@@ -29,13 +29,11 @@ from ....core.values import plain_text
 from ....kernel.bases import ModelBase, model_info, optional
 from ....kernel.identity import model_identity
 from ....kernel.ports import Emit, Model
-from ..conversation import as_text
 from ..modes import OF_NATIVE_TOOLS, ignored_settings
 from ..offer import CUT_OFF
-from ..tool_text import describe_tool
-from .labels import label_of
+from ..words import as_text, describe_tool
 from .parse import UNCLEAR, ReplyReading, read_reply, reading_of
-from .sections import Sections
+from .sections import Sections, label_of
 
 STOPS = ["\nObservation:", "\n観察:"]
 _CALL = "Thought: REASON\nAction: NAME\nAction Input: INPUT"
@@ -118,18 +116,24 @@ async def reply_by_text(ask: Any, request: ModelRequest, emit: Emit, *, stops: S
         return said
     for piece, kind in sections.finish():
         await emit(piece, kind)
+    reading = _read(sections, request, cut=said.stop_reason == "max_tokens")
+    complete = reading.problem == CUT_OFF or reading.problem.startswith(UNCLEAR)  # they say what to do
+    advice = "" if complete else _FORM if request.tools else _LAST
+    return await _build_reply(said, reading, advice, sections.shown, emit, last=request.last)
+
+
+def _read(sections: Sections, request: ModelRequest, *, cut: bool) -> ReplyReading:
+    """Read a reply to this request. `cut`: it was cut off at the token limit."""
     tools = {tool.name: tool.parameters for tool in request.tools}
     careful = frozenset([tool.name for tool in request.tools if tool.effect != "pure"])
     reading = reading_of(sections, tools, careful)
-    if said.stop_reason == "max_tokens" and not reading.answer and (reading.problem or not _ends_whole(sections)):
+    if cut and not reading.answer and (reading.problem or not _ends_whole(sections)):
         reading = ReplyReading(reading.thought, problem=CUT_OFF)
     if not request.tools and not reading.answer:
         reading = _without_tools(reading, sections.raw, request)
     if reading.prose and _count_unread(request) >= _ASKED_AGAIN:
-        reading = ReplyReading(answer=reading.prose)
-    complete = reading.problem == CUT_OFF or reading.problem.startswith(UNCLEAR)  # they say what to do
-    advice = "" if complete else _FORM if request.tools else _LAST
-    return await _build_reply(said, reading, advice, sections.shown, emit, last=request.last)
+        return ReplyReading(answer=reading.prose)
+    return reading
 
 
 def _ends_whole(sections: Sections) -> bool:

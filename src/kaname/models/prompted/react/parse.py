@@ -17,8 +17,7 @@ from ....core.record import record, replace
 from ....core.values import plain_text
 from .arguments import ONE_TEXT, is_broken, strip_fence, why_unreadable
 from .calls import Tools, WrittenCall, arguments_of, bracket_call, has_call_tag, is_end, json_call, tagged_call, tool_named
-from .labels import label_of
-from .sections import Section, Sections
+from .sections import Section, Sections, label_of
 
 _CALL_KEY = re.compile(r"""["'](?:action|tool|tool_name|action_input|arguments)["']\s{0,8}:""")
 _OBJECTS = 5
@@ -77,20 +76,24 @@ class _Reader:
         if missing := self._missing():
             return ReplyReading(thoughts, problem=missing)
         place = next((n for n, one in enumerate(found) if one.kind in _DECIDING or has_call_tag(one.text)), None)
-        if place is not None:
-            first = found[place]
-            if first.kind == "answer":
-                return ReplyReading(_thoughts(found[:place], bare=True), answer=first.text)
-            if first.kind == "action":
-                reading = self._read_action(place)
-                cut = self._is_cut and reading.action in self._careful
-                return ReplyReading(reading.thought, problem=_ALONE.format(name=reading.action)) if cut else reading
-            if first.kind == "thought" and (call := tagged_call(first.text, self._tools)) is not None:
-                return self._run(call._replace(alone=call.alone and first is found[-1]))
+        if place is not None and (reading := self._read_first(place)) is not None:
+            return reading
         if found[0].kind != "bare" and any(one.kind in ("thought", "input") for one in found):
             return ReplyReading(thoughts, problem="there was neither an action nor a final answer")
         reading = self._read_unlabelled("\n".join([one.text for one in found if one.kind == "bare"]))
         return replace(reading, thought=reading.thought or thoughts)
+
+    def _read_first(self, place: int) -> ReplyReading | None:
+        """Read the first section that may decide what the reply is; None if it decides nothing."""
+        first = self._found[place]
+        if first.kind == "answer":
+            return ReplyReading(_thoughts(self._found[:place], bare=True), answer=first.text)
+        if first.kind == "action":
+            reading = self._read_action(place)
+            cut = self._is_cut and reading.action in self._careful
+            return ReplyReading(reading.thought, problem=_ALONE.format(name=reading.action)) if cut else reading
+        call = tagged_call(first.text, self._tools) if first.kind == "thought" else None
+        return None if call is None else self._run(call._replace(alone=call.alone and first is self._found[-1]))
 
     def _missing(self) -> str:
         """Return the problem of a reply that says nothing; "" if it says something."""
@@ -112,13 +115,12 @@ class _Reader:
             if in_prose:
                 return self._read_prose()  # the word has another meaning here
             if call is None:
-                broken = is_broken(strip_fence(first.text))
-                why = f"the action was {why_unreadable(first.text)}" if broken else "the action named no tool"
-                return ReplyReading(thoughts, problem=why)
+                return ReplyReading(thoughts, problem=_why_no_action(first.text))
         elif in_prose and (given is None or not given.strong):
             return ReplyReading(prose=self._raw, problem=_NO_THOUGHT)
-        clear = not rest and self._ends_clearly(call.name, first, given) and all(one.kind != "bare" for one in before)
-        return self._run(call._replace(thought=thoughts or call.thought, alone=call.alone and clear))
+        alone = call.alone and not rest and all(one.kind != "bare" for one in before)
+        alone = alone and self._ends_clearly(call.name, first, given)
+        return self._run(call._replace(thought=thoughts or call.thought, alone=alone))
 
     def _says_something(self, call: WrittenCall) -> bool:
         """Return True if the call is of a known tool, or the end with an answer."""
@@ -178,6 +180,10 @@ class _Reader:
         if name in self._careful and not (call.alone and _fits(call.args, self._tools.get(name) or {})):
             return ReplyReading(call.thought, problem=_ALONE.format(name=name))
         return ReplyReading(call.thought, name, call.args)
+
+
+def _why_no_action(text: str) -> str:
+    return f"the action was {why_unreadable(text)}" if is_broken(strip_fence(text)) else "the action named no tool"
 
 
 def _is_plain(text: str) -> bool:

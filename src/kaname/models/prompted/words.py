@@ -1,13 +1,14 @@
-"""Describe tools in words, for models that find them in the instructions."""
+"""Write tools and the conversation for a model without tools: calls as its own text, results as user messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from ...core.codec import dump
-from ...core.messages import ToolSpec
+from ...core.messages import NOTE, Message, ModelRequest, Part, Text, ToolResult, ToolSpec, assistant
+from ...core.record import replace
 
 _DEEPEST = 3  # levels of nested fields that are written out
 _MOST_FIELDS = 40  # of one tool: a prompt has to stay readable for a small model
@@ -88,14 +89,14 @@ def _kind(field: Mapping[str, Any], root: Mapping[str, Any], level: int = 0) -> 
     if choices := _choices(field):
         kinds = [_kind(_resolve(one, root), root, level + 1) for one in choices]
         return " or ".join(dict.fromkeys(kinds))
-    kind = field.get("type")
+    kind = field.get("type") or ("object" if field.get("properties") else "any")
     if isinstance(kind, list):
-        return " or ".join([str(one) for one in kind])
+        return " or ".join(map(str, kind))
     if kind == "array":
         return _list(field, root, level)
     if kind == "object" and isinstance(field.get("additionalProperties"), Mapping) and not field.get("properties"):
         return f"object of {_kind(_resolve(field['additionalProperties'], root), root, level + 1)} by name"
-    return str(kind or ("object" if field.get("properties") else "any")) + _limits(field)
+    return str(kind) + _limits(field)
 
 
 def _list(field: Mapping[str, Any], root: Mapping[str, Any], level: int) -> str:
@@ -114,3 +115,38 @@ def _limits(field: Mapping[str, Any]) -> str:
 
 def _default(field: Mapping[str, Any]) -> str:
     return f"default {dump(field['default'])}" if field.get("default") not in (None, "", [], {}) else ""
+
+
+def as_text(
+    request: ModelRequest, how: Iterable[str], written: Callable[[Message], str], heard: Callable[[ToolResult], str]
+) -> list[Message]:
+    """Return the messages. `how` follows the instructions; `written` and `heard` turn a reply and a result into text.
+
+    Two user messages in a row become one: some servers require alternating turns.
+    """
+    instructions = [message.text for message in request.messages if message.role == "system" and message.text]
+    system = "\n\n".join([*instructions, *how])
+    out = [Message("system", (Text(system),))] if system else []
+    for message in request.messages:
+        if message.role == "assistant":
+            if words := written(message):  # an empty message is refused by some servers
+                out.append(assistant(words))
+        elif message.role == "tool":
+            _tell(out, _result_parts(message, heard), "\n")
+        elif message.role == "user":
+            _tell(out, message.parts, "\n\n" if message.text.startswith(NOTE) else "")
+    return out
+
+
+def _result_parts(message: Message, heard: Callable[[ToolResult], str]) -> tuple[Part, ...]:
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    text = Text("\n".join([heard(part) for part in results]))
+    return (text, *[media for part in results for media in part.media])
+
+
+def _tell(out: list[Message], parts: tuple[Part, ...], gap: str) -> None:
+    """Add what the user says; after a message of the user and `gap`, if there is a gap."""
+    if gap and out and out[-1].role == "user":
+        out[-1] = replace(out[-1], parts=(*out[-1].parts, Text(gap), *parts))
+    else:
+        out.append(Message("user", parts))

@@ -1,1 +1,0 @@
-"""Batch APIs of providers: many requests in one file, answered within a day, at a lower price."""
