@@ -17,6 +17,10 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "api.memory": "memory",
     "api.config": "config",
     "journals": "stores",
+    "journals.queue": "kernel.stores",
+    "kernel.inbox.port": "kernel.stores",
+    "kernel.approvals": "kernel",
+    "kernel.approvals.port": "kernel.stores",
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
+from ..kernel.ports import Journal
 from ..stores.default import path_beside
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def is_role(role: str) -> bool:
 OWNER = Caller("", frozenset(["admin"]))
 
 
-def users_file(journal: object) -> Path:
+def users_file(journal: Journal | str | Path | None) -> Path:
     """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder."""
     return path_beside(journal, _FILE)
 

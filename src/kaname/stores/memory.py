@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
@@ -14,13 +12,12 @@ from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
+from ..kernel.stores import Stores
+from .grants import MemoryGrants
+from .inbox import Addressee, MemoryInbox
 from .ledger import MemoryLedger
 from .news import News
 from .refusals import busy_text, dependants_text, gap_text, superseded_text
-
-if TYPE_CHECKING:
-    from .grants import MemoryGrants
-    from .inbox import Addressee, MemoryInbox
 
 
 @mutable
@@ -57,19 +54,8 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
-        self.ledger = MemoryLedger()
-
-    @cached_property
-    def inbox(self) -> MemoryInbox:
-        from .inbox import MemoryInbox  # used by few programs
-
-        return MemoryInbox(self._addressee)
-
-    @cached_property
-    def grants(self) -> MemoryGrants:
-        from .grants import MemoryGrants
-
-        return MemoryGrants()
+        self._inbox = MemoryInbox(self._addressee)
+        self.stores = Stores(ledger=MemoryLedger(), inbox=self._inbox, grants=MemoryGrants())
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
@@ -108,7 +94,7 @@ class MemoryJournal:
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
         if Interjected in kinds:
-            self.inbox.remove(events)
+            self._inbox.remove(events)
         self._news.tell()
 
     def _other(self, turn: Turn, opened: object) -> str:
@@ -120,8 +106,6 @@ class MemoryJournal:
         return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
 
     def _addressee(self, run_id: str) -> Addressee:
-        from .inbox import Addressee
-
         if run_id not in self._records:
             raise RunNotFound(run_id)
         card = self._records[run_id].card
@@ -269,8 +253,7 @@ class MemoryJournal:
 
     def _remove(self, run_id: str) -> None:
         del self._records[run_id]
-        if "inbox" in self.__dict__:
-            self.inbox.forget(run_id)
+        self._inbox.forget(run_id)
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         found: list[str] = []

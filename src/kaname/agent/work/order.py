@@ -11,7 +11,7 @@ from ...core.errors import JournalError
 from ...core.events import Received
 from ...core.messages import Message
 from ...core.notices import Notice, from_json, notice, to_json
-from ...stores.queue import AGAIN, QueuedRun
+from ...kernel.stores import AGAIN, QueuedRun
 from ..opening.request import RunRequest
 
 

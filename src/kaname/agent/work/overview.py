@@ -10,7 +10,7 @@ from ...core.errors import ConfigError, nearest
 from ...core.notices import Notice, notice, to_json
 from ...kernel.load import list_runs
 from ...kernel.ports import Journal
-from ...stores.queue import QueuedRun
+from ...kernel.stores import QueuedRun
 from ..agent import Agent
 from ..opening.request import new_run_id
 from .order import decode_reason

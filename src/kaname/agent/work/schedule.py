@@ -14,7 +14,7 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
-from ...stores.queue import PAUSED
+from ...kernel.stores import PAUSED
 from ..ids import check_ids
 
 Missed = Literal["skip", "one", "all"]

@@ -20,7 +20,7 @@ from ...core.events import Asked, Event
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.load import read_run
-from ...stores.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
+from ...kernel.stores import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ..agent import Agent
 from ..opening.request import RunRequest
 from ..run import Run, find_live, let_go_of

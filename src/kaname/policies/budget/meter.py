@@ -15,8 +15,9 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.bases import ActionBase, ModelBase, optional
-from ...kernel.ports import Balance, ModelHandler, Policy, ToolHandler
+from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
+from ...kernel.stores import Balance
 from .budget import Account, refusal
 from .estimate import Estimate
 from .funds import Bill, Funds, PaidLedger, RunLimits, calling, limits_of

@@ -8,6 +8,7 @@ from logging import getLogger
 from pathlib import Path
 
 from ...core.errors import ConfigError
+from ...kernel.ports import Journal
 
 ENVIRONMENT = "KANAME_SERVER_KEY"
 _FILE = "server.key"
@@ -15,7 +16,7 @@ _LEAST = 32  # bytes
 log = getLogger("kaname.serve")
 
 
-def server_key(journal: object) -> bytes:
+def server_key(journal: Journal) -> bytes:
     """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, or `server.key` next to the file of the journal.
 
     The file is made on first use, readable by its owner only. A journal without a file ends with the process, and so does its
@@ -23,8 +24,8 @@ def server_key(journal: object) -> bytes:
     """
     if given := os.environ.get(ENVIRONMENT, ""):
         return _long_enough(given.encode("utf-8", "surrogateescape"), ENVIRONMENT)
-    place = getattr(journal, "path", None)
-    if not place or str(place) == ":memory:":
+    place = journal.stores.place
+    if not place:
         return secrets.token_bytes(_LEAST)
     path = Path(place).expanduser().resolve().with_name(_FILE)
     try:

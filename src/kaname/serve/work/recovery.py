@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...agent.work.worker import Worker
-from ...stores.queue import HasQueue
 from ..service import Service
 
 _AT_ONCE = 256  # runs that the server takes at the same time, in addition to those of requests
@@ -15,7 +14,7 @@ class Recovery:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._worker: Worker | None = None
-        if isinstance(service.journal, HasQueue):
+        if service.journal.stores.queue is not None:
             self._worker = Worker(service.agents.values(), concurrency=_AT_ONCE, begin=service.begin)
 
     async def keep_looking(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -15,24 +15,24 @@ from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
 from ...core.runs import RunInfo, SessionInfo, Tally, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
+from ...kernel.stores import Stores
+from ..grants import SqlGrants
+from ..inbox import SqlInbox
+from ..ledger import SqlLedger
+from ..marks import SqlMarks
 from ..media import MARK, detach_media
-from ..queue import RunQueue
 from ..refusals import busy_text, gap_text, superseded_text
+from ..removal import delete_run, prune_runs
 from ..rows import fact_row, row_sum
-from . import lists, reading
+from . import lists, media, reading
 from .address import parse_address
 from .arrivals import EVERYTHING
 from .connections import Connection
-from .deletion import removal
+from .database import PostgresDatabase
 from .office import Office
 from .owner import alive, describe_owner
-from .people.grants import PostgresGrants
-from .people.inbox import PostgresInbox
-from .queues.own import PostgresQueue
-from .queues.procrastinate import ProcrastinateQueue
-from .stores import media
-from .stores.ledger import PostgresLedger
-from .stores.marks import PostgresMarks
+from .procrastinate import ProcrastinateQueue
+from .queue import PostgresQueue
 from .writer import Append, Hold, card_values
 
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -86,11 +86,17 @@ class PostgresJournal:
         self._own: Office | None = None
         self._inherited: list[Office] = []  # of the process from which this one was forked: never touched, never freed
         self._claiming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.ledger = PostgresLedger(self._office)
-        self.inbox, self.grants = PostgresInbox(self._office), PostgresGrants(self._office)
+        self.database = PostgresDatabase(self._office)
         queue = ProcrastinateQueue if self._address.queue == "procrastinate" else PostgresQueue
-        self.queue: RunQueue = queue(self._office)
-        self.marks = PostgresMarks(self._office)
+        self.stores = Stores(
+            url,
+            SqlLedger(self.database),
+            SqlInbox(self.database),
+            SqlGrants(self.database),
+            queue(self._office),
+            SqlMarks(self.database),
+            PostgresHealth(self._office, self.place),
+        )
 
     def _office(self) -> Office:
         """Return what this process has of the journal."""
@@ -317,52 +323,14 @@ class PostgresJournal:
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children."""
-        office, tried = self._office(), False
-
-        async def work(connection: Connection) -> None:
-            nonlocal tried
-            again, tried = tried, True
-            try:
-                async with connection.transaction():
-                    doomed = await removal.family(connection, office, run_id, cascade)
-                    await removal.remove(connection, office, doomed)
-            except RunNotFound:
-                if not again:  # else it was deleted before the answer was lost
-                    raise
-
-        await office.read(work)
+        await delete_run(self.database, run_id, cascade)
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
-        office = self._office()
-
-        async def work(connection: Connection) -> list[str]:
-            gone = set() if trial is None else set(trial)
-            async with connection.transaction():
-                found = await removal.removable(connection, office, cards, gone, lock=trial is None)
-                if trial is None:
-                    await removal.remove(connection, office, found)
-            return found
-
-        found = await office.read(work)
-        if trial is not None:
-            trial.update(found)
-        return found
+        return await prune_runs(self.database, cards, trial)
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return zeros: PostgreSQL reuses the space of deleted runs by itself (autovacuum)."""
         return 0, 0
-
-    async def probe(self) -> None:
-        """Write the heartbeat of this process. Raises `JournalError` if the database cannot be written now."""
-        await self._office().beat()
-
-    async def verify(self, most: int = 0) -> list[str]:
-        """Read the whole journal and return a description of everything that is damaged; an empty list, if nothing is.
-
-        With `most`, read about so many facts, of the newest runs.
-        """
-        office = self._office()
-        return await office.read(partial(reading.verify, sql=office.sql, where=self.place, most=most))
 
     async def close(self) -> None:
         """Write what is queued, and leave the database. While a run is held, this process stays its owner."""
@@ -386,3 +354,19 @@ def _make_append(hold: Hold, events: Sequence[Event], ends: bool) -> Append:
     opened = events[0].body
     base_seq = opened.base[1] if isinstance(opened, Opened) and opened.base is not None else 0
     return Append(hold, prior, rows, card_values(card), goes_on, ends, base_seq)
+
+
+class PostgresHealth:
+    """Checks of a journal in a database."""
+
+    def __init__(self, office: Callable[[], Office], place: str) -> None:
+        self._office, self._place = office, place
+
+    async def probe(self) -> None:
+        """Write the heartbeat of this process. Raises `JournalError` if the database cannot be written now."""
+        await self._office().beat()
+
+    async def verify(self, most: int = 0) -> list[str]:
+        """Read the whole journal and return a description of everything that is damaged. `most`: see `Health`."""
+        office = self._office()
+        return await office.read(partial(reading.verify, sql=office.sql, where=self._place, most=most))

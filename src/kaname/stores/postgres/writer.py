@@ -22,10 +22,10 @@ from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import CARD, fact_sum, messages_in
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
+from .media import store
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
 from .settlements import Settlement, settle
-from .stores.media import store
 from .thread import PostgresThread, deliver
 
 _MOST = 500  # appends in one statement; there is a place for each of them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ...kernel.ports import Turn
 from ..rows import CARD, fact_sum, messages_in
 
 if TYPE_CHECKING:
-    from .protection.sealing import Seal
+    from .sealing import Seal
 
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -45,9 +46,10 @@ class RunHold:
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
         if said := messages_in(rows):
-            from .inbox import remove_messages
+            from ..inbox import take_messages
+            from .database import run_steps
 
-            remove_messages(connection, said)
+            run_steps(connection, partial(take_messages, said))
         for place, row in enumerate(rows):
             if _MEDIA in row[5]:
                 rows[place] = self._without_media(row, path)
