@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from ...core.runs import SHARED
+from ...core.runs import SHARED, RunInfo
 from ..rows import ERASED_TEXT
 from ..sql import Lock, Many, Steps
 from .arrivals import INBOX
@@ -15,9 +15,10 @@ from .media import remove_media
 from .office import Office
 from .owner import alive, describe_owner
 from .procrastinate import TASK
-from .settlements import Settlement
+from .writer import Settlement
 
 T = TypeVar("T")
+CARD_COLUMNS = ", ".join([f'r."{name}"' for name in ("run", *RunInfo.__match_args__[1:])])
 _EXECUTES = re.compile(r"kaname\.executes\((\w+)\)")
 _ALIVE = re.compile(r"kaname\.alive\(([\w.]+)\)")
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -61,6 +62,10 @@ def _for_postgres(office: Office, statement: str, *values: Any) -> tuple[Any, ..
 
 
 class PostgresDatabase:
+    card_columns = CARD_COLUMNS
+    changed_since = "(r.ended >= {0} OR r.ended IS NULL AND r.status IN ('running', 'waiting'))"
+    day = "floor((r.created - {}) / 86400)::int8"
+
     def __init__(self, office: Callable[[], Office]) -> None:
         self._office = office
 
@@ -68,9 +73,16 @@ class PostgresDatabase:
     def me(self) -> str:
         return self._office().me
 
-    async def read(self, work: Callable[[], Steps[T]]) -> T:
+    async def read(self, work: Callable[[], Steps[T]], *, whole: bool = False) -> T:
         office = self._office()
-        return await office.read(lambda connection: run(connection, office, work))
+
+        async def go(connection: Connection) -> T:
+            if not whole:
+                return await run(connection, office, work)
+            async with connection.transaction(isolation="repeatable_read", readonly=True):
+                return await run(connection, office, work)
+
+        return await office.read(go)
 
     async def write(self, work: Callable[[], Steps[T]]) -> T:
         office = self._office()
@@ -87,6 +99,9 @@ class PostgresDatabase:
     def settle(self, holder: str, spent: Mapping[str, float]) -> None:
         """Write the settlement with the next facts, or before them. It is retried if the server is away."""
         self._office().put(Settlement(holder, dict(spent)))
+
+    def card(self, row: Sequence[Any]) -> RunInfo:
+        return RunInfo(*row)
 
     def describe(self, owner: str) -> str:
         return describe_owner(owner)

@@ -8,18 +8,19 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from ...core.runs import RunInfo
 from ..media import MARK
 from ..news import News
 from ..rows import ERASED_TEXT
 from ..sql import Lock, Many, Steps
 from .file import JournalFile
 from .media import media_of
-from .reading import SEALED, open_text
+from .reading import CARD_ROW, SEALED, at_one_moment, card_of, open_text
 from .schema import ON_DEMAND
 from .thread import SqliteThread
 
@@ -32,6 +33,7 @@ _REWRITTEN = (
     (re.compile(r"= ANY\((\$\d+)::text\[\]\)"), r"IN (SELECT value FROM json_each(\1))"),
     (re.compile(r"kaname\.executes\((\w+)\)"), r"executes(\1.run, \1.owner)"),
     (re.compile(r"\bkaname\.| FOR UPDATE|::\w+"), ""),
+    (re.compile(r"/\*\+\*/"), "+"),
     (re.compile(r"\bgreatest\("), "max("),
     (re.compile(r"\$(\d)"), r"?\1"),
 )
@@ -80,12 +82,22 @@ def _on_demand(connection: sqlite3.Connection, statement: str, execute: Callable
 class SqliteContent:
     """The content of a journal's file, or of a copy of it. `keys`: of the users, if the file is encrypted."""
 
+    card_columns = ", ".join([f"r.{name}" for name in CARD_ROW.split(", ")])
+    changed_since = (
+        "r.run IN (SELECT run FROM runs WHERE updated >= {} AND status NOT IN ('running', 'waiting') "
+        "UNION ALL SELECT run FROM runs WHERE status IN ('running', 'waiting'))"
+    )
+    day = "cast((r.created - {}) / 86400 AS INTEGER)"
+
     def __init__(self, path: Path, keys: UserKeys | None) -> None:
         self.path, self._keys = path, keys
 
     @property
     def keys(self) -> UserKeys | None:
         return self._keys
+
+    def card(self, row: Sequence[Any]) -> RunInfo:
+        return card_of(tuple(row), self.path)
 
     def describe(self, owner: str) -> str:
         process = owner.split("-")[0]
@@ -145,8 +157,12 @@ class SqliteDatabase(SqliteContent):
         """Return the name of this process in the file; "" before the thread that writes has entered it."""
         return "" if self._place.owner is None else self._place.owner.name
 
-    async def read(self, work: Callable[[], Steps[T]]) -> T:
-        done: T = await self._reader.transact(lambda connection: run_steps(connection, work))
+    async def read(self, work: Callable[[], Steps[T]], *, whole: bool = False) -> T:
+        def go(connection: sqlite3.Connection) -> T:
+            with at_one_moment(connection) if whole else nullcontext():
+                return run_steps(connection, work)
+
+        done: T = await self._reader.transact(go)
         return done
 
     async def write(self, work: Callable[[], Steps[T]]) -> T:

@@ -21,8 +21,8 @@ from .schema import APPLICATION, migrate
 
 if TYPE_CHECKING:
     from ...core.encryption.user_keys import UserKeys
+    from ..journal import RunHold
     from .sealing import Seal
-    from .writing import RunHold
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and the memory that processes share: all three or none
 _FEW_RUNS = 1_000

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from ...core.encryption.keys import files_of, use_key
-from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
+from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, SessionBusy
 from ...core.events import Event, Stopped
-from ...core.runs import RunInfo, SessionInfo, Tally, index
+from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
 from ...kernel.stores import Stores
 from ..grants import SqlGrants
 from ..inbox import SqlInbox
+from ..journal import SqlJournal
 from ..ledger import SqlLedger
 from ..marks import SqlMarks
 from ..news import News
-from ..refusals import busy_text, gap_text, superseded_text
+from ..refusals import busy_text
 from ..removal import delete_run, prune_runs
 from ..rows import CARD, fact_row, row_sum
-from . import lists, reading
+from . import reading
 from .copies import copy, note_copy
 from .database import SqliteDatabase
 from .errors import explain
@@ -34,12 +35,12 @@ from .media import media_of
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work, data_version, shut_down
-from .writing import CHANGE, GO_ON, NEXT, OPEN, RunHold, card_values, rarely_changing
+from .writing import CHANGE, GO_ON, NEXT, OPEN, SqliteHold, card_values, rarely_changing
 
 _PAGE = 500
 
 
-class SqliteJournal:
+class SqliteJournal(SqlJournal[SqliteHold]):
     """A journal in one SQLite file. Several processes can use the same file.
 
     Args:
@@ -61,7 +62,7 @@ class SqliteJournal:
         if key_file is not None:
             use_key(key_file, places=files_of(self.path))
         self.closed = False
-        self._held: dict[str, RunHold] = {}
+        self._held: dict[str, SqliteHold] = {}
         self.media = media_of(self.path)
         self.media.max_bytes = max_bytes
         self._place = place = JournalFile(self.path, patience, max_bytes, self._held)
@@ -72,7 +73,7 @@ class SqliteJournal:
         look = partial(data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
         held = self._held
-        self.database = SqliteDatabase(self._writer, self._reader, place, self._patient_news, lambda: len(held) <= 1)
+        self._database = SqliteDatabase(self._writer, self._reader, place, self._patient_news, lambda: len(held) <= 1)
         self.stores = Stores(
             str(self.path),
             SqlLedger(self.database),
@@ -84,13 +85,18 @@ class SqliteJournal:
         )
         self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
 
+    @property
+    def database(self) -> SqliteDatabase:
+        """Return the database, for work on its tables (`stores/sql.py`)."""
+        return self._database
+
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
-        taken: list[RunHold] = []
+        taken: list[SqliteHold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, before: str = "") -> None:
-            taken[:] = [RunHold(epoch, card, turn, before)]
+            taken[:] = [SqliteHold(epoch, card, turn, before)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
@@ -128,14 +134,7 @@ class SqliteJournal:
         return self._place.owner.name
 
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
-        run = events[0].run_id
-        hold = self._held.get(run)
-        if hold is None or hold.epoch != epoch:
-            raise RunSuperseded(superseded_text(run))
-        if hold.failure is not None:
-            raise hold.failure.with_traceback(None)
-        if events[0].seq != hold.card.seq + 1:
-            raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
+        run, hold = events[0].run_id, self._hold_of(events, epoch)
         work = self._entry(hold, events, ends := type(events[-1].body) is Stopped and not keep)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
@@ -145,7 +144,7 @@ class SqliteJournal:
         if ends:
             self._drop(run, epoch)
 
-    def _entry(self, hold: RunHold, events: Sequence[Event], ends: bool) -> Work:
+    def _entry(self, hold: SqliteHold, events: Sequence[Event], ends: bool) -> Work:
         """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
@@ -170,7 +169,9 @@ class SqliteJournal:
 
         return work
 
-    def _begin(self, hold: RunHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
+    def _begin(
+        self, hold: SqliteHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection
+    ) -> None:
         """Write the first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
@@ -189,10 +190,6 @@ class SqliteJournal:
         connection.execute(OPEN, (*stored, place, place, total, hold.epoch, owner))
         hold.write(connection, rows, self.path)
 
-    def _drop(self, run_id: str, epoch: int) -> None:
-        if run_id in self._held and self._held[run_id].epoch == epoch:
-            del self._held[run_id]
-
     async def release(self, run_id: str, epoch: int) -> None:
         """Release the run. If the disk cannot write now, it is released as soon as it can."""
         self._drop(run_id, epoch)
@@ -205,7 +202,7 @@ class SqliteJournal:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
         connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
 
-    def _release_soon(self, run_id: str, taken: list[RunHold]) -> None:
+    def _release_soon(self, run_id: str, taken: list[SqliteHold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for hold in taken:
                 self._drop(run_id, hold.epoch)
@@ -301,48 +298,6 @@ class SqliteJournal:
             )
 
         await self._writer.transact(work)
-
-    async def runs(
-        self,
-        *,
-        run_id: str = "",
-        session: str = "",
-        status: str = "",
-        agent: str = "",
-        user: str | None = None,
-        parent: str = "",
-        starting: str = "",
-        since: float = 0.0,
-        until: float = 0.0,
-        before: int = 0,
-        limit: int = 100,
-    ) -> list[RunInfo]:
-        open_ones = status in ("running", "interrupted")  # the file has one status for both: it depends on the owner
-        wanted = {"run": run_id, "starting": starting, "session": session, "agent": agent, "user": user, "parent": parent}
-        wanted["status"] = "running" if open_ones else status
-        most = -1 if open_ones else int(limit)
-        rows = await self._reader.transact(lambda c: lists.runs(c, wanted, float(since), float(until), before, most))
-        cards = [self._with_status(card_of(row[:-1], self.path), row[-1]) for row in rows]
-        return [card for card in cards if not open_ones or card.status == status][:limit]
-
-    async def sessions(
-        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
-    ) -> list[SessionInfo]:
-        page = partial(lists.sessions, wanted={"session": session, "agent": agent, "user": user}, before=before)
-        work = partial(page, limit=int(limit), with_status=self._with_status, path=self.path)
-        return list(await self._reader.transact(work))
-
-    async def count(
-        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
-    ) -> list[Tally]:
-        wanted = {"session": session, "agent": agent, "user": user}
-        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), with_status=self._with_status)
-        return list(await self._reader.transact(work))
-
-    def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
-        if card.status == "running" and not self._place.executor(card.run_id, owner):
-            card.status = "interrupted"
-        return card
 
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children. Its text is overwritten, also in the write-ahead log unless that is being read."""

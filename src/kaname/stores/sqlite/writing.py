@@ -8,9 +8,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import JournalError
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
+from ..journal import RunHold
 from ..rows import CARD, fact_sum, messages_in
 
 if TYPE_CHECKING:
@@ -29,19 +29,15 @@ _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?,
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 
 
-class RunHold:
-    """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the file."""
+class SqliteHold(RunHold):
+    """A run that is executed through this journal. `seal`: what encrypts its rows."""
 
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "seal", "turn")
+    __slots__ = ("seal",)
 
     def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
-        self.epoch, self.card, self.turn, self.constant = epoch, card, turn, rarely_changing(card)
-        self.before = before  # what became of the one that had it: "died", "overtaken", or it was released
-        self.seal: Seal | None = None  # what encrypts its rows
-        self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
-
-    def fail(self, problem: JournalError) -> None:
-        self.failure = self.failure or problem
+        super().__init__(epoch, card, turn, before)
+        self.constant = rarely_changing(card)
+        self.seal: Seal | None = None
 
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
