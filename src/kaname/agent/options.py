@@ -10,31 +10,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..kernel.ports import ContextPart, Journal, Policy, Sink, StopRule, Strategy
+    from ..run.handoffs.handoff import Team
     from ..strategies.stop import Rules
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
-    from .handoffs.handoff import Team
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _EXPLAINED = ("__init__", "run", "run_sync", "steps", "resume", "start_or_resume", "fork")
 
 
-class Explained:
-    """A class that names its own parameters and attributes where those of another agent library are used."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if Explained in cls.__bases__:
-            for name in [one for one in _EXPLAINED if one in vars(cls)]:
-                setattr(cls, name, _explain_errors(vars(cls)[name], cls))
-
-    if not TYPE_CHECKING:  # a type checker would take any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            from .peers.names import raise_missing
-
-            raise_missing(self, name)
+def explained(kind: type[T]) -> type[T]:
+    """Have the errors of a class name its own parameters where those of another agent library are used."""
+    for name in _EXPLAINED:
+        setattr(kind, name, _explain_errors(vars(kind)[name], kind))
+    return kind
 
 
 def _explain_errors(function: F, owner: type) -> F:
@@ -43,7 +34,7 @@ def _explain_errors(function: F, owner: type) -> F:
         try:
             return function(*given, **options)
         except TypeError:
-            from .peers.names import explain
+            from ..run.peers.names import explain
 
             explain(function, options, owner)
             raise

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from threading import Timer
 
 from ..agent.agent import Agent
-from ..agent.result import Result, settle
-from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.messages import Media
 from ..core.values import plain_text
+from ..run.result import Result, settle
+from ..run.run import Run
 from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
-from .terminal.attachments import attach_files
+from .terminal.attachments import attach_files, check_files
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
@@ -71,6 +71,7 @@ def _read_pipe(screen: Screen) -> str:
 
 
 async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
+    check_files(given.file)  # before a model is downloaded
     agent = agent_from(given, screen)
     try:
         stop = asyncio.Event()

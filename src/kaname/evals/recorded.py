@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..agent.result import result_of
 from ..core.codec import dump
 from ..core.errors import ConfigError
 from ..core.events import Answered, Interjected, Opened
-from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import EVALUATION_PREFIX
 from ..core.values import plain_text
 from ..kernel.load import load, read_whole
 from ..kernel.ports import Journal
+from ..run.result import result_of
 from .checks.outcome import CaseOutcome
 from .files import load_evaluation, make_case, read_cases
 from .records import people_of, read_rating
@@ -107,5 +106,6 @@ def _check_added(path: Path, before: str, after: str, case: dict[str, Any]) -> N
     except (yaml.YAMLError, TypeError, AttributeError):
         same = False
     if not same:
-        told = notice("eval.cannot_add", "the case cannot be added to {path}: `cases` must be a list at its end", path=path)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "eval.cannot_add", "the case cannot be added to {path}: `cases` must be a list at its end", path=path
+        )

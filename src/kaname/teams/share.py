@@ -6,18 +6,17 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..agent.ids import check_ids
-from ..agent.opening.request import new_run_id
-from ..agent.recipe import describe
 from ..core.errors import InvalidState
 from ..core.events import Custom, Event, Fact, Opened, Stopped
-from ..core.notices import notice
 from ..core.runs import SHARED, TITLE, UNDER_WAY
 from ..core.steps import Stop
 from ..kernel.load import add_fact, load
 from ..kernel.ports import Journal
 from ..kernel.threads import off_loop
 from ..memory.sessions import Session, Sessions
+from ..run.ids import check_ids
+from ..run.recipe import describe
+from ..run.request import new_run_id
 from .meeting import Meeting, Right
 
 _MEMBERS = "members"  # the fact that says with whom a session is shared
@@ -70,13 +69,12 @@ async def _go_on_as_shared(meeting: Meeting, own: Session | None) -> None:
     if own is not None:
         (last,) = await journal.runs(run_id=own.runs[-1], limit=1)
         if last.status in UNDER_WAY:
-            told = notice(
+            raise InvalidState.of(
                 "share.under_way",
                 "session {session!r} cannot be shared now: its last run is {status}. Wait until it ends, or stop it.",
                 session=own.id,
                 status=last.status,
             )
-            raise InvalidState(told)
         base = (last.run_id, last.seq)
     at_work = meeting.agent(own.agent if own is not None else "")
     described = await off_loop(describe, at_work.recipe)

@@ -12,7 +12,7 @@ from ...core.events import Received
 from ...core.messages import Message
 from ...core.notices import Notice, from_json, notice, to_json
 from ...kernel.stores import AGAIN, QueuedRun
-from ..opening.request import RunRequest
+from ...run.request import RunRequest
 
 
 def encode_order(messages: Sequence[Message]) -> str:

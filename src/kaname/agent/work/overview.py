@@ -11,8 +11,8 @@ from ...core.notices import Notice, notice, to_json
 from ...kernel.load import list_runs
 from ...kernel.ports import Journal
 from ...kernel.stores import QueuedRun
+from ...run.request import new_run_id
 from ..agent import Agent
-from ..opening.request import new_run_id
 from .order import decode_reason
 from .scheduler import marks_of, schedules_of
 from .submit import queue_of

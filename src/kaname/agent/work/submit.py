@@ -11,11 +11,11 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError, RunBusy
 from ...kernel.ports import Journal, Recipe
 from ...kernel.stores import QueuedRun, RunQueue
-from ..ids import check_ids
-from ..input import Input, as_mapping, as_turn
-from ..opening.entrance import Origin, admit
-from ..opening.opener import Opener
-from ..opening.request import RunRequest, new_run_id
+from ...people.entrance import Origin, admit
+from ...run.ids import check_ids
+from ...run.input import Input, as_mapping, as_turn
+from ...run.opener import Opener
+from ...run.request import RunRequest, new_run_id
 from .order import encode_order
 from .schedule import check_order
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections import Counter
 
-from ...agent.figures import Figures, figures, sum_tallies
+from ...run.figures import Figures, figures, sum_tallies
 from ...stores.default import choose
 from ..agent import agent_name, journal_for, note_place
 from ..last import take_last

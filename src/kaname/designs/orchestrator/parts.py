@@ -7,18 +7,18 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ...agent.actions import ASK, AskPerson
 from ...agent.agent import Agent
 from ...core.errors import ConfigError, Signal, UnexpectedError
 from ...core.messages import ModelReply, ModelRequest, ToolSpec, Usage, assistant, user
 from ...core.notices import notice
 from ...core.record import defaults, mutable, replace
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 from ...kernel.boundary import attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Emit, Journal
 from ...models.prompted.choice_schema import choice_schema
 from ...models.registry import resolve
+from ...run.actions import ASK, AskPerson
 from ...strategies.graph.asking import EvaluationResult, Form, Judging, Writing, simple_form
 from ...strategies.graph.plan import BadPlan, ExecutionPlan, plan_as_json, plan_from, read_plan
 from ...strategies.orchestrate import MONITOR, PLANNER, Judge, Orchestrate, told_results
@@ -162,7 +162,7 @@ def strategy_of(settings: TaskPlanner, tools: ToolRegistry, model: Callable[[], 
 
     def form() -> Form:
         """A model that is held to a schema when it calls tools gets the simple form, and is held to a schema there too."""
-        small = optional(model(), ModelBase, "tool_mode") in ("constrained", "text")
+        small = model_info(model()).tool_mode in ("constrained", "text")
         made = Form()
         if (settings.form or ("simple" if small else "full")) == "simple":
             made = simple_form(choice_schema(tuple([_with_references(tool) for tool in strategy.plan_tools()]), ""))

@@ -11,13 +11,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.figures import sum_tallies
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
 from ...kernel.load import read_run
-from ...policies.budget.budget import Budget
-from ...policies.budget.overview import overview
+from ...policies.money.budget import Budget
+from ...policies.money.overview import overview
+from ...run.figures import sum_tallies
 from ..encoding import Json
 from ..forms import caller_of, number
 from ..service import Service

@@ -184,7 +184,7 @@ def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -
 
 
 def verify(connection: sqlite3.Connection, path: Path, most: int = 0) -> list[str]:
-    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Verifies`)."""
+    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Health`)."""
     with at_one_moment(connection):
         checked = connection.execute(f"PRAGMA {'quick' if most else 'integrity'}_check")
         problems, read = [text for (text,) in checked if text != "ok"], 0
