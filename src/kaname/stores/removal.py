@@ -60,22 +60,30 @@ def removable(cards: Sequence[RunInfo], gone: set[str], *, lock: bool) -> Steps[
     """
     found: list[str] = []
     for card in cards:
-        doomed, new, fits = [card.run_id], [card.run_id], True
-        while new and fits:
-            rows = yield from look(new, lock=lock)
-            dependants = yield from relatives(DEPENDENT, new)
-            children = yield from relatives(INSIDE, new)
-            fits = all(one in rows and one not in gone and not rows[one][4] for one in new)
-            if fits and new == [card.run_id]:
-                _, _, seq, status, _ = rows[card.run_id]
-                fits = seq == card.seq and status not in UNDER_WAY
-            fits = fits and all(other in gone or other in doomed for one in new for other in dependants.get(one, ()))
-            new = [child for one in new for child in children.get(one, ()) if child not in gone and child not in doomed]
-            doomed += new
-        if fits:
-            found += doomed
-            gone.update(doomed)
+        doomed = yield from _unneeded(card, gone, lock)
+        found += doomed
+        gone.update(doomed)
     return found
+
+
+def _unneeded(card: RunInfo, gone: set[str], lock: bool) -> Steps[list[str]]:
+    """Return a run with its children if it is as its card says and no other run needs one of them; else an empty list."""
+    doomed, new = [card.run_id], [card.run_id]
+    while new:
+        rows = yield from look(new, lock=lock)
+        if any(one not in rows or one in gone or rows[one][4] for one in new):
+            return []
+        if new == doomed and (rows[card.run_id][2] != card.seq or rows[card.run_id][3] in UNDER_WAY):
+            return []
+        if (yield from _all_relatives(DEPENDENT, new)) - gone - {*doomed}:
+            return []
+        new = sorted((yield from _all_relatives(INSIDE, new)) - gone - {*doomed})
+        doomed = [*doomed, *new]
+    return doomed
+
+
+def _all_relatives(query: str, runs: Sequence[str]) -> Steps[set[str]]:
+    return {other for others in (yield from relatives(query, runs)).values() for other in others}
 
 
 def remove(content: Content, runs: Sequence[str]) -> Steps[None]:

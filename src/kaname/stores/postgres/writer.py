@@ -284,16 +284,8 @@ class Writer:
     async def _append(self, connection: Connection, groups: Sequence[Group], again: bool) -> None:
         if not groups:
             return
-        short = [(one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens]
-        whole = [
-            (*one.values, one.hold.epoch, one.prior, one.base_seq, number, one.ends, one.opens)
-            for number, one in enumerate(groups)
-            if one.opens or not one.goes_on
-        ]
-        facts = [(*row, number) for number, group in enumerate(groups) for one in group.appends for row in one.rows]
-        columns = (*_columns(short, len(_SHORT)), *_columns(whole, len(_WHOLE)), *_columns(facts, len(_FACT)))
         self.statements += 1
-        taken = {row[0] for row in await connection.fetch(self._sql(_APPEND), self._owner, *columns)}
+        taken = {row[0] for row in await connection.fetch(self._sql(_APPEND), self._owner, *_arrays(groups))}
         left = [group for group in groups if group.run not in taken]
         reasons = (
             {row[0]: row for row in await connection.fetch(self._sql(_REASONS), [one.run for one in left])} if left else {}
@@ -354,6 +346,18 @@ def _group_rows(appends: Sequence[Append]) -> list[Group]:
         else:
             groups[key] = Group(append)
     return list(groups.values())
+
+
+def _arrays(groups: Sequence[Group]) -> list[list[Any]]:
+    """Return the values of `_APPEND`, one array a column: runs that go on, runs that begin or change, and facts."""
+    short = [(one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens]
+    whole = [
+        (*one.values, one.hold.epoch, one.prior, one.base_seq, number, one.ends, one.opens)
+        for number, one in enumerate(groups)
+        if one.opens or not one.goes_on
+    ]
+    facts = [(*row, number) for number, group in enumerate(groups) for one in group.appends for row in one.rows]
+    return [*_columns(short, len(_SHORT)), *_columns(whole, len(_WHOLE)), *_columns(facts, len(_FACT))]
 
 
 _TIMES = [CARD.index(name) for name in _COUNTS]
