@@ -103,11 +103,11 @@ async def test_submitted_run_is_executed_by_a_worker_and_is_queued_once(open_jou
         again = await client.submit("more")
         assert (await ended(client, again)).output == "did more"
     assert model.asked == ["the dishes", "more"]
-    assert dict(await mine.queue.count()) == {}
+    assert dict(await mine.stores.queue.count()) == {}
     await client.submit("the dishes", run_id="r")
     async with Working(Agent(model, name="clerk", journal=theirs)):
         async with asyncio.timeout(60):
-            while await mine.queue.find("r") is not None:
+            while await mine.stores.queue.find("r") is not None:
                 await asyncio.sleep(0.02)
     assert len(model.asked) == 2, "what is done stays done"
     await mine.close()
@@ -158,7 +158,7 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         await client.resume(waiting)
     with pytest.raises(RunNotFound):
         await client.stop("nothing")
-    assert dict(await mine.queue.count()) == {}
+    assert dict(await mine.stores.queue.count()) == {}
     assert await client.submit("never", run_id=waiting) == waiting
     run = await client.submit("forever")
     async with Working(Agent(model, name="clerk", journal=theirs)):
@@ -171,7 +171,7 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         assert (await ended(client, run, "cancelled")).stop.detail == "enough"
         assert (await ended(client, waiting, "cancelled")).stop.detail == "not needed"
         async with asyncio.timeout(60):
-            while await mine.queue.find(waiting) is not None:
+            while await mine.stores.queue.find(waiting) is not None:
                 await asyncio.sleep(0.02)
         assert model.asked == ["forever"], "an id that was stopped before it began is not executed"
         assert time.monotonic() - began < 30, "a second, and the rest for a busy machine"

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ...core.runs import RunInfo
 from ..media import MARK
 from ..news import News
-from ..rows import ERASED_TEXT
+from ..rows import CARD, ERASED_TEXT, row_sum
 from ..sql import Lock, Many, Steps
 from .file import JournalFile
 from .media import media_of
-from .reading import CARD_ROW, SEALED, at_one_moment, card_of, open_text
+from .reading import CARD_ROW, SEALED, SELECT_CARD, at_one_moment, card_of, open_text
 from .schema import ON_DEMAND
 from .thread import SqliteThread
 
@@ -79,6 +79,15 @@ def _on_demand(connection: sqlite3.Connection, statement: str, execute: Callable
     return execute(text).fetchall()
 
 
+def rewrite_card(run: str, **changes: str) -> Steps[None]:
+    """Change columns of a run's entry. One that does not match its checksum stays as it is."""
+    for row in (yield f"{SELECT_CARD} WHERE run = $1", run):
+        if row_sum(*row[:-1]) == row[-1]:
+            values = dict(zip((*CARD, "place"), row[:-1], strict=True)) | changes
+            names = ", ".join([f"{name} = ${number}" for number, name in enumerate([*changes, "sum"], 2)])
+            yield f"UPDATE runs SET {names} WHERE run = $1", run, *changes.values(), row_sum(*values.values())
+
+
 class SqliteContent:
     """The content of a journal's file, or of a copy of it. `keys`: of the users, if the file is encrypted."""
 
@@ -114,8 +123,6 @@ class SqliteContent:
             yield "UPDATE moves SET run = '' WHERE place = $1 AND run = $2", top, run
 
     def erase_own(self, user: str, alias: str, needed: Sequence[str]) -> Steps[None]:
-        from .rewriting import rewrite_card
-
         for run in needed:
             yield from rewrite_card(run, user=alias, title=ERASED_TEXT)
 

@@ -8,24 +8,14 @@ from functools import partial
 from ...core.codec import encode_body
 from ...core.encryption.user_keys import SEALED, ErasedKey, UserKeys
 from ..erasing import Changed, rewrite_facts
-from ..rows import CARD, ERASED_TEXT, erased_fact, row_sum
+from ..rows import ERASED_TEXT, erased_fact
 from ..sql import Many, Steps
-from .database import run_steps
-from .reading import SELECT_CARD
+from .database import rewrite_card, run_steps
 from .sealing import Seal, fact_place
 
 _MESSAGES = "SELECT i.id, r.user, i.body FROM kaname.inbox AS i JOIN kaname.runs AS r ON r.run = i.run"
 _GRANTS = "SELECT id, user, conditions FROM kaname.grants"
 _WAITING = (("inbox", "body", _MESSAGES), ("grants", "conditions", _GRANTS))
-
-
-def rewrite_card(run: str, **changes: str) -> Steps[None]:
-    """Change columns of a run's entry. One that does not match its checksum stays as it is."""
-    for row in (yield f"{SELECT_CARD} WHERE run = $1", run):
-        if row_sum(*row[:-1]) == row[-1]:
-            values = dict(zip((*CARD, "place"), row[:-1], strict=True)) | changes
-            names = ", ".join([f"{name} = ${number}" for number, name in enumerate([*changes, "sum"], 2)])
-            yield f"UPDATE runs SET {names} WHERE run = $1", run, *changes.values(), row_sum(*values.values())
 
 
 def seal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
