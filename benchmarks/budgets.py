@@ -55,7 +55,7 @@ async def measure(processes: int, bounded: bool) -> None:
             for started in [subprocess.Popen(command) for command in commands]:  # noqa: ASYNC220
                 started.wait()
         journal = SqliteJournal(path)
-        (balance,) = await journal.ledger.balances()
+        (balance,) = await journal.stores.ledger.balances()
         ended = {kind: len(await journal.runs(status=kind, limit=RUNS)) for kind in ("completed", "budget")}
         await journal.close()
         seconds, used = time.monotonic() - begun, time.process_time() - cpu

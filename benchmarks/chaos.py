@@ -304,7 +304,7 @@ async def run_all(policies, runs, seed, rate, path):
 
 async def check_leftovers(agents, models, journal, found):
     """When no run is left, nothing is reserved, no place at a gate is taken, and no breaker counts a call."""
-    for balance in await journal.ledger.balances():
+    for balance in await journal.stores.ledger.balances():
         if balance.reserved:
             found.blame("ledger", f"{balance.name!r} has {balance.reserved} reserved")
     for model in models:

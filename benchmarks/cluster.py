@@ -25,7 +25,7 @@ from tests.work.fleet import Fleet
 from tests.work.fleet import make_agent as fleet_agent
 
 from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal, Worker, call, tool
-from kaname.stores.queue import Wanted
+from kaname.kernel.stores import Wanted
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
 
 STEPS = 20
@@ -187,9 +187,9 @@ async def queue(url, home):
         wanted, spans = Wanted(("clerk",), per_key=5 if keys else 0), []
         for _ in range(100):
             began = time.perf_counter()
-            (item,) = await journal.queue.take(wanted, 1)
+            (item,) = await journal.stores.queue.take(wanted, 1)
             spans.append(time.perf_counter() - began)
-            await journal.queue.finish(item.run_id)
+            await journal.stores.queue.finish(item.run_id)
         spans.sort()
         print(
             f"300,000 waiting{', 100 keys with limits' if keys else ''}: fetch p50 {spans[50] * 1e3:.1f} ms, p95 {spans[95] * 1e3:.1f} ms",
@@ -345,7 +345,7 @@ async def chaos(url, home, seconds=60, rate=5, ttl=3):  # noqa: PLR0915
     print(
         f"chaos, {count} runs, {kills} SIGKILL, SIGSTOP 20 s, restart, SIGTERM (exit {drained}): {count - done} lost, {ends} ended "
         f"twice, {len(paid) - len(set(paid))} effects repeated, {len(takeovers)} takeovers p50 {takeovers[len(takeovers) // 2][0]:.1f} s, "
-        f"last {[f'{span:.1f} s at {at:.0f} s' for span, at in takeovers[-4:]]} (ttl {ttl} s), queue {dict(await journal.queue.count())}",
+        f"last {[f'{span:.1f} s at {at:.0f} s' for span, at in takeovers[-4:]]} (ttl {ttl} s), queue {dict(await journal.stores.queue.count())}",
         flush=True,
     )
     fleet.end()
@@ -374,7 +374,7 @@ async def versions(url, home):
         done[card.status] = done.get(card.status, 0) + 1
     print(
         f"versions: {done}, {len(paid) - len(set(paid))} effects repeated, {time.time() - began:.0f} s, "
-        f"queue {dict(await journal.queue.count())}, old workers alive {sum([one.poll() is None for one in olds])}",
+        f"queue {dict(await journal.stores.queue.count())}, old workers alive {sum([one.poll() is None for one in olds])}",
         flush=True,
     )
     for one in olds:

@@ -90,7 +90,7 @@ async def measure(path: Path, runs: int) -> None:
     await timed("sessions of an agent", lambda: sessions.all(agent="agent-7"))
     await timed("one session by its name", lambda: sessions.get(one.id, agent=one.agent, user=one.user))
     await timed("search the newest 1,000 sessions", lambda: sessions.search("question 1179"))
-    await timed("doctor: the newest 100,000 facts", lambda: journal.verify(100_000))
+    await timed("doctor: the newest 100,000 facts", lambda: journal.stores.health.verify(100_000))
     await timed("stats (figures of the last 1,000)", lambda: figures(journal))
     await journal.close()
 

@@ -10,7 +10,7 @@ from kaname.agent.work.order import encode_reason
 from kaname.cli.main import DONE, FAILED, USAGE, main
 from kaname.cli.messages import catalogue
 from kaname.core.notices import notice
-from kaname.stores.queue import QueuedRun, Wanted
+from kaname.kernel.stores import QueuedRun, Wanted
 
 CONFIG = """
 journal: journal.db
@@ -36,10 +36,10 @@ def kaname(tmp_path, monkeypatch, capsys):
 
 async def fill(path):
     journal = SqliteJournal(path / "journal.db")
-    await journal.queue.put([QueuedRun("stuck", "nobody"), QueuedRun("first", "desk")])
-    await journal.queue.take(Wanted(("nobody",)), 1)
+    await journal.stores.queue.put([QueuedRun("stuck", "nobody"), QueuedRun("first", "desk")])
+    await journal.stores.queue.take(Wanted(("nobody",)), 1)
     told = notice("worker.deaths", "its process died {died} times without any progress of the run", died=10)
-    await journal.queue.set_aside("stuck", encode_reason(told))
+    await journal.stores.queue.set_aside("stuck", encode_reason(told))
     await journal.close()
 
 
@@ -68,9 +68,9 @@ def test_workers_are_the_processes_that_live(kaname, tmp_path):
 
     async def look():
         journal = SqliteJournal(tmp_path / "journal.db")
-        await journal.queue.put([QueuedRun("first", "desk")])
-        await journal.queue.take(Wanted(("desk",)), 1)
-        told = await journal.queue.workers()
+        await journal.stores.queue.put([QueuedRun("first", "desk")])
+        await journal.stores.queue.take(Wanted(("desk",)), 1)
+        told = await journal.stores.queue.workers()
         await journal.close()
         return told
 

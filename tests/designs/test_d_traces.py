@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, Worker, call, load_config, max_steps, tool
 from kaname.core.errors import ModelUnavailable
 from kaname.core.tracing import current, parse_traceparent
+from kaname.kernel.stores import QueuedRun
 from kaname.models import OpenAI
 from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
-from kaname.stores.queue import QueuedRun
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, reply
 from tests.parts import add, adding, fail, wait_until
@@ -98,7 +98,7 @@ def team(journal, sinks) -> Agent:
 async def test_worker_sends_the_length_of_the_queue_as_a_gauge(receiver, tmp_path):
     sink = OpenTelemetry(receiver.url)
     agent = Agent(ScriptedModel([]), name="clerk", journal=tmp_path / "j.db", sinks=[sink])
-    await agent.journal.queue.put([QueuedRun("a", "nobody"), QueuedRun("b", "nobody")])
+    await agent.journal.stores.queue.put([QueuedRun("a", "nobody"), QueuedRun("b", "nobody")])
     worker = Worker([agent])
     working = asyncio.create_task(worker.work())
     found = {}

@@ -121,7 +121,7 @@ async def test_agent_run_in_a_tool_is_charged_once_to_the_accounts_of_the_run(sa
     agent = outer_agent(work, journal=journal, policies=[budget], stops=cost("$1"))
     result = await agent.run("go", user_id="ann")
     assert result.usage.cost == pytest.approx(0.036)
-    balances = {one.name.split("\x1f")[0]: one.spent for one in await journal.ledger.balances()}
+    balances = {one.name.split("\x1f")[0]: one.spent for one in await journal.stores.ledger.balances()}
     assert balances == {"user": pytest.approx(0.036), "agent": pytest.approx(0.036), "total": result.usage.total}
     await journal.close()
 
@@ -138,8 +138,8 @@ async def test_agent_run_in_a_thread_of_a_tool_is_limited_too(tmp_path):
     agent = outer_agent(work, journal=journal, policies=[Budget(user="$0.05/day")])
     result = await agent.run("go", user_id="ann")
     assert [one.output for one in result.state.results.values()] == ["budget"]
-    assert 0.03 < spent(await journal.ledger.balances()) <= 0.05
-    assert result.usage.cost == pytest.approx(spent(await journal.ledger.balances()))
+    assert 0.03 < spent(await journal.stores.ledger.balances()) <= 0.05
+    assert result.usage.cost == pytest.approx(spent(await journal.stores.ledger.balances()))
     await journal.close()
 
 
@@ -176,8 +176,8 @@ async def test_agent_two_levels_down_is_charged_to_both():
     agent = outer_agent(high, times=2, journal=journal, policies=[Budget(total="$1")])
     result = await agent.run("go")
     assert result.usage.cost == pytest.approx(0.048)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.048)
-    assert spent(await middle.journal.ledger.balances()) == pytest.approx(0.024)  # the child is on its parent's journal
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.048)
+    assert spent(await middle.journal.stores.ledger.balances()) == pytest.approx(0.024)  # the child is on its parent's journal
 
 
 @pytest.mark.parametrize("child", [False, True])
@@ -193,7 +193,7 @@ async def test_tool_that_reports_the_cost_of_its_agent_is_charged_once(child):
     journal = MemoryJournal()
     result = await outer_agent(work, journal=journal, policies=[Budget(total="$1")]).run("go")
     assert result.usage.cost == pytest.approx(0.024)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.024)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.024)
 
 
 async def test_tool_that_spends_beside_its_agent_is_charged_for_both():
@@ -207,7 +207,7 @@ async def test_tool_that_spends_beside_its_agent_is_charged_for_both():
     journal = MemoryJournal()
     result = await outer_agent(work, journal=journal, policies=[Budget(total="$1")]).run("go")
     assert result.usage.cost == pytest.approx(0.524)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.524)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.524)
 
 
 async def test_model_without_a_price_is_not_called_inside_a_tool_under_a_limit_on_money():
@@ -237,8 +237,8 @@ async def test_cost_that_a_tool_reports_counts_in_every_account_at_once():
     agent = outer_agent(picture, times=3, price=PRICE, journal=journal, policies=[Budget(user="$1/day", total="1M tokens")])
     result = await agent.run("go", user_id="ann")
     assert (result.stop.kind, result.usage.cost) == ("budget", pytest.approx(1.2, abs=0.01))
-    assert spent(await journal.ledger.balances()) == pytest.approx(result.usage.cost)
-    assert spent(await journal.ledger.balances(), "tokens") == result.usage.total
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(result.usage.cost)
+    assert spent(await journal.stores.ledger.balances(), "tokens") == result.usage.total
     assert (await agent.run("go", user_id="ann")).stop.kind == "budget"
 
 
@@ -257,7 +257,7 @@ async def test_cost_of_a_failed_try_is_kept():
     result = await outer_agent(picture, journal=journal, policies=policies).run("go")
     assert len(tries) == 2
     assert result.usage.cost == pytest.approx(0.4)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.4)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize("limit", ["cost", "budget"])
@@ -331,7 +331,7 @@ async def test_work_that_a_tool_leaves_behind_is_charged_to_the_run():
     journal = MemoryJournal()
     result = await outer_agent(begin, times=2, journal=journal, policies=[Budget(total="$1")]).run("go")
     assert result.usage.cost == pytest.approx(0.036)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.036)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.036)
 
 
 async def _run_to_end(agent):
@@ -361,7 +361,7 @@ async def test_pictures_are_charged_once_and_refused_before_they_go_over(limit):
     assert (len(server.requests), result.stop.kind) == (2, "completed")
     assert result.usage.cost == pytest.approx(0.08)
     if limit == "budget":
-        assert spent(await journal.ledger.balances()) == pytest.approx(0.08)
+        assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.08)
 
 
 async def test_picture_without_a_price_is_not_made_under_a_limit_on_money():
@@ -385,7 +385,7 @@ async def test_model_that_describes_a_picture_is_paid_from_the_limits(limit):
     assert [one.output for one in result.state.results.values()] == ["a cat"]
     assert result.usage.cost == pytest.approx(0.012)
     if limit == "budget":
-        assert spent(await journal.ledger.balances()) == pytest.approx(0.012)
+        assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.012)
 
 
 async def test_tool_in_the_background_is_charged_once():
@@ -400,7 +400,7 @@ async def test_tool_in_the_background_is_charged_once():
     result = await Agent(script, [draw], journal=journal, policies=[Budget(total="$1")]).run("go")
     assert not any(one.is_error for one in result.state.results.values()), result.state.results
     assert result.usage.cost == pytest.approx(0.524)
-    assert spent(await journal.ledger.balances()) == pytest.approx(0.524)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(0.524)
 
 
 @pytest.mark.parametrize("place", ["input_checks", "output_checks", "result_checks"])
@@ -423,7 +423,7 @@ async def test_agent_in_a_check_is_charged_once(place, reports):
     policies = [Guardrails(**{place: [check]}), Budget(total="$1")]
     result = await outer_agent(look, journal=journal, policies=policies).run("go")
     assert result.usage.cost == pytest.approx(0.012 * len(checked))
-    assert result.usage.cost == pytest.approx(spent(await journal.ledger.balances()))
+    assert result.usage.cost == pytest.approx(spent(await journal.stores.ledger.balances()))
 
 
 async def test_check_that_reports_its_cost_is_charged_to_the_accounts():
@@ -435,7 +435,7 @@ async def test_check_that_reports_its_cost_is_charged_to_the_accounts():
         ScriptedModel(["hi"], price=FREE), policies=[Guardrails(input_checks=[check]), Budget(total="$1")], journal=journal
     )
     result = await agent.run("go")
-    assert (result.usage.cost, spent(await journal.ledger.balances())) == (0.25, 0.25)
+    assert (result.usage.cost, spent(await journal.stores.ledger.balances())) == (0.25, 0.25)
 
 
 # Quotas
@@ -583,4 +583,4 @@ async def test_embeddings_are_charged_and_refused_without_a_price(limit, monkeyp
             result = await outer_agent(embed, journal=journal, **limits).run("go")
             assert (len(server.requests), result.stop.kind) == (made, "completed")
             assert result.usage.cost == pytest.approx(0.02 * made)
-            assert limit == "cost" or spent(await journal.ledger.balances()) == pytest.approx(0.02 * made)
+            assert limit == "cost" or spent(await journal.stores.ledger.balances()) == pytest.approx(0.02 * made)

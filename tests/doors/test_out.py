@@ -315,8 +315,8 @@ async def test_fork_does_not_bring_back_a_revoked_approval(shop):
     await agent.resume(waiting.run_id, {only(waiting): ALWAYS})
     used = await agent.run("pay")
     assert used.completed
-    (grant,) = await shop.journal.grants.all()
-    await shop.journal.grants.revoke(grant.id)
+    (grant,) = await shop.journal.stores.grants.all()
+    await shop.journal.stores.grants.revoke(grant.id)
     events = [event async for event in shop.journal.read(used.run_id)]
     started = next(event.seq for event in events if type(event.body).__name__ == "ToolStarted")
     paid = len(shop.paid)

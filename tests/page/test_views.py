@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kaname import SqliteJournal
-from kaname.stores.queue import QueuedRun, Wanted
+from kaname.kernel.stores import QueuedRun, Wanted
 from tests.serve.npm import packages
 from tests.serve.serving import client, serving
 
@@ -218,9 +218,9 @@ def test_queue_shows_schedules_and_what_was_set_aside_and_steers_them(tab, go, f
 
     async def set_aside():
         journal = SqliteJournal(next(tab.served.folder.rglob("*.db")))
-        await journal.queue.put([QueuedRun("stuck", "nobody")])
-        await journal.queue.take(Wanted(("nobody",)), 1)
-        await journal.queue.set_aside("stuck", "its process died 10 times")
+        await journal.stores.queue.put([QueuedRun("stuck", "nobody")])
+        await journal.stores.queue.take(Wanted(("nobody",)), 1)
+        await journal.stores.queue.set_aside("stuck", "its process died 10 times")
         await journal.close()
 
     with ThreadPoolExecutor(1) as pool:

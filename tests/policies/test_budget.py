@@ -220,7 +220,7 @@ async def test_child_spends_its_parents_budget():
     result = await boss.run("go")
     assert result.stop.kind == "budget"
     assert "['completed', 'completed', 'budget']" in str(result.messages)
-    (balance,) = await journal.ledger.balances()
+    (balance,) = await journal.stores.ledger.balances()
     assert (balance.spent, balance.reserved) == (3.0, 0.0)
 
 
@@ -237,7 +237,7 @@ async def test_broken_reply_costs_unknown_but_never_more_than_its_bound():
     result = await agent.run("hi")
     assert (result.output, result.usage.cost) == ("ok", None)
     assert 0.010 < result.usage.ceiling < 0.013  # at most $0.01 for the broken one, and the other
-    assert spent(await journal.ledger.balances()) == pytest.approx(result.usage.ceiling)
+    assert spent(await journal.stores.ledger.balances()) == pytest.approx(result.usage.ceiling)
 
 
 async def test_refused_call_costs_nothing():
@@ -249,7 +249,7 @@ async def test_refused_call_costs_nothing():
     agent = Agent(ScriptedModel([busy], price=PRICE), policies=[Budget(user="$1"), Retry(1)], journal=journal)
     with pytest.raises(ModelUnavailable):
         await agent.run("hi")
-    assert spent(await journal.ledger.balances()) == 0.0
+    assert spent(await journal.stores.ledger.balances()) == 0.0
 
 
 async def test_cost_of_a_call_that_a_deadline_ended_is_unknown():
@@ -289,7 +289,7 @@ async def test_many_runs_at_once_never_overdraw_one_account(tmp_path, bounded):
     settings = {"max_tokens": 1000} if bounded else {}
     agents = [Agent(Frugal(seed=n), policies=[Budget(total="$0.50")], journal=journal, settings=settings) for n in range(100)]
     results = await asyncio.gather(*[agent.run("hi") for agent in agents])
-    (balance,) = await journal.ledger.balances()
+    (balance,) = await journal.stores.ledger.balances()
     known = sum(result.usage.cost for result in results)
     assert {result.stop.kind for result in results} <= {"completed", "budget"}
     assert (balance.spent, balance.reserved) == (pytest.approx(known), 0.0)
@@ -314,7 +314,7 @@ async def test_reservation_of_a_killed_process_is_free_again(tmp_path):
     process = warm.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "asked\n"
     journal = SqliteJournal(path)
-    (held,) = await journal.ledger.balances()
+    (held,) = await journal.stores.ledger.balances()
     assert held.reserved > 0.09
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -343,7 +343,7 @@ async def test_run_that_waits_for_an_account_says_so_and_can_be_stopped():
     assert (await second).stop.kind == "cancelled"
     first.abort()
     await first
-    (balance,) = await journal.ledger.balances()
+    (balance,) = await journal.stores.ledger.balances()
     assert balance.reserved == 0.0
 
 
@@ -354,10 +354,10 @@ async def test_overview_lists_the_accounts_of_this_period_with_their_limits():
     await Agent(
         ScriptedModel(["ok"]), [tool(effect="pure", name="look")(lambda n: n)], name="clerk", policies=[budget], journal=journal
     ).run("hi", user_id="ann")
-    journal.ledger.settle("", {"\x1f".join(["user", "ann", "calls", "day", "2020-01-01"]): 9.0})
-    now = [(one.scope, one.whose, one.unit, one.spent, one.limit) for one in await overview(journal.ledger, [budget])]
+    journal.stores.ledger.settle("", {"\x1f".join(["user", "ann", "calls", "day", "2020-01-01"]): 9.0})
+    now = [(one.scope, one.whose, one.unit, one.spent, one.limit) for one in await overview(journal.stores.ledger, [budget])]
     assert now == [("agent", "clerk", "usd", 0.0, 2.0), ("user", "ann", "calls", 1.0, 5.0)]
-    assert len(await overview(journal.ledger, [budget], past=True)) == 3
+    assert len(await overview(journal.stores.ledger, [budget], past=True)) == 3
 
 
 async def test_judge_and_summary_are_paid_from_the_same_budget():
@@ -372,7 +372,7 @@ async def test_judge_and_summary_are_paid_from_the_same_budget():
         context=[Compact()],
     )
     assert (await agent.run("hi")).output == "hello"
-    (balance,) = await journal.ledger.balances()
+    (balance,) = await journal.stores.ledger.balances()
     assert (balance.spent, balance.reserved) == (2.0, 0.0)
 
 
@@ -463,7 +463,7 @@ async def test_unknown_cost_is_listed_as_unknown():
 
     journal = MemoryJournal()
     await Agent(Unpriced(), policies=[Budget(user="$1/day", unpriced="allow")], journal=journal).run("hi")
-    assert {(one.unit, one.spent) for one in await overview(journal.ledger)} == {("usd", 0.0), ("unpriced", 1.0)}
+    assert {(one.unit, one.spent) for one in await overview(journal.stores.ledger)} == {("usd", 0.0), ("unpriced", 1.0)}
 
 
 async def test_next_model_is_asked_when_the_first_is_too_dear():
@@ -514,20 +514,20 @@ async def test_resumed_run_tells_that_it_has_another_model():
 
 async def test_settlement_is_written_with_the_next_work_or_alone_if_none_follows(tmp_path):
     journal = SqliteJournal(tmp_path / "j.db")
-    ledger = journal.ledger
+    ledger = journal.stores.ledger
     await ledger.reserve("first", ["a"], lambda _: [1.0])
     ledger.settle("first", {"a": 0.25})
     (balance,), _ = await ledger.reserve("second", ["a"], lambda _: [1.0])  # at once: it sees what was settled
     assert (balance.spent, balance.reserved) == (0.25, 0.0)
-    await ledger._writer.submit(lambda _: None)
-    ledger._writer._usual = 0.0  # commits are quick: the next work is done by the event loop
+    await journal.stores.health.probe()
+    journal._writer._usual = 0.0  # commits are quick: the next work is done by the event loop
     ledger.settle("second", {"a": 0.25})
     (balance,), _ = await ledger.reserve("third", ["a"], lambda _: [1.0])
     assert (balance.spent, balance.reserved) == (0.5, 0.0)
     ledger.settle("third", {"a": 0.5})
     await journal.close()  # nothing follows
     journal = SqliteJournal(tmp_path / "j.db")
-    (balance,) = await journal.ledger.balances()
+    (balance,) = await journal.stores.ledger.balances()
     assert (balance.spent, balance.reserved) == (1.0, 0.0)
     await journal.close()
 

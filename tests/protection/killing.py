@@ -92,7 +92,7 @@ def check_finished(kind: str, folder: Path) -> None:
 
     async def look() -> None:
         journal = SqliteJournal(data / "journal.db")
-        assert await journal.verify() == []
+        assert await journal.stores.health.verify() == []
         assert {card.title for card in await journal.runs(user=OTHER)} == {"what Mia says", "Mia wants to send", "Mia waits"}
         mine = await journal.runs(user=USER)
         assert bool(mine) == (kind != "erase")

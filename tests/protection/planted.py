@@ -24,8 +24,8 @@ from kaname import (
 )
 from kaname.core.encryption.database import open_database
 from kaname.core.events import Custom
-from kaname.kernel.approvals.port import Grant
 from kaname.kernel.load import add_fact
+from kaname.kernel.stores import Grant
 from kaname.memory.files import MemoryFiles
 from kaname.serve.users import Users
 from kaname.sinks.log import JsonLines
@@ -105,8 +105,8 @@ async def plant(folder: Path) -> None:
     )
     await waiting.say(hers.run_id, f"says {next(it)}", by=USER)
     await waiting.say(hers.run_id, "Mia says more", by=OTHER)
-    await journal.grants.put(Grant("g1", "waits", USER, "send", {"text": {"equals": next(it)}}, by=USER))
-    await journal.grants.put(Grant("g2", "waits", OTHER, "send", {}, by=USER))
+    await journal.stores.grants.put(Grant("g1", "waits", USER, "send", {"text": {"equals": next(it)}}, by=USER))
+    await journal.stores.grants.put(Grant("g2", "waits", OTHER, "send", {}, by=USER))
     title = Agent(answers(next(it), next(it)), name="talk", **shared)
     talk = next(it)
     first = await title.run(f"first {next(it)}", session_id=talk, user_id=USER)

@@ -70,7 +70,7 @@ async def test_encrypted_run_is_resumed_listed_and_continued_in_its_session(tmp_
         "and now?", user_id="ken", session_id="s"
     )
     assert second.output == "5"
-    assert await again.verify() == []
+    assert await again.stores.health.verify() == []
     assert first.run_id != second.run_id
     await again.close()
 
@@ -195,8 +195,8 @@ async def _everything(folder: Path) -> list[str]:
     found = [repr(card) for card in cards]
     for card in cards:
         found += [repr(event) async for event in journal.read(card.run_id)]
-        found += [repr(said) for said in await journal.inbox.letters(card.run_id)]
-    found += [repr(grant) for grant in await journal.grants.all()]
+        found += [repr(said) for said in await journal.stores.inbox.letters(card.run_id)]
+    found += [repr(grant) for grant in await journal.stores.grants.all()]
     await journal.close()
     files = MemoryFiles(folder / "memory")
     found += [repr(one) for one in files.of(USER).all(past=True)]
@@ -211,7 +211,7 @@ async def test_conversion_is_refused_while_a_program_uses_the_file(tmp_path, key
     program = (
         "import asyncio, sys; from kaname import SqliteJournal\n"
         "async def main():\n"
-        "    journal = SqliteJournal(sys.argv[1]); await journal.runs(); await journal.probe()\n"
+        "    journal = SqliteJournal(sys.argv[1]); await journal.runs(); await journal.stores.health.probe()\n"
         "    print('ready', flush=True); sys.stdin.read()\n"
         "asyncio.run(main())"
     )

@@ -74,12 +74,12 @@ async def test_data_of_other_people_survives_an_erasure(folder):
     await journal.close()
     await erase_user(USER, places(folder))
     journal = SqliteJournal(folder / "journal.db")
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     mine = await journal.runs(user=OTHER)
     assert {card.title for card in mine} == {"what Mia says", "Mia wants to send", "Mia waits"}
     hers = next(card.run_id for card in mine if card.title == "Mia waits")
-    assert [said.message.text for said in await journal.inbox.letters(hers)] == ["Mia says more"]
-    (grant,) = await journal.grants.all()
+    assert [said.message.text for said in await journal.stores.inbox.letters(hers)] == ["Mia says more"]
+    (grant,) = await journal.stores.grants.all()
     assert (grant.id, grant.user, grant.by.startswith("erased-")) == ("g2", OTHER, True)
     sessions = Sessions(journal)
     (meeting,) = await sessions.all(user=OTHER)
@@ -150,7 +150,7 @@ async def test_copy_that_erasure_did_not_reach_cannot_be_read_after_it(tmp_path)
                 path.unlink()
         shutil.copy(tmp_path / "stolen.db", restored)
         journal = SqliteJournal(restored)
-        assert await journal.verify() == []
+        assert await journal.stores.health.verify() == []
         texts = []
         for card in await journal.runs(user=USER):
             texts += [card.title, *[repr(event.body) async for event in journal.read(card.run_id) if event.seq > 1]]

@@ -17,9 +17,9 @@ from kaname.core.codec import decode_body, decode_state, encode_body, encode_sta
 from kaname.core.events import Received
 from kaname.core.messages import Message, Text
 from kaname.core.state import State
+from kaname.kernel.stores import QueuedRun
 from kaname.serve import app
 from kaname.serve.guard import RequestLimits
-from kaname.stores.queue import QueuedRun
 
 SECRET = "a-secret-that-nobody-knows"
 CONFIG = """
@@ -114,10 +114,10 @@ async def test_signed_request_is_one_run_however_often_it_comes(sender):
 
 async def test_run_that_no_worker_has_begun_is_stopped_over_http(sender):
     later = QueuedRun("later", "desk", "{}", at=time.time() + 3600)
-    await sender.service.journal.queue.put([later])
+    await sender.service.journal.stores.queue.put([later])
     answered = [await sender.http.post("/api/runs/later/stop", json={}) for _ in range(2)]
     assert [(one.status_code, one.json()["stopping"]) for one in answered] == [(202, True), (200, False)]
-    assert dict(await sender.service.journal.queue.count()) == {}
+    assert dict(await sender.service.journal.stores.queue.count()) == {}
     assert [card.status for card in await sender.service.journal.runs()] == ["cancelled"]
 
 
@@ -148,7 +148,7 @@ async def test_request_that_is_forged_or_old_or_too_large_is_refused(sender, how
     answered = await sender.send(given.pop("body", {"id": 1}), **given)
     assert answered.status_code == status, answered.text
     assert not await sender.service.journal.runs()
-    assert dict(await sender.service.journal.queue.count()) == {}
+    assert dict(await sender.service.journal.stores.queue.count()) == {}
 
 
 async def test_too_many_requests_are_refused_until_some_time_has_passed(desk):

@@ -260,10 +260,10 @@ def test_server_that_cannot_write_is_not_ready_until_it_can(tmp_path, disk_fault
 
 async def test_journal_at_its_quota_cannot_be_written_to(tmp_path):
     journal = SqliteJournal(tmp_path / "j.db", max_bytes=300_000)
-    await journal.probe()
+    await journal.stores.health.probe()
     with pytest.raises(JournalFull):
         await Agent(ScriptedModel(["x" * 400_000]), journal=journal).run("go")
-    await journal.probe()
+    await journal.stores.health.probe()
     agent = Agent(ScriptedModel(lambda request: "x" * 2_000), journal=journal)
     with pytest.raises(JournalFull):
         for _ in range(100):
@@ -273,7 +273,7 @@ async def test_journal_at_its_quota_cannot_be_written_to(tmp_path):
         for _ in range(1_000):
             await agent.run("go")
     with pytest.raises(JournalFull):
-        await journal.probe()
+        await journal.stores.health.probe()
     await journal.close()
 
 
@@ -282,7 +282,7 @@ async def test_probe_of_a_journal_leaves_nothing_in_it(tmp_path):
     await Agent(ScriptedModel(["x"]), journal=journal).run("go")
     before = [one async for one in journal.changes(wait=False)]
     for _ in range(50):
-        await journal.probe()
+        await journal.stores.health.probe()
     assert [one async for one in journal.changes(wait=False)] == before
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()

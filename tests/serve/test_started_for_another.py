@@ -10,7 +10,7 @@ from kaname import Agent, Approve, MemoryJournal, ScriptedModel, SqliteJournal, 
 from kaname.core.errors import InvalidState
 from kaname.core.events import Opened
 from kaname.serve.users import Users
-from kaname.stores.sqlite.protection.erasure import erase_user_from
+from kaname.stores.sqlite.erasure import erase_user_from
 from tests.parts import facts
 
 

@@ -24,7 +24,7 @@ from kaname.serve.changes import Changes
 from kaname.serve.guard import RequestLimits
 from kaname.serve.service import Service
 from kaname.serve.users import OWNER, Caller
-from kaname.stores.sqlite.protection.erasure import erase_user_from
+from kaname.stores.sqlite.erasure import erase_user_from
 
 TALKER, READER = Caller("ann", frozenset(["talk"])), Caller("bob", frozenset(["read"]))
 

@@ -56,7 +56,7 @@ async def main() -> None:
     while result.questions:
         result = await agent.resume(run, dict.fromkeys(result.questions, "skip"))
     facts = [event.seq async for event in journal.read(run)]
-    damage = await journal.verify()
+    damage = await journal.stores.health.verify()
     await journal.close()
     paid = Counter(log.read_text().split()) if log.exists() else {}
     print(json.dumps([told, result.stop.kind, result.output, dict(paid), facts == list(range(1, len(facts) + 1)), damage]))

@@ -82,7 +82,7 @@ async def _finish(folder):
     result = await agent.resume("r")
     while result.questions:
         result = await agent.resume("r", dict.fromkeys(result.questions, "skip"))
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
     return result.stop.kind, result.output
 
@@ -197,7 +197,7 @@ async def test_whatever_is_written_after_a_failure_gets_the_disks_error_until_th
     again = await journal.claim("r")
     assert again.seq == 1
     await journal.append(fact(2, "small"), again.epoch)
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
 
 

@@ -10,7 +10,10 @@ from kaname import SqliteJournal
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
-from kaname.stores.sqlite import lists, reading
+from kaname.stores.lists import list_runs, list_sessions
+from kaname.stores.sqlite import reading
+from kaname.stores.sqlite.database import SqliteContent, run_steps
+from kaname.stores.sqlite.file import add_functions
 from kaname.testing.journal_lists import write
 
 FEW, MANY = 100, 1_000
@@ -68,13 +71,19 @@ def files(tmp_path_factory):
     return made
 
 
+def opened(path):
+    connection = sqlite3.connect(path, isolation_level=None)
+    add_functions(connection, executes=lambda run, owner: False, alive=lambda owner: False)
+    return closing(connection)
+
+
 def work(path, call):
     """How many steps SQLite's machine takes for it, in tens."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        steps = [0]
-        call(connection)  # its statements are prepared
+    with opened(path) as connection:
+        steps, content = [0], SqliteContent(path, None)
+        run_steps(connection, lambda: call(content))  # its statements are prepared
         connection.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 10)
-        call(connection)
+        run_steps(connection, lambda: call(content))
         return steps[0]
 
 
@@ -85,7 +94,8 @@ def test_page_of_runs_costs_the_same_in_a_large_journal(files, wanted, more):
     for runs, path in files.items():
         since = runs - 5.0 if more.get("since") else 0.0
         before = runs - 10 if more.get("before") else 0
-        taken[runs] = work(path, lambda c, s=since, b=before: lists.runs(c, RUNS | wanted, s, 0.0, b, 5))
+        page = {"since": since, "until": 0.0, "before": before, "limit": 5}
+        taken[runs] = work(path, lambda content, page=page: list_runs(content, RUNS | wanted, **page))
     assert taken[MANY] <= 2 * taken[FEW] + 20, (wanted, more, taken)
 
 
@@ -113,17 +123,18 @@ def test_page_of_sessions_costs_the_same_in_a_large_journal(talks, wanted, befor
     for runs, path in talks.items():
         whole = {"session": "", "agent": "", "user": None} | wanted
         at = before and before + runs - FEW
-        taken[runs] = work(path, lambda c, w=whole, p=path, b=at: lists.sessions(c, w, b, 1, lambda card, owner: card, p))
+        taken[runs] = work(path, lambda content, w=whole, b=at: list_sessions(content, w, b, 1))
     assert taken[MANY] <= 1.5 * taken[FEW] + 30, (wanted, taken)
 
 
 def test_page_of_sessions_takes_as_many_statements_as_one_session(talks):
     whole, taken = {"session": "", "agent": "", "user": None}, {}
     for limit in (1, 100):
-        with closing(sqlite3.connect(talks[MANY], isolation_level=None)) as connection:
+        with opened(talks[MANY]) as connection:
             said: list[str] = []
             connection.set_trace_callback(said.append)
-            found = lists.sessions(connection, whole, 0, limit, lambda card, owner: card, talks[MANY])
+            content = SqliteContent(talks[MANY], None)
+            found = run_steps(connection, lambda content=content, limit=limit: list_sessions(content, whole, 0, limit))
         assert [len(one.runs) for one in found] == [5] * limit
         taken[limit] = len(said)
     assert taken[100] == taken[1]

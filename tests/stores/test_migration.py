@@ -46,7 +46,7 @@ def old_file(folder):
 async def test_an_old_journal_keeps_its_runs_and_goes_on(tmp_path):
     journal = SqliteJournal(old_file(tmp_path))
     agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     assert {card.run_id for card in await journal.runs()} >= {"turn-1", "turn-2", "turn-3", "waiting"}
     assert await journal.runs(run_id="empty") == [], "a claim that came to nothing is not kept"
     assert (await agent.resume("turn-3")).output == "the sum is 7 (3 asked)"
@@ -134,7 +134,7 @@ async def test_places_become_those_of_the_moves_and_moves_of_deleted_runs_go(tmp
     assert [card.run_id for card in await journal.runs(session="s")] == ["turn-3", "turn-2", "turn-1"]
     (session,) = [one for one in await journal.sessions() if one.first.session == "s"]
     assert session.runs == ("turn-1", "turn-2", "turn-3")
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     before = max([change.place async for change in journal.changes(wait=False)])
     agent = Agent(adding(), [add], journal=journal, instructions="Be brief.")
     await agent.run("and again", session_id="s", user_id="u", run_id="next")
@@ -153,5 +153,5 @@ async def test_damaged_entry_stays_damaged(tmp_path, monkeypatch):
     journal = SqliteJournal(path)
     with pytest.raises(JournalError, match="turn-2.*does not match"):
         await journal.runs(run_id="turn-2")
-    assert any("turn-2" in problem for problem in await journal.verify())
+    assert any("turn-2" in problem for problem in await journal.stores.health.verify())
     await journal.close()

@@ -19,7 +19,7 @@ class TestSqliteQueue(QueueContract):
 
     def make(self):
         first, second = SqliteJournal(self.path), SqliteJournal(self.path)
-        return first, first.queue, second, second.queue
+        return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
         journal._place.release_owner()
@@ -35,7 +35,7 @@ class TestPostgresQueue(QueueContract):
 
         url = f"{self.server}&schema=queue_{next(_schemas)}&ttl=0.5"
         first, second = PostgresJournal(url), PostgresJournal(url)
-        return first, first.queue, second, second.queue
+        return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
         journal._own._heartbeat._beating.cancel()
@@ -50,7 +50,7 @@ class TestProcrastinateQueue(TestPostgresQueue):
 
         url = f"{self.server}&schema=procrastinate_{next(_schemas)}&ttl=0.5&queue=procrastinate"
         first, second = PostgresJournal(url), PostgresJournal(url)
-        return first, first.queue, second, second.queue
+        return first, first.stores.queue, second, second.stores.queue
 
     async def kill(self, journal, queue):
         await asyncio.sleep(1.0)

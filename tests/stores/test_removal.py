@@ -5,8 +5,7 @@ import sqlite3
 from contextlib import closing
 
 from kaname import Agent, Approve, ScriptedModel, SqliteJournal, call
-from kaname.stores.sqlite import removal
-from kaname.stores.sqlite.file import connect
+from kaname.stores.sqlite.file import connect, tidy
 from kaname.testing.journal_lists import write
 from tests.parts import add
 
@@ -34,7 +33,7 @@ async def test_deleted_text_is_nowhere_in_the_files(tmp_path):
     await journal.delete((await journal.runs(session="s"))[-1].run_id, cascade=True)
     assert SECRET.encode() not in stored(path)
     assert (await agent.result(other.run_id)).output == "I heard another text that stays"
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
     assert SECRET.encode() not in stored(path)
 
@@ -106,7 +105,7 @@ async def test_space_of_deleted_runs_is_given_back_while_others_write(tmp_path):
     await journal.tidy()
     assert freed > 1_500_000
     assert path.stat().st_size < full - 1_500_000
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
 
 
@@ -135,7 +134,7 @@ async def test_file_of_an_older_version_is_made_smaller_by_rewriting_it(tmp_path
     freed, free = await journal.tidy(whole=True)
     assert (freed > 500_000, free) == (True, 0)
     await write(journal, "later")
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
 
 
@@ -148,7 +147,7 @@ async def test_tidying_does_not_wait_for_a_reader(tmp_path):
     reader.execute("SELECT count(*) FROM runs").fetchone()
     await write(journal, "s")
     await asyncio.wait_for(journal.delete("r"), 60)
-    assert removal.tidy(path)[0] >= 0
+    assert tidy(path)[0] >= 0
     reader.execute("COMMIT")
     reader.close()
     await journal.close()

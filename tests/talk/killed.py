@@ -98,7 +98,7 @@ async def check(folder, sessions):
         "said": len(acknowledged),
         "missing": [text for text in acknowledged if recorded[text] != 1 or seen[text] != 1],
         "twice": [text for counted in (recorded, seen) for text, count in counted.items() if count != 1],
-        "damage": await agent.journal.verify(),
+        "damage": await agent.journal.stores.health.verify(),
     }
 
 

@@ -88,7 +88,7 @@ async def check(path):
     wrong += [] if answers == {f"answer of {name}": 1 for name in NAMES} else [f"answers {dict(answers)}"]
     wrong += [] if children == once else [f"children {dict(children)}"]
     wrong += [f"open {key}" for key, value in state.custom.items() if key.startswith(BACKGROUND) and not value.get("collected")]
-    wrong += await agent.journal.verify()
+    wrong += await agent.journal.stores.health.verify()
     await agent.journal.close()
     print(json.dumps(wrong), flush=True)
 

@@ -93,7 +93,7 @@ async def test_lasting_approval_of_a_childs_call_names_the_person_who_gave_it(jo
     asked = await agent.run("Pay.", user_id="ken")
     always = {key: {"approved": True, "for": "always"} for key in asked.questions}
     assert (await agent.resume(asked.run_id, always, by="mia")).completed
-    (grant,) = await journal.grants.all()
+    (grant,) = await journal.stores.grants.all()
     assert (grant.agent, grant.user, grant.by) == ("payer", "ken", "mia")
     assert (await agent.run("Pay.", user_id="ken")).output == "paid 10", "nobody is asked"
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, SecretStr
 
 from kaname import Agent, Approve, InvalidState, MemoryJournal, Permit, ScriptedModel, SqliteJournal, call, tool
 from kaname.cli.main import main
-from kaname.kernel.approvals.port import Grant
+from kaname.kernel.stores import Grant
 
 KEY = "approve:c1_0"
 
@@ -64,10 +64,10 @@ async def test_an_approval_for_always_allows_calls_of_later_runs_of_the_same_use
     assert (await again.replay(second.run_id)).same
     other, paid = payer(journal, 5)
     assert (await other.run("Pay.", user_id="yui")).stop.kind == "waiting"
-    (grant,) = await journal.grants.all()
+    (grant,) = await journal.stores.grants.all()
     assert (grant.tool, grant.user, grant.by, dict(grant.where)) == ("pay", "ken", "mika", {"yen": {"at_most": 100}})
-    assert await journal.grants.revoke(grant.id)
-    assert not await journal.grants.revoke(grant.id)
+    assert await journal.stores.grants.revoke(grant.id)
+    assert not await journal.stores.grants.revoke(grant.id)
     after, paid = payer(journal, 5)
     assert ((await after.run("Pay.", user_id="ken")).stop.kind, paid) == ("waiting", [])
     assert (await agent.resume(result.run_id, {KEY: answer})).completed, "the same answer again changes nothing"
@@ -94,7 +94,7 @@ async def test_an_approval_never_stands_over_a_refusal(journal):
     assert paid == [5]
     refusing, paid = payer(MemoryJournal(), 5, 5)
     asked = await refusing.run("Pay.")
-    await refusing.journal.grants.put(Grant("1", "agent", "", "pay", {}))
+    await refusing.journal.stores.grants.put(Grant("1", "agent", "", "pay", {}))
     refused = await refusing.resume(asked.run_id, {KEY: "no"})
     assert (refused.stop.kind, paid) == ("waiting", []), "who refused it is asked about the same call once more"
 
@@ -119,7 +119,7 @@ async def test_an_approval_that_cannot_be_read_or_does_not_fit_the_call_is_refus
     with pytest.raises(InvalidState):
         await agent.resume(asked.run_id, {KEY: {"approved": True, "for": "always", **wrong}})
     assert paid == []
-    assert await journal.grants.all() == []
+    assert await journal.stores.grants.all() == []
 
 
 async def test_a_star_in_an_argument_that_was_shown_is_no_pattern(journal):
@@ -184,7 +184,7 @@ async def test_user_of_a_run_cannot_answer_where_another_person_must(tmp_path):
         with pytest.raises(InvalidState, match="another person than 'ken'"):
             await agent.resume(result.run_id, {key: "yes"}, by=by)
     assert (await agent.resume(result.run_id, {key: "yes"}, by="mia")).output == "paid 10"
-    await agent.journal.grants.put(Grant("g", agent.name, "ken", "pay", {}, by="ken"))
+    await agent.journal.stores.grants.put(Grant("g", agent.name, "ken", "pay", {}, by="ken"))
     assert (await agent.run("pay", user_id="ken")).stop.kind == "waiting", "nor allow it always"
 
 

@@ -11,7 +11,7 @@ from kaname import Agent, ScriptedModel, ToolContext, call, tool
 @tool
 async def look(context: ToolContext) -> str:
     """Look until the user says something."""
-    await context.journal.inbox.letters(context.run_id, wait=True)
+    await context.journal.stores.inbox.letters(context.run_id, wait=True)
     return "seen"
 
 def reply(request):

@@ -100,7 +100,7 @@ async def main():
     agent = make_agent(choose(sys.argv[1]))
     worker = Worker([agent], concurrency=4)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
-    await agent.journal.queue.take(worker._wanted._replace(agents=()), 1)  # it is in the table of those who live
+    await agent.journal.stores.queue.take(worker._wanted._replace(agents=()), 1)  # it is in the table of those who live
     print("up", flush=True)
     await worker.work()
     await agent.journal.close()

@@ -20,7 +20,7 @@ async def completed(journal, count, seconds=180):
 
 
 async def nothing_is_queued(journal):
-    return not await journal.queue.count()
+    return not await journal.stores.queue.count()
 
 
 async def check(journal, fleet, count):
@@ -30,7 +30,7 @@ async def check(journal, fleet, count):
         ends = [event async for event in journal.read(card.run_id) if isinstance(event.body, Stopped)]
         assert len(ends) == 1, "no run ends twice"
     assert len(fleet.paid()) == len(set(fleet.paid())) == count, "each is paid once"
-    assert dict(await journal.queue.count()) == {}
+    assert dict(await journal.stores.queue.count()) == {}
 
 
 async def resumed(journal, run_id):

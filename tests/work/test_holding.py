@@ -32,7 +32,7 @@ class Trouble:
 
     def __init__(self, journal, patch, number, kind):
         self.left, self.kind = number, kind
-        for place, name in [(journal, "claim"), (journal, "append"), (journal, "lineage"), (journal.inbox, "letters")]:
+        for place, name in [(journal, "claim"), (journal, "append"), (journal, "lineage"), (journal.stores.inbox, "letters")]:
             patch.setattr(place, name, self._troubled(getattr(place, name)))
 
     def _troubled(self, real):
@@ -76,7 +76,7 @@ async def test_answered_run_is_free_whatever_happens_to_its_caller(journal, monk
 async def test_worker_whose_read_fails_at_the_start_tries_the_run_again(journal, monkeypatch):
     agent = clerk(journal)
     result = await agent.run("pay")
-    real, failed = journal.inbox.letters, []
+    real, failed = journal.stores.inbox.letters, []
 
     async def letters(run_id, *given, **options):
         if not failed:
@@ -85,7 +85,7 @@ async def test_worker_whose_read_fails_at_the_start_tries_the_run_again(journal,
         return await real(run_id, *given, **options)
 
     await agent.submit_answers(result.run_id, dict.fromkeys(result.questions, "yes"))
-    monkeypatch.setattr(journal.inbox, "letters", letters)
+    monkeypatch.setattr(journal.stores.inbox, "letters", letters)
     async with Working(agent):
         assert (await ended(agent, result.run_id)).output == "done"
     assert failed == [result.run_id]

@@ -151,14 +151,14 @@ def place(request, tmp_path):
 
 async def test_ticks_while_nobody_was_alive_are_made_up_for_by_the_next_process(place):
     agent = make_agent(place, missed="all")
-    await agent.journal.marks.raise_to({"hourly: 0 * * * * UTC": at("2026-01-01T01:30+00:00")})  # of an earlier build
+    await agent.journal.stores.marks.raise_to({"hourly: 0 * * * * UTC": at("2026-01-01T01:30+00:00")})  # of an earlier build
     await Scheduler([agent], lambda: at("2026-01-01T05:30+00:00")).check()
-    assert dict(await agent.journal.queue.count()) == {}, "a schedule counts from when it is first seen"
+    assert dict(await agent.journal.stores.queue.count()) == {}, "a schedule counts from when it is first seen"
     later = Scheduler([agent], lambda: at("2026-01-01T08:30+00:00"))
     await later.check()
     await later.check()
-    assert dict(await agent.journal.queue.count()) == {"waiting": 3}
-    assert (await agent.journal.queue.find("hourly@clerk@20260101T070000Z")).state == "waiting"
+    assert dict(await agent.journal.stores.queue.count()) == {"waiting": 3}
+    assert (await agent.journal.stores.queue.find("hourly@clerk@20260101T070000Z")).state == "waiting"
     await agent.journal.close()
 
 
@@ -173,14 +173,14 @@ async def test_paused_schedule_drops_its_ticks_in_every_process_until_it_is_resu
     (told,) = await list_schedules([agent])
     assert told["paused"]
     assert told["next"] is None
-    assert dict(await agent.journal.queue.count()) == {}
+    assert dict(await agent.journal.stores.queue.count()) == {}
     run_id = await steer_schedule([agent], "run", "hourly")
     assert run_id.startswith("hourly@clerk@")
-    assert (await agent.journal.queue.find(run_id)).state == "waiting", "also while it is paused"
+    assert (await agent.journal.stores.queue.find(run_id)).state == "waiting", "also while it is paused"
     await steer_schedule([agent], "resume", "hourly")
     clock[0] = time.time() + 2
     await scheduler.check()
-    assert 2 <= (await agent.journal.queue.count())["waiting"] <= 5, "only the ticks after it was resumed"
+    assert 2 <= (await agent.journal.stores.queue.count())["waiting"] <= 5, "only the ticks after it was resumed"
     assert not (await list_schedules([agent]))[0]["paused"]
     await agent.journal.close()
 
@@ -199,12 +199,12 @@ async def test_last_runs_of_a_schedule_are_its_own_and_not_those_inside_them(pla
 async def test_pause_ends_in_a_copy_of_the_journal_when_it_was_ended_in_the_original(tmp_path):
     agent, copied = make_agent(tmp_path / "a.db"), choose(tmp_path / "b.db")
     await steer_schedule([agent], "pause", "hourly")
-    await copied.marks.raise_to({"other@clerk: paused": 1.0})
+    await copied.stores.marks.raise_to({"other@clerk: paused": 1.0})
     await copy_journal(agent.journal, copied)
-    assert "hourly@clerk: paused" in await copied.marks.all()
+    assert "hourly@clerk: paused" in await copied.stores.marks.all()
     await steer_schedule([agent], "resume", "hourly")
     await copy_journal(agent.journal, copied)
-    assert sorted(await copied.marks.all()) == ["hourly@clerk: 0 * * * * UTC", "other@clerk: paused"]
+    assert sorted(await copied.stores.marks.all()) == ["hourly@clerk: 0 * * * * UTC", "other@clerk: paused"]
     await agent.journal.close()
     await copied.close()
 
@@ -221,12 +221,12 @@ async def test_schedule_with_another_time_begins_anew_and_one_that_was_removed_s
     clock = [at("2026-01-05T00:00+00:00")]
     scheduler = Scheduler([changed], lambda: clock[0])
     await scheduler.check()
-    assert dict(await journal.queue.count()) == {}, "nothing is made up for"
-    assert len(await journal.marks.all()) == 1, "the old one is forgotten"
+    assert dict(await journal.stores.queue.count()) == {}, "nothing is made up for"
+    assert len(await journal.stores.marks.all()) == 1, "the old one is forgotten"
     changed.schedules = {}
     clock[0] += 86_400
     await scheduler.check()
-    assert dict(await journal.queue.count()) == {}
+    assert dict(await journal.stores.queue.count()) == {}
     await journal.close()
 
 
@@ -242,7 +242,7 @@ async def test_schedules_of_two_agents_with_the_same_name_have_their_own_runs_an
     clock[0] += 3600
     for scheduler in programs:
         await scheduler.check()
-    queued = {item.run_id: item.agent for item in await one.journal.queue.entries("waiting")}
+    queued = {item.run_id: item.agent for item in await one.journal.stores.queue.entries("waiting")}
     assert queued == {"hourly@clerk@20260101T060000Z": "clerk", "hourly@buyer@20260101T060000Z": "buyer"}
     await steer_schedule([other], "pause", "hourly")
     assert [(await list_schedules([agent]))[0]["paused"] for agent in (one, other)] == [False, True]
@@ -256,26 +256,28 @@ async def test_schedule_that_was_removed_and_added_again_has_missed_nothing(plac
     await steer_schedule([agent], "pause", "hourly")
     executes = Agent(ScriptedModel([]), name="clerk", journal=agent.journal)
     await Scheduler([executes], lambda: clock[0]).check()
-    assert schedules["hourly"].mark in await agent.journal.marks.all(), "a worker that only executes runs removes nothing"
+    assert schedules["hourly"].mark in await agent.journal.stores.marks.all(), (
+        "a worker that only executes runs removes nothing"
+    )
     agent.schedules = {}
     await Scheduler([agent], lambda: clock[0]).check()
     clock[0] += 5 * 3600
     agent.schedules = schedules
     (told,) = await list_schedules([agent])
     assert told["paused"], "a pause stays in force"
-    await agent.journal.marks.remove([schedules["hourly"].paused_mark])
+    await agent.journal.stores.marks.remove([schedules["hourly"].paused_mark])
     again = Scheduler([agent], lambda: clock[0])
     await again.check()
-    assert dict(await agent.journal.queue.count()) == {}
+    assert dict(await agent.journal.stores.queue.count()) == {}
     agent.schedules = {}
     await again.check()
     clock[0] += 5 * 3600
     agent.schedules = schedules
     await again.check()
-    assert dict(await agent.journal.queue.count()) == {}, "also in one process"
+    assert dict(await agent.journal.stores.queue.count()) == {}, "also in one process"
     clock[0] += 3600
     await again.check()
-    assert dict(await agent.journal.queue.count()) == {"waiting": 1}
+    assert dict(await agent.journal.stores.queue.count()) == {"waiting": 1}
     await agent.journal.close()
 
 
@@ -287,7 +289,7 @@ async def test_process_with_a_clock_in_the_future_does_not_stop_the_others(tmp_p
     await Scheduler([agent], lambda: at("2030-01-01T00:00:01+00:00")).check()
     clock[0] = at("2026-01-01T06:00:01+00:00")
     await scheduler.check()
-    assert await agent.journal.queue.find("hourly@clerk@20260101T060000Z") is not None
+    assert await agent.journal.stores.queue.find("hourly@clerk@20260101T060000Z") is not None
     await agent.journal.close()
 
 
@@ -307,8 +309,10 @@ async def test_clock_that_was_ahead_and_is_set_right_loses_no_later_tick(place, 
     for minute in range(60):
         clock[0] = right + 60 * (minute + 1)
         await scheduler.check()
-        assert await agent.journal.queue.find(f"hourly@clerk@20260101T{5 + (31 + minute) // 60:02}{(31 + minute) % 60:02}00Z")
-    assert max((await agent.journal.marks.all()).values()) == clock[0], "the mark in the journal is right, too"
+        assert await agent.journal.stores.queue.find(
+            f"hourly@clerk@20260101T{5 + (31 + minute) // 60:02}{(31 + minute) % 60:02}00Z"
+        )
+    assert max((await agent.journal.stores.marks.all()).values()) == clock[0], "the mark in the journal is right, too"
     await agent.journal.close()
 
 
@@ -322,7 +326,7 @@ async def test_schedule_that_cannot_be_queued_does_not_keep_others_from_their_ru
     await scheduler.check()
     now += 10
     await scheduler.check()
-    assert [one.run_id.partition("@")[0] for one in await journal.queue.entries("waiting")] == ["good"]
+    assert [one.run_id.partition("@")[0] for one in await journal.stores.queue.entries("waiting")] == ["good"]
     assert "schedule bad: no run is queued" in caplog.text
     with pytest.raises(ConfigError, match="is not a time"):
         agent.schedule("never", "Go", at=1e300)
@@ -400,5 +404,5 @@ async def test_night_with_a_change_of_clocks_and_three_processes_executes_each_t
     for card in cards:
         assert len([event async for event in journal.read(card.run_id) if isinstance(event.body, Stopped)]) == 1
     assert (tmp_path / "calls").read_text().count("called") == 49
-    assert dict(await journal.queue.count()) == {}
+    assert dict(await journal.stores.queue.count()) == {}
     await journal.close()

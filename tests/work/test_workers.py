@@ -103,11 +103,11 @@ async def test_submitted_run_is_executed_by_a_worker_and_is_queued_once(open_jou
         again = await client.submit("more")
         assert (await ended(client, again)).output == "did more"
     assert model.asked == ["the dishes", "more"]
-    assert dict(await mine.queue.count()) == {}
+    assert dict(await mine.stores.queue.count()) == {}
     await client.submit("the dishes", run_id="r")
     async with Working(Agent(model, name="clerk", journal=theirs)):
         async with asyncio.timeout(60):
-            while await mine.queue.find("r") is not None:
+            while await mine.stores.queue.find("r") is not None:
                 await asyncio.sleep(0.02)
     assert len(model.asked) == 2, "what is done stays done"
     await mine.close()
@@ -158,7 +158,7 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         await client.resume(waiting)
     with pytest.raises(RunNotFound):
         await client.stop("nothing")
-    assert dict(await mine.queue.count()) == {}
+    assert dict(await mine.stores.queue.count()) == {}
     assert await client.submit("never", run_id=waiting) == waiting
     run = await client.submit("forever")
     async with Working(Agent(model, name="clerk", journal=theirs)):
@@ -171,7 +171,7 @@ async def test_waiting_run_is_stopped_before_a_worker_has_it_and_a_running_one_w
         assert (await ended(client, run, "cancelled")).stop.detail == "enough"
         assert (await ended(client, waiting, "cancelled")).stop.detail == "not needed"
         async with asyncio.timeout(60):
-            while await mine.queue.find(waiting) is not None:
+            while await mine.stores.queue.find(waiting) is not None:
                 await asyncio.sleep(0.02)
         assert model.asked == ["forever"], "an id that was stopped before it began is not executed"
         assert time.monotonic() - began < 30, "a second, and the rest for a busy machine"
@@ -216,10 +216,10 @@ async def test_answer_whose_process_dies_before_it_queues_the_run_is_not_lost(op
         raise KeyboardInterrupt
 
     with monkeypatch.context() as dying:
-        dying.setattr(journal.queue, "put", die)
+        dying.setattr(journal.stores.queue, "put", die)
         with pytest.raises(KeyboardInterrupt):
             await agent.submit_answers(result.run_id, dict.fromkeys(result.questions, "yes"))
-    assert dict(await journal.queue.count()) == {}
+    assert dict(await journal.stores.queue.count()) == {}
     async with Working(agent):
         assert (await ended(agent, result.run_id)).output == "done"
     await journal.close()
@@ -281,11 +281,11 @@ async def test_run_that_kills_its_workers_is_set_aside_with_its_reason(open_jour
     await journal.release("poison", lease.epoch)
     async with Working(agent):
         async with asyncio.timeout(60):
-            while (item := await journal.queue.find("poison")) is None or item.state != "set_aside":
+            while (item := await journal.stores.queue.find("poison")) is None or item.state != "set_aside":
                 await asyncio.sleep(0.02)
         assert "died 3 times without any progress" in item.reason
         assert (await ended(agent, await agent.submit("others go on"))).completed
-        assert await journal.queue.again("poison")
+        assert await journal.stores.queue.again("poison")
         assert (await ended(agent, "poison")).completed, "a person has it tried again"
     await journal.close()
 
@@ -297,11 +297,11 @@ async def test_queued_run_whose_workers_died_before_it_began_is_not_set_aside(op
     agent = Agent(model, name="clerk", journal=journal)
     runs = [await agent.submit(f"{number}", run_id=f"r{number}") for number in range(3)]
     for _ in range(2 * module.DEATHS):
-        assert len(await journal.queue.take(wanted, 10)) == 3
-        assert len(await journal.queue.rescue()) == 3, "the process that took them executes none"
+        assert len(await journal.stores.queue.take(wanted, 10)) == 3
+        assert len(await journal.stores.queue.rescue()) == 3, "the process that took them executes none"
     async with Working(agent):
         async with asyncio.timeout(60):
-            while not model.asked or sorted((await journal.queue.count()).items()) != [("delayed", 2), ("taken", 1)]:
+            while not model.asked or sorted((await journal.stores.queue.count()).items()) != [("delayed", 2), ("taken", 1)]:
                 await asyncio.sleep(0.02)
         assert len(model.asked) == 1, "one at a time; the others wait in the queue, where a crash does not count"
         model.open.set()
@@ -309,7 +309,7 @@ async def test_queued_run_whose_workers_died_before_it_began_is_not_set_aside(op
             assert (await ended(agent, run)).completed
         assert (await ended(agent, await agent.submit("another"))).completed
     assert f"{2 * module.DEATHS} workers that took it died" in caplog.text
-    assert dict(await journal.queue.count()) == {}
+    assert dict(await journal.stores.queue.count()) == {}
     await journal.close()
 
 

@@ -286,7 +286,7 @@ def journal_for(given: argparse.Namespace) -> str | None:
     if given.journal:
         return str(given.journal)
     if (made := programs_agent(given)) is not None:
-        return str(getattr(made.journal, "path", "") or "") or None
+        return made.journal.stores.place or None
     from ..workflows.configured import workflow_file
 
     if (config := config_for(given)) is None:

@@ -16,7 +16,6 @@ from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
 from ..core.web import BadStatus, open_url
-from ..kernel.bases import Verifies
 from ..kernel.ports import Journal
 from ..models.compatible import with_keys
 from ..models.local import weights
@@ -104,8 +103,8 @@ def _journal(given: argparse.Namespace) -> list[Finding]:
             facts = await _facts(journal, _FACTS + 1) if not given.whole else 0
             if given.whole and isinstance(journal, SqliteJournal):
                 _announce(journal.path)
-            if isinstance(journal, Verifies):
-                problems = await journal.verify(0 if facts <= _FACTS else _FACTS)
+            if (health := journal.stores.health) is not None:
+                problems = await health.verify(0 if facts <= _FACTS else _FACTS)
             if problems:
                 raise JournalCorrupt("; ".join(problems[:3]) + (f"; +{len(problems) - 3}" if len(problems) > 3 else ""))
             if facts <= _FACTS:

@@ -7,9 +7,9 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ..core.project import FILE, path_without_project
+from ..kernel.ports import Journal
 from ..stores.default import default_path
 from ..stores.places import MEMORY, is_file, shown_place
 from .messages import say
@@ -20,12 +20,12 @@ def _note() -> Path:
     return Path(path_without_project("last.json"))
 
 
-def remember(given: argparse.Namespace, journal: Any) -> None:
+def remember(given: argparse.Namespace, journal: Journal) -> None:
     """Remember the program of `-a`, and its journal.
 
     A journal that is the default one, in memory, or at an address with a password is not remembered.
     """
-    place = str(given.journal or getattr(journal, "path", "") or "")
+    place = str(given.journal or journal.stores.place)
     place = os.path.realpath(os.path.expanduser(place)) if is_file(place) else place
     if place in ("", *MEMORY, os.path.realpath(default_path())) or shown_place(place) != place:
         forget()

@@ -67,7 +67,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
         asyncio.run(check_server(made.service.journal))
         taken = bind("127.0.0.1" if host == "localhost" else host, port)
         _print_address(screen, taken.getsockname(), made.open)
-        note_local_files(str(getattr(made.service.journal, "path", "")), screen)
+        note_local_files(made.service.journal.stores.place, screen)
         if workers > 1:
             return WorkerProcesses(sys.argv[1:], taken, workers).run()
     serve(made, taken)

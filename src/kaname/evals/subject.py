@@ -114,7 +114,7 @@ class Subject:
     @property
     def _root(self) -> Path:
         """Return a folder next to the journal, or a temporary one for a journal in memory."""
-        return path_beside(self.journal, EVALUATIONS) if hasattr(self.journal, "path") else Path(self._temporary.name)
+        return path_beside(self.journal, EVALUATIONS) if self.journal.stores.place else Path(self._temporary.name)
 
     def _fill(self, folder: Path) -> None:
         """Make a folder with the files of the evaluation."""

@@ -7,7 +7,7 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
@@ -301,13 +301,3 @@ def conclude(strategy: Any, state: State, stop: Stop) -> Step:
         return Finish(state.limit)
     step: Step = optional(strategy, StrategyBase, "conclude")(state, stop)
     return step
-
-
-@runtime_checkable
-class Verifies(Protocol):
-    """A journal that can read itself back. `verify` returns a description of everything that is damaged.
-
-    With `most`, it reads the facts of the newest runs only, about so many, and checks the rest less thoroughly.
-    """
-
-    async def verify(self, most: int = 0) -> list[str]: ...

@@ -15,6 +15,7 @@ from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
 from ..core.steps import Step, Stop
 from .memo import Described, Memo
+from .stores import Stores
 from .view import RunView
 
 if TYPE_CHECKING:
@@ -123,8 +124,12 @@ class Journal(Protocol):
 
     Stopping: `ask_to_stop` asks the process that executes the run, and returns False if there is no such process. That process
     waits in `asked_to_stop`, which returns the reason.
+
+    `stores`: what the journal keeps besides facts. A journal of facts only has `Stores()`.
     """
 
+    @property
+    def stores(self) -> Stores: ...
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease: ...
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None: ...
     async def release(self, run_id: str, epoch: int) -> None: ...
@@ -189,44 +194,6 @@ class Lineage(NamedTuple):
 
     snapshot: str
     events: list[Event]
-
-
-@runtime_checkable
-class Probes(Protocol):
-    """A journal that can check whether it can write now. `probe` raises the error that prevents it, and records no fact."""
-
-    async def probe(self) -> None: ...
-
-
-class Balance(NamedTuple):
-    """An account: what was spent, and what is reserved for calls that have not ended."""
-
-    name: str
-    spent: float = 0.0
-    reserved: float = 0.0
-
-
-Divide = Callable[[Sequence[Balance]], Sequence[float] | None]
-"""Takes the balances of the accounts and returns the amounts to reserve, in the same order; None to reserve nothing."""
-
-
-class Ledger(Protocol):
-    """Accounts that several runs and processes share.
-
-    `reserve` looks at the accounts and reserves in one step that nobody can come between. It returns the balances as they
-    were, and True if something was reserved. A reservation belongs to this process: if the process dies, it is free again.
-    `settle` ends a reservation, and adds what was spent. `balances` lists the accounts whose names begin with a text.
-    """
-
-    async def reserve(self, holder: str, names: Sequence[str], divide: Divide) -> tuple[list[Balance], bool]: ...
-    def settle(self, holder: str, spent: Mapping[str, float]) -> None: ...
-    async def balances(self, starting: str = "") -> list[Balance]: ...
-
-
-@runtime_checkable
-class HasLedger(Protocol):
-    @property
-    def ledger(self) -> Ledger: ...
 
 
 Sink = Callable[[Event], Any]

@@ -15,7 +15,7 @@ from ..core.steps import Stop
 from ..kernel.channel import Reader
 from ..kernel.load import end_run
 from ..kernel.ports import Journal
-from ..stores.queue import HasQueue, QueuedRun
+from ..kernel.stores import QueuedRun
 from .run import find_live
 
 _MOST = 64  # chunks of one batch
@@ -95,7 +95,7 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
         if await journal.ask_to_stop(run_id, reason):
             return True
     except RunNotFound:  # it may be waiting for a worker
-        item = await journal.queue.find(run_id) if isinstance(journal, HasQueue) else None
+        item = await queue.find(run_id) if (queue := journal.stores.queue) is not None else None
         if item is None:
             raise
         with suppress(RunBusy, RunSuperseded):  # a worker has just begun it
@@ -118,7 +118,7 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
 
 async def queued_card(journal: Journal, run_id: str) -> RunInfo | None:
     """Return the card of a run that waits for a worker and is not in the journal yet."""
-    item = await journal.queue.find(run_id) if isinstance(journal, HasQueue) else None
+    item = await queue.find(run_id) if (queue := journal.stores.queue) is not None else None
     return None if item is None else RunInfo(run_id, item.agent, item.session, item.user, "queued")
 
 
@@ -134,6 +134,6 @@ async def _end_before_start(journal: Journal, item: QueuedRun, stop: Stop) -> bo
             await journal.append([opened, opened._replace(seq=2, body=Stopped(stop))], lease.epoch)
     finally:
         await journal.release(item.run_id, lease.epoch)
-    if isinstance(journal, HasQueue):
-        await journal.queue.withdraw(item.run_id)
+    if (queue := journal.stores.queue) is not None:
+        await queue.withdraw(item.run_id)
     return not lease.seq

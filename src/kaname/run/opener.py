@@ -128,9 +128,8 @@ class Opener:
 
     async def _letters(self, run_id: str) -> list[Interjected]:
         """Return the messages that wait for a run."""
-        from ..kernel.inbox.port import waiting_letters
-
-        return await waiting_letters(self.journal, run_id)
+        inbox = self.journal.stores.inbox
+        return await inbox.letters(run_id) if inbox is not None else []
 
     @asynccontextmanager
     async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:

@@ -128,11 +128,9 @@ class Work:
         self.abort(reason or notice("run.stopped_by_process", "the run was stopped from another process"))
 
     async def _wait_for_messages(self) -> None:
-        from ..kernel.inbox.port import HasInbox
-
         await self.begun.wait()
-        while isinstance(self.journal, HasInbox) and self.scope is not None:
-            self._take(*await self.journal.inbox.letters(self.run_id, self.scope.heard, wait=True))
+        while (inbox := self.journal.stores.inbox) is not None and self.scope is not None:
+            self._take(*await inbox.letters(self.run_id, self.scope.heard, wait=True))
 
     def hear(self, said: Interjected) -> None:
         """Pass a message, which is stored already, to the run: perhaps from another thread."""

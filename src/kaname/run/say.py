@@ -8,7 +8,6 @@ import time
 from ..core.errors import ConfigError
 from ..core.events import Interjected
 from ..core.messages import Text
-from ..kernel.inbox.port import inbox_of
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe
 from ..people.entrance import Origin, admit
@@ -30,7 +29,9 @@ async def say(journal: Journal, recipe: Recipe, run_id: str, given: Input, *, by
         InvalidState: If the run has ended and belongs to no session.
     """
     check_ids(run_id=run_id, by=by)
-    inbox, message = inbox_of(journal), as_message(given)
+    if (inbox := journal.stores.inbox) is None:
+        raise ConfigError.of("inbox.none", "{journal} cannot store messages to a run", journal=type(journal).__name__)
+    message = as_message(given)
     if not any(not isinstance(part, Text) or part.text.strip() for part in message.parts):
         raise ConfigError.of("say.empty", "the message is empty")
     cards = await journal.runs(run_id=run_id, limit=1) if by or recipe.team else []

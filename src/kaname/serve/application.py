@@ -23,10 +23,8 @@ from ..config.build import Config, load_config
 from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
-from ..kernel.ports import Probes
 from ..memory.retention import Keep, keep_pruning
 from ..stores.default import choose
-from ..stores.queue import HasQueue
 from ..workflows.configured import configured_parts
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor, audit_of
@@ -395,7 +393,7 @@ def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callab
     @asynccontextmanager
     async def lifespan(inner: Starlette) -> AsyncIterator[None]:
         worker = None
-        if recover and isinstance(service.journal, HasQueue):  # the server takes interrupted and queued runs, too
+        if recover and service.journal.stores.queue is not None:  # the server takes interrupted and queued runs, too
             worker = Worker(service.agents.values(), concurrency=_AT_ONCE, begin=service.begin)
         works = [*([] if worker is None else [worker.work]), *background]
         going = [asyncio.create_task(work()) for work in works]
@@ -441,11 +439,11 @@ class Ready:
         return Json({"status": "closing"}, 503) if self._service.closing else Json({"status": "ready"})
 
     async def _look(self) -> None:
-        journal: object = self._service.journal
+        journal, health = self._service.journal, self._service.journal.stores.health
         before, self._obstacle, why = self._obstacle, "", ""
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await (journal.probe() if isinstance(journal, Probes) else self._service.journal.runs(limit=1))
+                await (health.probe() if health is not None else journal.runs(limit=1))
         except TimeoutError:
             self._obstacle, why = "the journal does not answer", f"no answer within {_READY_SECONDS} s"
         except JournalError as problem:

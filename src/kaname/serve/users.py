@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
+from ..kernel.ports import Journal
 from ..stores.default import path_beside
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def nobody(language: str = "") -> Caller:
     return Caller("", frozenset(), language)
 
 
-def users_file(journal: object) -> Path:
+def users_file(journal: Journal | str | Path | None) -> Path:
     """Return the users file that belongs to a journal, given as an object or as a path: `users.json` in its folder."""
     return path_beside(journal, _FILE)
 

@@ -43,14 +43,14 @@ def default_path() -> str:
     return state_path("journal.db")
 
 
-def path_beside(journal: object, name: str) -> Path:
+def path_beside(journal: Journal | str | Path | None, name: str) -> Path:
     """Return the path of a file in the folder of a journal, which is given as an object or as a path.
 
     A journal without a file uses the folder of the journal that the program would have by default.
     """
     from pathlib import Path
 
-    place = journal if isinstance(journal, str | Path) else getattr(journal, "path", None)
+    place = journal if journal is None or isinstance(journal, str | Path) else journal.stores.place
     for one in (place, os.environ.get("KANAME_JOURNAL")):
         if one and is_file(str(one)):
             return Path(one).expanduser().resolve().with_name(name)
@@ -68,15 +68,16 @@ def refuse_to_encrypt(place: str) -> None:
         )
 
 
-async def check_server(journal: object) -> None:
+async def check_server(journal: Journal) -> None:
     """Raise the error that keeps kaname from writing to a journal in a database, before a program relies on it."""
-    place = str(getattr(journal, "path", ""))
+    place = journal.stores.place
     if is_server(place):
         from .postgres import PostgresJournal
 
         trial = PostgresJournal(place)
         try:
-            await trial.probe()
+            assert trial.stores.health is not None
+            await trial.stores.health.probe()
         finally:
             await trial.close()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from functools import cached_property
+from math import inf
 from operator import attrgetter
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from ..core.errors import JournalError, RunBusy, RunNeeded, RunNotFound, RunSuperseded, SessionBusy
@@ -14,13 +13,12 @@ from ..core.record import field, mutable, replace
 from ..core.runs import SHARED, UNDER_WAY, RunInfo, SessionInfo, Tally, index
 from ..kernel.load import walk
 from ..kernel.ports import Change, Lease, Lineage, Turn
+from ..kernel.stores import Stores
+from .grants import MemoryGrants
+from .inbox import Addressee, MemoryInbox
 from .ledger import MemoryLedger
 from .news import News
 from .refusals import busy_text, dependants_text, gap_text, superseded_text
-
-if TYPE_CHECKING:
-    from .grants import MemoryGrants
-    from .inbox import Addressee, MemoryInbox
 
 
 @mutable
@@ -36,6 +34,10 @@ class _MemoryRun:
     def status(self) -> str:
         return "interrupted" if self.card.status == "running" and not self.held else self.card.status
 
+    def is_within(self, since: float, until: float, before: float) -> bool:
+        """Return True if a fact of the run was recorded, the last one in that time, and if it was opened before that place."""
+        return self.card.seq > 0 and since <= self.card.updated < until and self.card.place < before
+
 
 _COUNTED = {ModelReplied, ToolStarted, ToolFinished}  # they change nothing but the numbers of a card
 _constant = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -48,6 +50,13 @@ def _thread(card: RunInfo) -> tuple[str, ...] | None:
     return (card.session,) if card.session.startswith(SHARED) else (card.session, card.agent, card.user)
 
 
+def _session(place: int, cards: list[RunInfo]) -> SessionInfo:
+    costs = [card.cost for card in cards if card.cost is not None]
+    cost = sum(costs) if len(costs) == len(cards) else None
+    ids, updated = tuple([card.run_id for card in cards]), max([card.updated for card in cards])
+    return SessionInfo(place, cards[0], cards[-1], ids, updated, cost)
+
+
 class MemoryJournal:
     """A journal in memory. Its facts are lost when the process ends."""
 
@@ -57,19 +66,8 @@ class MemoryJournal:
         self._stops: dict[str, str] = {}
         self._asking: WeakValueDictionary[str, News] = WeakValueDictionary()  # runs that wait for a stop: each wakes alone
         self._news = News()
-        self.ledger = MemoryLedger()
-
-    @cached_property
-    def inbox(self) -> MemoryInbox:
-        from .inbox import MemoryInbox  # used by few programs
-
-        return MemoryInbox(self._addressee)
-
-    @cached_property
-    def grants(self) -> MemoryGrants:
-        from .grants import MemoryGrants
-
-        return MemoryGrants()
+        self._inbox = MemoryInbox(self._addressee)
+        self.stores = Stores(ledger=MemoryLedger(), inbox=self._inbox, grants=MemoryGrants())
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         record = self._records.get(run_id)
@@ -91,15 +89,10 @@ class MemoryJournal:
             raise RunSuperseded(superseded_text(run))
         if events[0].seq != record.card.seq + 1:
             raise JournalError(gap_text(run, record.card.seq, events[0].seq))
-        opened = events[0].body
-        if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
-            raise RunNotFound(opened.base[0])  # deleted meanwhile
+        if not record.card.place:
+            self._open(record, events[0].body)
         card, kinds = record.card, {type(event.body) for event in events}
         before = None if kinds <= _COUNTED else _constant(card)
-        if not record.card.place:
-            if record.turn is not None and (other := self._other(record.turn, opened)):
-                raise SessionBusy(other)
-            record.card.place = len(self._moves) + 1
         for event in events:
             record.events.append(event)
             index(card, event)
@@ -108,8 +101,16 @@ class MemoryJournal:
         record.held = keep or not isinstance(events[-1].body, Stopped)
         self._moves.append((run, events[0].seq, events[-1].seq))
         if Interjected in kinds:
-            self.inbox.remove(events)
+            self._inbox.remove(events)
         self._news.tell()
+
+    def _open(self, record: _MemoryRun, opened: object) -> None:
+        """Give a run its place. Raises `RunNotFound` if its base was deleted meanwhile, and `SessionBusy`."""
+        if isinstance(opened, Opened) and opened.base is not None and opened.base[0] not in self._records:
+            raise RunNotFound(opened.base[0])
+        if record.turn is not None and (other := self._other(record.turn, opened)):
+            raise SessionBusy(other)
+        record.card.place = len(self._moves) + 1
 
     def _other(self, turn: Turn, opened: object) -> str:
         """Return a run of the session that is executing, or that was opened after the one from which this one continues."""
@@ -120,8 +121,6 @@ class MemoryJournal:
         return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
 
     def _addressee(self, run_id: str) -> Addressee:
-        from .inbox import Addressee
-
         if run_id not in self._records:
             raise RunNotFound(run_id)
         card = self._records[run_id].card
@@ -203,19 +202,16 @@ class MemoryJournal:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunInfo]:
-        wanted = [("session", session), ("agent", agent), ("parent", parent)]
+        wanted = [(name, value) for name, value in (("session", session), ("agent", agent), ("parent", parent)) if value]
+        wanted += [("user", user)] if user is not None else []
         looked_at = [self._records[run_id]] if run_id in self._records else [] if run_id else self._records.values()
         found = [
             record
             for record in looked_at
-            if record.card.seq
-            and record.card.run_id.startswith(starting)
-            and user in (None, record.card.user)
-            and record.card.updated >= since
-            and (not until or record.card.updated < until)
-            and (not before or record.card.place < before)
+            if record.card.run_id.startswith(starting)
+            and record.is_within(since, until or inf, before or inf)
             and status in ("", record.status)
-            and all(not value or getattr(record.card, name) == value for name, value in wanted)
+            and all(getattr(record.card, name) == value for name, value in wanted)
         ]
         found.sort(key=lambda record: record.card.place, reverse=True)
         return [replace(record.card, status=record.status) for record in found[:limit]]
@@ -230,12 +226,8 @@ class MemoryJournal:
         found: list[SessionInfo] = []
         for held in threads.values():
             fitting = [one.moved for one in held if agent in ("", one.card.agent) and user in (None, one.card.user)]
-            if fitting and (not before or max(fitting) < before):
-                cards = [replace(one.card, status=one.status) for one in held]
-                costs = [card.cost for card in cards if card.cost is not None]
-                cost = sum(costs) if len(costs) == len(cards) else None
-                ids, updated = tuple([card.run_id for card in cards]), max([card.updated for card in cards])
-                found.append(SessionInfo(max(fitting), cards[0], cards[-1], ids, updated, cost))
+            if fitting and max(fitting) < (before or inf):
+                found.append(_session(max(fitting), [replace(one.card, status=one.status) for one in held]))
         return sorted(found, key=lambda one: -one.place)[:limit]
 
     async def count(
@@ -269,29 +261,32 @@ class MemoryJournal:
 
     def _remove(self, run_id: str) -> None:
         del self._records[run_id]
-        if "inbox" in self.__dict__:
-            self.inbox.forget(run_id)
+        self._inbox.forget(run_id)
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
         found: list[str] = []
         gone = set() if trial is None else trial
         for card in cards:
-            doomed = [card.run_id]
-            for one in doomed:
-                record = self._records.get(one)
-                if record is None or one in gone or record.held:
-                    break
-                if one == card.run_id and (record.card.seq != card.seq or record.status in UNDER_WAY):
-                    break
-                if any(run not in gone and run not in doomed for run, other in self._records.items() if other.card.base == one):
-                    break
-                doomed += [run for run, other in self._records.items() if other.card.parent == one and run not in gone]
-            else:
-                found += doomed
-                gone.update(doomed)
+            doomed = self._unneeded(card, gone)
+            found += doomed
+            gone.update(doomed)
         for one in found if trial is None else ():
             self._remove(one)
         return found
+
+    def _unneeded(self, card: RunInfo, gone: set[str]) -> list[str]:
+        """Return a run with its children if it is as its card says and no other run needs one of them; else an empty list."""
+        doomed = [card.run_id]
+        for one in doomed:
+            record = self._records.get(one)
+            if record is None or one in gone or record.held:
+                return []
+            if one == card.run_id and (record.card.seq != card.seq or record.status in UNDER_WAY):
+                return []
+            if any(run not in gone and run not in doomed for run, other in self._records.items() if other.card.base == one):
+                return []
+            doomed += [run for run, other in self._records.items() if other.card.parent == one and run not in gone]
+        return doomed
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return zeros: there is no file."""

@@ -1,117 +1,40 @@
-"""Queue of runs: the port through which runs wait for a worker, and the rule by which they are handed out."""
+"""Queue of runs in a database: its statements, and the rule by which waiting runs are handed out."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
-from ..core.runs import SHARED
+from ..kernel.stores import AGAIN, QueuedRun, Wanted, WorkerInfo
+from .sql import Database, Steps
 
-QueueState = Literal["waiting", "delayed", "taken", "set_aside"]
-DEFAULT_QUEUE = "default"
 MOST_KEYS = 500  # keys that are looked at when a worker takes runs; with more, the next time the next ones
-PAUSED = ": paused"  # how the mark of a paused schedule ends
-AGAIN = "retried by a person"  # the reason of a run that was set aside and is to be tried once more
-
-
-class QueuedRun(NamedTuple):
-    """A run that waits for a worker, or that a worker executes.
-
-    `order` is its input and answers as JSON; empty for a run that only has to be resumed. `key`: what its limit counts, such as
-    a user or a tenant. `at`: the time (seconds since 1970) before which it is not started. `seq`: the facts it had when it was
-    queued. `attempts`: how often a worker has taken it. `reason`: why it was set aside, or why it is tried again.
-    """
-
-    run_id: str
-    agent: str
-    order: str = ""
-    session: str = ""
-    user: str = ""
-    queue: str = DEFAULT_QUEUE
-    key: str = ""
-    priority: int = 0
-    at: float = 0.0
-    seq: int = 0
-    attempts: int = 0
-    state: QueueState = "waiting"
-    worker: str = ""
-    reason: str = ""
-
-    @property
-    def thread(self) -> str:
-        """Return the name of the conversation, whose runs take turns; "" without a session."""
-        if not self.session or self.session.startswith(SHARED):
-            return self.session
-        return "\x1f".join((self.session, self.agent, self.user))
-
-
-class WorkerInfo(NamedTuple):
-    """A process that executes runs. `seen`: its last heartbeat, in seconds since 1970; 0 if its life is certain."""
-
-    name: str
-    seen: float = 0.0
-    executing: int = 0
-
-
-class Wanted(NamedTuple):
-    """What a worker takes: runs of these agents in these queues, and at most `per_key` at a time with the same key.
-
-    `per_key` is counted over all workers; 0 for no limit.
-    """
-
-    agents: tuple[str, ...]
-    queues: tuple[str, ...] = (DEFAULT_QUEUE,)
-    per_key: int = 0
-
-
-@runtime_checkable
-class RunQueue(Protocol):
-    """Runs that wait, in the same database as the journal. Each run is in it at most once.
-
-    `put` adds runs, and returns the ids of those that were not in it; a run that was set aside is tried again if it has other
-    facts now. `take` hands out up to `count` runs: of one conversation one at a time, and fairly among keys. What a worker has
-    taken is its own until it says `finish`, `retry` or `set_aside`, or until it dies: `rescue` then returns its runs to the
-    queue, and those of this worker that are not among `executing`. A worker that was taken for dead can change nothing.
-    `retry` without a reason does not count as an attempt. `withdraw` removes a run that no worker has taken. `wait` returns
-    when there may be something to take, and at the latest after `seconds`. `pace`: seconds between two calls of `rescue`.
-    `again` returns a run that was set aside to the queue, with `AGAIN` as its reason. `entries` and `workers` are for people.
-    """
-
-    @property
-    def pace(self) -> float: ...
-    async def put(self, items: Sequence[QueuedRun]) -> list[str]: ...
-    async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]: ...
-    async def finish(self, run_id: str) -> bool: ...
-    async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool: ...
-    async def set_aside(self, run_id: str, reason: str) -> bool: ...
-    async def rescue(self, executing: Collection[str] = ()) -> list[str]: ...
-    async def withdraw(self, run_id: str) -> bool: ...
-    async def find(self, run_id: str) -> QueuedRun | None: ...
-    async def count(self) -> Mapping[str, int]: ...
-    async def again(self, run_id: str) -> bool: ...
-    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]: ...
-    async def workers(self) -> list[WorkerInfo]: ...
-    async def wait(self, seconds: float) -> None: ...
-
-
-class Marks(Protocol):
-    """Times by name that all processes share, in the same database as the queue. `raise_to` never sets one back.
-
-    `enter` sets only those that do not exist.
-    """
-
-    async def all(self) -> dict[str, float]: ...
-    async def enter(self, values: Mapping[str, float]) -> None: ...
-    async def raise_to(self, values: Mapping[str, float]) -> None: ...
-    async def remove(self, names: Sequence[str]) -> None: ...
-
-
-@runtime_checkable
-class HasQueue(Protocol):
-    @property
-    def queue(self) -> RunQueue: ...
-    @property
-    def marks(self) -> Marks: ...
+COLUMNS = 'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
+_PUT = """
+INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, CASE WHEN $9 > kaname.now() THEN 'delayed' ELSE 'waiting' END)
+ON CONFLICT (run) DO UPDATE SET state = 'waiting', seq = excluded.seq, attempts = 0, reason = ''
+WHERE queue.state = 'set_aside' AND queue.seq <> excluded.seq RETURNING run
+"""
+_MINE = "WHERE run = $1 AND worker = $2 AND state = 'taken' RETURNING run"
+_FINISH = f"DELETE FROM kaname.queue {_MINE}"
+_RETRY = f"""
+UPDATE kaname.queue SET worker = '', reason = $4, attempts = attempts - ($4 = '')::int, at = kaname.now() + $3::float8,
+    state = CASE WHEN $3::float8 > 0 THEN 'delayed' ELSE 'waiting' END {_MINE}
+"""
+_SET_ASIDE = f"""
+UPDATE kaname.queue SET worker = '', state = 'set_aside', reason = $3,
+    seq = coalesce((SELECT r.seq FROM kaname.runs AS r WHERE r.run = $1), 0) {_MINE}
+"""
+_RESCUE = """
+UPDATE kaname.queue AS q SET worker = '', state = 'waiting' WHERE state = 'taken'
+AND NOT CASE WHEN worker = $1 THEN run = ANY($2::text[]) ELSE kaname.alive(q.worker) END RETURNING run
+"""
+_WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURNING run"
+_AGAIN = """
+UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run = $1 AND state = 'set_aside' RETURNING run
+"""
 
 
 class Candidate(NamedTuple):
@@ -168,3 +91,92 @@ def choose_runs(
         if not one.key or not per_key or rank <= per_key:
             ranked.append((-one.priority, rank, turns.place(one), one))
     return [one for *_, one in sorted(ranked)[:count]]
+
+
+class SqlQueue(ABC):
+    """The queue in the table of a journal. How runs are taken depends on the database."""
+
+    preparing: tuple[str, ...] = ()  # statements before runs are added
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._turns = database, Turns()
+
+    @property
+    @abstractmethod
+    def pace(self) -> float: ...
+
+    @abstractmethod
+    async def take(self, wanted: Wanted, count: int) -> list[QueuedRun]: ...
+
+    @abstractmethod
+    async def workers(self) -> list[WorkerInfo]: ...
+
+    async def put(self, items: Sequence[QueuedRun]) -> list[str]:
+        def work() -> Steps[list[str]]:
+            for statement in self.preparing:
+                yield (statement,)
+            added: list[str] = []
+            for one in items:
+                added += [row[0] for row in (yield _PUT, *one[:8], float(one.at), one.seq, one.thread)]
+            return added
+
+        added = await self._database.write(work)
+        if added:
+            await self._database.tell_of_work()
+        return added
+
+    async def finish(self, run_id: str) -> bool:
+        return bool(await self._change(_FINISH, run_id, self._database.me))
+
+    async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
+        changed = await self._change(_RETRY, run_id, self._database.me, float(seconds), reason.replace("\0", ""))
+        if changed and not seconds:
+            await self._database.tell_of_work()
+        return bool(changed)
+
+    async def set_aside(self, run_id: str, reason: str) -> bool:
+        return bool(await self._change(_SET_ASIDE, run_id, self._database.me, reason.replace("\0", "")))
+
+    async def rescue(self, executing: Collection[str] = ()) -> list[str]:
+        return await self._return_runs(_RESCUE, self._database.me, list(executing))
+
+    async def withdraw(self, run_id: str) -> bool:
+        return bool(await self._change(_WITHDRAW, run_id))
+
+    async def again(self, run_id: str) -> bool:
+        return bool(await self._return_runs(_AGAIN, run_id, AGAIN))
+
+    async def find(self, run_id: str) -> QueuedRun | None:
+        rows = await self._look(f"SELECT {COLUMNS} FROM kaname.queue WHERE run = $1", run_id)
+        return QueuedRun(*rows[0]) if rows else None
+
+    async def count(self) -> Mapping[str, int]:
+        return dict(await self._look("SELECT state, count(*) FROM kaname.queue GROUP BY state"))
+
+    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
+        query = f"SELECT {COLUMNS} FROM kaname.queue WHERE state = $1 ORDER BY number LIMIT $2"
+        return [QueuedRun(*row) for row in await self._look(query, state, limit)]
+
+    async def wait(self, seconds: float) -> None:
+        await self._database.wait_for_work(seconds)
+
+    async def _return_runs(self, statement: str, *values: Any) -> list[str]:
+        """Return runs to those that wait, and tell the workers."""
+        runs = await self._change(statement, *values)
+        if runs:
+            await self._database.tell_of_work()
+        return runs
+
+    async def _change(self, statement: str, *values: Any) -> list[str]:
+        """Change entries, and return their runs."""
+
+        def work() -> Steps[list[str]]:
+            return [row[0] for row in (yield statement, *values)]
+
+        return await self._database.write(work)
+
+    async def _look(self, query: str, *values: Any) -> list[Any]:
+        def work() -> Steps[list[Any]]:
+            return (yield query, *values)
+
+        return await self._database.read(work)

@@ -1,4 +1,4 @@
-"""Rows of a journal in a database: their columns, and the checksums that show whether they are as they were written."""
+"""Rows of a journal in a database: their columns, their checksums, and what stands in place of what was erased."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 from zlib import crc32
 
 from ..core.codec import encode_body
-from ..core.events import Event, Interjected
+from ..core.events import Custom, Event, Fact, Interjected, Stopped
 from ..core.runs import RunInfo
+from ..core.steps import Stop
 
 _SAID = Interjected.__name__
+ERASED_TEXT = "[erased]"
 CARD = ("run", *RunInfo.__match_args__[1:-1])  # the columns of a run's card, without its place
 
 
@@ -39,3 +41,8 @@ def fact_row(event: Event) -> tuple[Any, ...]:
 def messages_in(rows: Iterable[tuple[Any, ...]]) -> list[str]:
     """Return the ids of the messages that these rows of facts record. They leave the inbox in the same transaction."""
     return [json.loads(row[5])["id"] for row in rows if row[4] == _SAID]
+
+
+def erased_fact(kind: str) -> Fact:
+    """Return what stands in place of a fact that was erased. The end of a run stays an end."""
+    return Stopped(Stop("completed")) if kind == Stopped.__name__ else Custom("erased", shown=False)

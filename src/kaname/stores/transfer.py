@@ -12,10 +12,8 @@ from zlib import crc32
 from ..core.errors import JournalError, RunBusy
 from ..core.events import Event, Opened
 from ..core.runs import RunInfo
-from ..kernel.approvals.port import HasGrants
-from ..kernel.inbox.port import HasInbox
-from ..kernel.ports import HasLedger, Journal, Lease
-from .queue import PAUSED, HasQueue
+from ..kernel.ports import Journal, Lease
+from ..kernel.stores import PAUSED
 from .rows import fact_row
 
 _AT_ONCE = 200  # appends on their way
@@ -100,7 +98,8 @@ class _Transfer:
 
     async def _claim(self, run_id: str) -> Lease:
         """Claim a run of the target. A copy that was killed holds it until a server has noticed that it is gone."""
-        until = time.monotonic() + (_NOTICED * self._target.queue.pace + _PAUSE if isinstance(self._target, HasQueue) else 0.0)
+        queue = self._target.stores.queue
+        until = time.monotonic() + (_NOTICED * queue.pace + _PAUSE if queue is not None else 0.0)
         while True:
             try:
                 return await self._target.claim(run_id)
@@ -116,37 +115,38 @@ class _Transfer:
 
 
 async def _copy_accounts(source: Journal, target: Journal) -> None:
-    if not isinstance(source, HasLedger) or not isinstance(target, HasLedger):
+    ours, theirs = source.stores.ledger, target.stores.ledger
+    if ours is None or theirs is None:
         return
-    there = {one.name: one.spent for one in await target.ledger.balances()}
-    missing = {one.name: one.spent - there.get(one.name, 0.0) for one in await source.ledger.balances()}
+    there = {one.name: one.spent for one in await theirs.balances()}
+    missing = {one.name: one.spent - there.get(one.name, 0.0) for one in await ours.balances()}
     if missing := {name: amount for name, amount in missing.items() if amount > 0}:
-        target.ledger.settle("copy", missing)
-        while {one.name for one in await target.ledger.balances() if one.spent}.isdisjoint(missing):  # noqa: ASYNC110
+        theirs.settle("copy", missing)
+        while {one.name for one in await theirs.balances() if one.spent}.isdisjoint(missing):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def _copy_people(source: Journal, target: Journal) -> None:
     """Copy the messages that wait for runs, and the approvals that hold for later ones."""
-    if isinstance(source, HasInbox) and isinstance(target, HasInbox):
+    ours, theirs = source.stores, target.stores
+    if ours.inbox is not None and theirs.inbox is not None:
         async for card in _cards(source):
-            for said in await source.inbox.letters(card.run_id):
-                await target.inbox.put(card.run_id, said)
-    if isinstance(source, HasGrants) and isinstance(target, HasGrants):
-        for grant in reversed(await source.grants.all()):
-            await target.grants.put(grant)
+            for said in await ours.inbox.letters(card.run_id):
+                await theirs.inbox.put(card.run_id, said)
+    if ours.grants is not None and theirs.grants is not None:
+        for grant in reversed(await ours.grants.all()):
+            await theirs.grants.put(grant)
 
 
 async def _copy_marks(source: Journal, target: Journal) -> int:
     """Copy up to where schedules were handled, so that none is due twice. Return the number of queued runs."""
-    if not isinstance(source, HasQueue):
-        return 0
-    if isinstance(target, HasQueue) and (marks := await source.marks.all()):
-        await target.marks.raise_to(marks)
-        paused = {name: time for name, time in (await target.marks.all()).items() if name.endswith(PAUSED)}
+    ours, theirs = source.stores, target.stores
+    if ours.marks is not None and theirs.marks is not None and (marks := await ours.marks.all()):
+        await theirs.marks.raise_to(marks)
+        paused = {name: time for name, time in (await theirs.marks.all()).items() if name.endswith(PAUSED)}
         resumed = [name for name, time in paused.items() if name not in marks and _handled(marks, name) >= time]
-        await target.marks.remove(resumed)
-    return sum((await source.queue.count()).values())
+        await theirs.marks.remove(resumed)
+    return sum((await ours.queue.count()).values()) if ours.queue is not None else 0
 
 
 def _handled(marks: Mapping[str, float], paused: str) -> float:

@@ -7,6 +7,7 @@ from .contracts import ModelContract, PolicyContract, SinkContract, StrategyCont
 from .frozen import agent_of, freeze, recorded, save_run
 from .journal_contract import JournalContract
 from .queue_contract import QueueContract
+from .stores_contract import StoresContract
 from .wire import WireServer, reply
 from .wire_contract import WireContract
 
@@ -17,6 +18,7 @@ __all__ = [
     "QueueContract",
     "ScriptedModel",
     "SinkContract",
+    "StoresContract",
     "StrategyContract",
     "ToolContract",
     "WireContract",

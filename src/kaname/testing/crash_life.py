@@ -17,12 +17,11 @@ from ..core.events import Event
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
-from ..kernel.approvals.port import Grants, HasGrants
 from ..kernel.arguments import shown_arguments
 from ..kernel.bases import options_of
-from ..kernel.inbox.port import Inbox, inbox_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Journal, Lease, Lineage, Repair, ToolContext, Turn
+from ..kernel.stores import Stores
 from ..stores.default import choose
 from .crash_places import when_free
 
@@ -80,13 +79,8 @@ class WrappedJournal:
         return await self._journal.asked_to_stop(run_id)
 
     @property
-    def inbox(self) -> Inbox:
-        return inbox_of(self._journal)
-
-    @property
-    def grants(self) -> Grants:
-        assert isinstance(self._journal, HasGrants)
-        return self._journal.grants
+    def stores(self) -> Stores:
+        return self._journal.stores
 
     async def runs(self, **wanted: Any) -> list[RunInfo]:
         return await self._journal.runs(**wanted)

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..core.errors import InvalidState, JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
-from ..core.events import Delta, Event, Interjected, ModelReplied, Noted, Opened, Received, Stopped
+from ..core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded, SessionBusy
+from ..core.events import Delta, Event, ModelReplied, Noted, Opened, Received, Stopped
 from ..core.messages import ModelReply, Usage, assistant, user
 from ..core.steps import CallModel, Stop
-from ..kernel.inbox.port import inbox_of
 from ..kernel.ports import Journal, Turn
 from . import samples
 from .journal_lists import JournalLists
 
 
-def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaitable[None]:
+def raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaitable[None]:
+    """Check that the work raises that error."""
+
     async def check() -> None:
         try:
             await work()
@@ -27,7 +28,8 @@ def _raises(kind: type[Exception], work: Callable[[], Awaitable[Any]]) -> Awaita
     return check()
 
 
-def _first_facts(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
+def first_facts(run_id: str, session: str = "", base: tuple[str, int] | None = None, whose: str = "") -> list[Event]:
+    """Return how a run begins."""
     opened = Opened(session, whose, base)
     return [Event(run_id, 1, 1.0, "agent", opened), Event(run_id, 2, 2.0, "agent", Received(user(f"hello {run_id}")))]
 
@@ -49,11 +51,11 @@ class JournalContract(JournalLists):
             first, second = await journal.claim("1", turn=turn), await journal.claim("2", turn=turn)
             await journal.append([Event("1", 1, 1.0, "clerk", Opened("s", "u"))], first.epoch)
             early = [Event("2", 1, 1.0, "clerk", Opened("s", "u"))]
-            await _raises(SessionBusy, lambda: journal.append(early, second.epoch))
+            await raises(SessionBusy, lambda: journal.append(early, second.epoch))
             await journal.release("2", second.epoch)
             again = await journal.claim("2", turn=turn)
             behind = [Event("2", 1, 1.0, "clerk", Opened("s", "u", ("1", 1)))]
-            await _raises(SessionBusy, lambda: journal.append(behind, again.epoch))  # that one is still at it
+            await raises(SessionBusy, lambda: journal.append(behind, again.epoch))  # that one is still at it
             await journal.release("2", again.epoch)
             await journal.append([Event("1", 2, 2.0, "clerk", Stopped(Stop("completed")))], first.epoch)
             again = await journal.claim("2", turn=turn)
@@ -68,9 +70,9 @@ class JournalContract(JournalLists):
             wanted = [event._replace(run_id="r") for event in samples.events() if not isinstance(event.body, Delta)]
             lease = await journal.claim("r")
             assert lease.seq == 0
-            await _raises(RunNotFound, lambda: journal.append([wanted[0]], lease.epoch))  # its base is not there
+            await raises(RunNotFound, lambda: journal.append([wanted[0]], lease.epoch))  # its base is not there
             base = await journal.claim("other")
-            await journal.append(_first_facts("other"), base.epoch)
+            await journal.append(first_facts("other"), base.epoch)
             lease = await journal.claim("r", takeover=True)
             for event in wanted[:5]:
                 await journal.append([event], lease.epoch)
@@ -83,16 +85,16 @@ class JournalContract(JournalLists):
     def test_an_unknown_run_is_empty_and_cannot_be_written(self) -> None:
         async def test(journal: Journal) -> None:
             assert [event async for event in journal.read("nobody")] == []
-            await _raises(JournalError, lambda: journal.append(_first_facts("nobody"), 1))
-            await _raises(RunNotFound, lambda: journal.delete("nobody"))
+            await raises(JournalError, lambda: journal.append(first_facts("nobody"), 1))
+            await raises(RunNotFound, lambda: journal.delete("nobody"))
 
         self._with(test)
 
     def test_a_gap_is_refused_and_changes_nothing(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
-            await _raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
+            await journal.append(first_facts("r"), lease.epoch)
+            await raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
             assert [event.seq async for event in journal.read("r")] == [1, 2]
 
         self._with(test)
@@ -100,8 +102,8 @@ class JournalContract(JournalLists):
     def test_one_owner_at_a_time(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
-            await _raises(RunBusy, lambda: journal.claim("r"))
+            await journal.append(first_facts("r"), lease.epoch)
+            await raises(RunBusy, lambda: journal.claim("r"))
             assert [card.status for card in await journal.runs()] == ["running"]
             await journal.release("r", lease.epoch)
             assert [card.status for card in await journal.runs()] == ["interrupted"]  # nobody executes it any more
@@ -115,9 +117,9 @@ class JournalContract(JournalLists):
     def test_who_was_overtaken_cannot_write(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
+            await journal.append(first_facts("r"), lease.epoch)
             newer = await journal.claim("r", takeover=True)
-            await _raises(RunSuperseded, lambda: journal.append([_note("r", 3)], lease.epoch))
+            await raises(RunSuperseded, lambda: journal.append([_note("r", 3)], lease.epoch))
             await journal.append([_note("r", 3)], newer.epoch)
 
         self._with(test)
@@ -125,8 +127,8 @@ class JournalContract(JournalLists):
     def test_a_stop_gives_the_run_free(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append([*_first_facts("r"), Event("r", 3, 3.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
-            await _raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
+            await journal.append([*first_facts("r"), Event("r", 3, 3.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
+            await raises(JournalError, lambda: journal.append([_note("r", 4)], lease.epoch))
             assert (await journal.claim("r")).seq == 3
 
         self._with(test)
@@ -135,7 +137,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             async def write(run_id: str) -> list[int]:
                 lease = await journal.claim(run_id)
-                await journal.append(_first_facts(run_id), lease.epoch)
+                await journal.append(first_facts(run_id), lease.epoch)
                 acknowledged: list[int] = []
 
                 async def one(seq: int) -> None:
@@ -159,18 +161,18 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, session in (("a", "s1"), ("b", "s1"), ("c", "")):
                 lease = await journal.claim(run)
-                await journal.append(_first_facts(run, session), lease.epoch)
+                await journal.append(first_facts(run, session), lease.epoch)
             lease = await journal.claim("d")
             reply = ModelReply(assistant("hi"), "end_turn", Usage(3, 4, 0, 0.5))
             more = [Event("d", 3, 9.0, "agent", ModelReplied(reply, CallModel()))]
             await journal.append(
-                [*_first_facts("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
+                [*first_facts("d"), *more, Event("d", 4, 9.5, "agent", Stopped(Stop("completed"), "hi"))], lease.epoch
             )
             assert {card.run_id for card in await journal.runs()} == {"a", "b", "c", "d"}
             assert [card.run_id for card in await journal.runs(session="s1")] == ["b", "a"]
             assert [card.run_id for card in await journal.runs(limit=1, session="s1")] == ["b"]
             lease = await journal.claim("e")
-            await journal.append(_first_facts("e", "s1", whose="ken"), lease.epoch)
+            await journal.append(first_facts("e", "s1", whose="ken"), lease.epoch)
             assert [card.run_id for card in await journal.runs(session="s1", user="ken")] == ["e"]
             assert [card.run_id for card in await journal.runs(session="s1", user="", agent="agent")] == ["b", "a"]
             assert [card.run_id for card in await journal.runs(since=9.5)] == ["d"], "what changed since then"
@@ -193,10 +195,10 @@ class JournalContract(JournalLists):
     def test_a_claim_that_was_given_back_unused_leaves_nothing(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await _raises(RunBusy, lambda: journal.claim("r"))
+            await raises(RunBusy, lambda: journal.claim("r"))
             await journal.release("r", lease.epoch)
             assert await journal.runs() == []
-            await _raises(RunNotFound, lambda: journal.delete("r"))
+            await raises(RunNotFound, lambda: journal.delete("r"))
             assert (await journal.claim("r")).seq == 0
 
         self._with(test)
@@ -205,11 +207,11 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 1))):
                 lease = await journal.claim(run)
-                await journal.append(_first_facts(run, "s1", base), lease.epoch)
-            wanted = [*_first_facts("a", "s1"), _first_facts("b", "s1", ("a", 2))[0], *_first_facts("c", "s1", ("b", 1))]
+                await journal.append(first_facts(run, "s1", base), lease.epoch)
+            wanted = [*first_facts("a", "s1"), first_facts("b", "s1", ("a", 2))[0], *first_facts("c", "s1", ("b", 1))]
             assert await journal.lineage("c") == ("", wanted)
             assert await journal.lineage("c", 1) == ("", wanted[:-1])
-            await _raises(RunNotFound, lambda: journal.lineage("nobody"))
+            await raises(RunNotFound, lambda: journal.lineage("nobody"))
 
         self._with(test)
 
@@ -217,7 +219,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2))):
                 lease = await journal.claim(run)
-                await journal.append(_first_facts(run, "s1", base), lease.epoch)
+                await journal.append(first_facts(run, "s1", base), lease.epoch)
             await journal.keep_snapshot("a", 2, 7, '{"a state": "as text"}')
             await journal.keep_snapshot("nobody", 2, 7, "{}")
             whole = await journal.lineage("b")
@@ -233,7 +235,7 @@ class JournalContract(JournalLists):
     def test_a_run_is_followed_until_it_is_over(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
+            await journal.append(first_facts("r"), lease.epoch)
 
             async def follow() -> list[int]:
                 return [event.seq async for event in journal.follow("r", 1)]
@@ -244,7 +246,7 @@ class JournalContract(JournalLists):
             await journal.append([Event("r", 4, 4.0, "agent", Stopped(Stop("completed"), 1))], lease.epoch)
             assert await asyncio.wait_for(following, 10) == [2, 3, 4]
             assert await follow() == [2, 3, 4]
-            await _raises(RunNotFound, lambda: anext(journal.follow("nobody")))
+            await raises(RunNotFound, lambda: anext(journal.follow("nobody")))
 
         self._with(test)
 
@@ -252,7 +254,7 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             leases = {run: await journal.claim(run) for run in ("a", "b")}
             for run in ("b", "a"):
-                await journal.append(_first_facts(run), leases[run].epoch)
+                await journal.append(first_facts(run), leases[run].epoch)
             await journal.append([_note("b", 3)], leases["b"].epoch)
             every = [change async for change in journal.changes(wait=False)]
             assert [(c.event.run_id, c.event.seq) for c in every] == [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3)]
@@ -266,47 +268,14 @@ class JournalContract(JournalLists):
     def test_who_executes_a_run_hears_that_it_is_to_stop(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
+            await journal.append(first_facts("r"), lease.epoch)
             hearing = asyncio.create_task(journal.asked_to_stop("r"))
             await asyncio.sleep(0.02)
             assert await journal.ask_to_stop("r", "enough")
             assert await asyncio.wait_for(hearing, 10) == "enough"
             await journal.release("r", lease.epoch)
             assert not await journal.ask_to_stop("r", "nobody is there")
-            await _raises(RunNotFound, lambda: journal.ask_to_stop("nobody", ""))
-
-        self._with(test)
-
-    def test_a_message_waits_for_its_run_until_it_is_recorded(self) -> None:
-        async def test(journal: Journal) -> None:
-            inbox, turn = inbox_of(journal), Turn("s", "agent", "")
-            await _raises(RunNotFound, lambda: inbox.put("a", Interjected(user("hello"), id="0")))
-            first = await journal.claim("a", turn=turn)
-            await journal.append(_first_facts("a", "s"), first.epoch)
-            hearing = asyncio.create_task(inbox.letters("a", wait=True))
-            await asyncio.sleep(0.02)
-            one, two, three = [Interjected(user(f"message {number}"), "mika", 1.0, id=str(number)) for number in (1, 2, 3)]
-            assert await inbox.put("a", one) == ("a", True)
-            assert await asyncio.wait_for(hearing, 10) == [one]
-            await inbox.put("a", two)
-            assert await inbox.letters("a") == [one, two]
-            assert await inbox.letters("a", known={"1"}) == [two]
-            await journal.append([Event("a", 3, 3.0, "agent", one)], first.epoch)
-            assert await inbox.letters("a") == [two], "what is recorded does not wait any more"
-            await journal.append([Event("a", 4, 4.0, "agent", Stopped(Stop("completed")))], first.epoch)
-            assert await inbox.put("a", three) == ("a", False)
-            second = await journal.claim("b", turn=turn)
-            await journal.append(_first_facts("b", "s", ("a", 4)), second.epoch)
-            assert await inbox.letters("b") == [two, three], "what came too late is for the next run of the session"
-            assert await inbox.put("a", Interjected(user("4"), id="4")) == ("b", True)
-            assert [said.id for said in await inbox.letters("b")] == ["2", "3", "4"]
-            alone = await journal.claim("c")
-            await journal.append([*_first_facts("c"), Event("c", 3, 3.0, "agent", Stopped(Stop("failed")))], alone.epoch)
-            await _raises(InvalidState, lambda: inbox.put("c", Interjected(user("5"), id="5")))
-            assert await inbox.letters("c") == []
-            await journal.release("b", second.epoch)
-            await journal.delete("a", cascade=True)
-            assert await inbox.letters("b") == []
+            await raises(RunNotFound, lambda: journal.ask_to_stop("nobody", ""))
 
         self._with(test)
 
@@ -314,10 +283,10 @@ class JournalContract(JournalLists):
         async def test(journal: Journal) -> None:
             for run, base in (("a", None), ("b", ("a", 2)), ("c", ("b", 2))):
                 lease = await journal.claim(run)
-                await journal.append(_first_facts(run, "", base), lease.epoch)
-                await _raises(RunBusy, lambda run=run: journal.delete(run))  # type: ignore[misc]
+                await journal.append(first_facts(run, "", base), lease.epoch)
+                await raises(RunBusy, lambda run=run: journal.delete(run))  # type: ignore[misc]
                 await journal.release(run, lease.epoch)
-            await _raises(JournalError, lambda: journal.delete("a"))
+            await raises(JournalError, lambda: journal.delete("a"))
             assert len(await journal.runs()) == 3
             await journal.delete("a", cascade=True)
             assert await journal.runs() == []
@@ -328,10 +297,10 @@ class JournalContract(JournalLists):
     def test_what_was_acknowledged_outlives_the_object(self) -> None:
         async def test(journal: Journal) -> None:
             lease = await journal.claim("r")
-            await journal.append(_first_facts("r"), lease.epoch)
+            await journal.append(first_facts("r"), lease.epoch)
             other = self.reopen(journal)
             if other is not None:
-                assert [event async for event in other.read("r")] == _first_facts("r")
+                assert [event async for event in other.read("r")] == first_facts("r")
                 await other.close()
 
         self._with(test)

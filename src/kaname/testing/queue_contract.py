@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..kernel.ports import Journal
-from ..stores.queue import AGAIN, MOST_KEYS, QueuedRun, RunQueue, Wanted
+from ..kernel.stores import AGAIN, QueuedRun, RunQueue, Wanted
+from ..stores.queue import MOST_KEYS
 
 _ANY = Wanted(("clerk",))
 

@@ -6,9 +6,8 @@ from kaname import Agent, JournalError, PostgresJournal, RunBusy, ScriptedModel,
 from kaname.cli.main import main
 from kaname.core.events import Interjected
 from kaname.core.messages import user
-from kaname.kernel.approvals.port import Grant
+from kaname.kernel.stores import Grant, QueuedRun
 from kaname.stores import transfer
-from kaname.stores.queue import QueuedRun
 from kaname.stores.transfer import compare, copy_journal
 from kaname.testing.journal_lists import write
 from tests.parts import add, adding
@@ -23,11 +22,11 @@ async def fill(journal):
     await write(journal, "outer")
     await write(journal, "inner", parent="outer")
     await write(journal, "asks", session="t", end=None)
-    journal.ledger.settle("h", {"total": 1.25, "user ken": 0.5})
-    await journal.inbox.put("asks", Interjected(user("hello"), "ken", 1.5, id="1"))
-    await journal.grants.put(Grant("g1", "clerk", "ken", "pay", {"yen": {"at_most": 10}}, at=1.0))
-    await journal.grants.put(Grant("g2", "clerk", "ken", "pay", {}, revoked=2.0))
-    await journal.marks.raise_to({"daily@clerk: every 1s": 7.5, "daily@clerk: paused": 8.0})
+    journal.stores.ledger.settle("h", {"total": 1.25, "user ken": 0.5})
+    await journal.stores.inbox.put("asks", Interjected(user("hello"), "ken", 1.5, id="1"))
+    await journal.stores.grants.put(Grant("g1", "clerk", "ken", "pay", {"yen": {"at_most": 10}}, at=1.0))
+    await journal.stores.grants.put(Grant("g2", "clerk", "ken", "pay", {}, revoked=2.0))
+    await journal.stores.marks.raise_to({"daily@clerk: every 1s": 7.5, "daily@clerk: paused": 8.0})
     await write(journal, "last")
 
 
@@ -40,10 +39,10 @@ async def test_journal_goes_from_a_file_to_a_database_and_back(url, tmp_path):
     for copied in (server, back):
         assert [one.runs for one in await copied.sessions()] == [one.runs for one in await file.sessions()]
         assert [card.run_id for card in await copied.runs()] == [card.run_id for card in await file.runs()]
-        assert await copied.ledger.balances() == await file.ledger.balances()
-        assert await copied.grants.all() == await file.grants.all()
-        assert await copied.marks.all() == await file.marks.all() != {}
-        assert await copied.inbox.letters("asks") == await file.inbox.letters("asks") != []
+        assert await copied.stores.ledger.balances() == await file.stores.ledger.balances()
+        assert await copied.stores.grants.all() == await file.stores.grants.all()
+        assert await copied.stores.marks.all() == await file.stores.marks.all() != {}
+        assert await copied.stores.inbox.letters("asks") == await file.stores.inbox.letters("asks") != []
         state = (
             await Agent(ScriptedModel([]), name="clerk", journal=copied).run("on", session_id="s", user_id="ken").begun()
         )._work.scope.state
@@ -93,7 +92,7 @@ def test_journal_is_copied_at_the_terminal(url, tmp_path, capsys):
     async def make():
         journal = SqliteJournal(tmp_path / "a.db")
         await write(journal, "1")
-        await journal.queue.put([QueuedRun("2", "clerk")])
+        await journal.stores.queue.put([QueuedRun("2", "clerk")])
         await journal.close()
 
     asyncio.run(make())

@@ -49,7 +49,7 @@ async def test_erasure_leaves_no_planted_string_in_the_database_and_keeps_the_da
     assert done.memories
     after = await everything(url)
     assert [one for one in PLANTED if one in after] == []
-    assert await planted.verify() == []
+    assert await planted.stores.health.verify() == []
     assert {card.title for card in await planted.runs(user=OTHER)} == {"what Mia says", "Mia wants to send", "Mia waits"}
     again = await erase_user(USER, where)
     assert (again.journal.runs, again.journal.answers) == (0, 0)
@@ -67,7 +67,7 @@ async def test_erasure_finds_the_words_of_a_user_in_evaluations_and_trials(url, 
     assert [secret for secret in SECRETS if secret in after] == []
     assert not [*(tmp_path / "evals").rglob("notes.txt")]
     assert await journal.runs(starting="eval-other-"), "others stay"
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
 
 

@@ -79,7 +79,7 @@ async def test_picture_is_stored_once_and_read_by_runs_forks_and_sessions(journa
     assert (await rows(url, "SELECT max(length(state)) FROM kaname.snapshots"))[0][0] < 5_000
     assert picture.data in (await other.lineage(second.run_id, fold=7)).snapshot
     assert [change.event.run_id async for change in other.changes(wait=False)]
-    assert await other.verify() == []
+    assert await other.stores.health.verify() == []
     await other.close()
 
 

@@ -150,7 +150,7 @@ async def test_next_run_of_a_session_and_a_delete_at_once(url):
         first = await agent.run("one", session_id=session)
         await asyncio.gather(agent.run("two", session_id=session), other.delete(first.run_id), return_exceptions=True)
         assert (await agent.run("three", session_id=session)).completed
-    assert await journal.verify() == []
+    assert await journal.stores.health.verify() == []
     await journal.close()
     await other.close()
 
@@ -229,16 +229,16 @@ async def test_everything_works_through_pgbouncer(url, mode, tmp_path):
         run = agents[0].run("go", run_id="followed").start()
         await run.begun()
         assert [event.seq async for event in journals[1].follow("followed")] == list(range(1, (await run).state.seq + 1))
-        assert (await journals[0].ledger.reserve("h", ["total"], lambda found: [1.0]))[1]
-        journals[0].ledger.settle("h", {"total": 0.5})
+        assert (await journals[0].stores.ledger.reserve("h", ["total"], lambda found: [1.0]))[1]
+        journals[0].stores.ledger.settle("h", {"total": 0.5})
         await agents[0].run("go")
-        assert [balance.spent for balance in await journals[1].ledger.balances()] == [0.5]
+        assert [balance.spent for balance in await journals[1].stores.ledger.balances()] == [0.5]
         slow = Agent(ScriptedModel(["x" * 4000], pace=0.01), journal=journals[0]).run("go").start()
         await slow.begun()
         await listening(slow._work)
         assert await agents[1].stop(slow.run_id, "enough")
         assert (await slow).stop.kind == "cancelled"
-        assert await journals[0].verify() == []
+        assert await journals[0].stores.health.verify() == []
         for journal in journals:
             await journal.close()
 

@@ -11,9 +11,9 @@ from kaname import Agent, JournalError, JournalFull, PostgresJournal, RunBusy, S
 from kaname.core.errors import ConfigError, JournalTooNew, JournalUnreachable, RunSuperseded
 from kaname.core.events import Event, Noted, Opened, Received
 from kaname.core.messages import user
+from kaname.kernel.stores import Wanted
 from kaname.stores.default import choose
 from kaname.stores.postgres import schema
-from kaname.stores.queue import Wanted
 from tests import postgres
 from tests.parts import add, adding, until
 from tests.stores.postgres.proxy import proxied
@@ -123,7 +123,7 @@ async def test_slow_network_delays_runs_and_loses_nothing(url):
         results = await asyncio.gather(*[agent.run("go") for _ in range(10)])
         assert [result.output for result in results] == ["the sum is 7"] * 10
         proxy.delay = 0.0
-        assert await journal.verify() == []
+        assert await journal.stores.health.verify() == []
         await journal.close()
 
 
@@ -179,28 +179,28 @@ async def test_money_is_counted_once_if_the_answer_is_lost(url):
     async with proxied(url) as (proxy, through):
         journal = PostgresJournal(through)
         for number in range(3):
-            _, reserved = await journal.ledger.reserve(f"h{number}", ["total"], lambda found: [1.0])
+            _, reserved = await journal.stores.ledger.reserve(f"h{number}", ["total"], lambda found: [1.0])
             assert reserved
             proxy.losing = b"C\x00" if number == 1 else b"COMMIT" if number == 2 else b""
-            journal.ledger.settle(f"h{number}", {"total": 0.25})
-            while (await journal.ledger.balances())[0].reserved:
+            journal.stores.ledger.settle(f"h{number}", {"total": 0.25})
+            while (await journal.stores.ledger.balances())[0].reserved:
                 await asyncio.sleep(0.01)
             await journal._own.thread.submit(journal._own._writer.finish)  # it was sent again
         assert proxy.lost
-        (balance,) = await journal.ledger.balances("tot")
+        (balance,) = await journal.stores.ledger.balances("tot")
         assert (balance.spent, balance.reserved) == (0.75, 0.0)
         await journal.close()
 
 
 async def test_reservation_of_a_dead_process_is_free_again(url):
     dead, journal = PostgresJournal(url), PostgresJournal(url)
-    assert (await dead.ledger.reserve("dead", ["total"], lambda found: [5.0]))[1]
+    assert (await dead.stores.ledger.reserve("dead", ["total"], lambda found: [5.0]))[1]
     dead._own.thread.stop_soon()  # as a killed process: it says nothing more
 
     def divide(found):
         return None if found[0].reserved else [1.0]
 
-    while not (await journal.ledger.reserve("mine", ["total"], divide))[1]:
+    while not (await journal.stores.ledger.reserve("mine", ["total"], divide))[1]:
         await asyncio.sleep(0.1)
     await journal.close()
 
@@ -359,7 +359,7 @@ async def test_older_version_works_on_until_a_migration_says_that_it_cannot(url,
     with pytest.raises(JournalTooNew, match="newer version of kaname"):
         await old.append([Event("r", 3, 1.0, "a", Received(user("too old")))], lease.epoch)
     with pytest.raises(JournalTooNew):
-        await old.queue.take(Wanted(("a",)), 1)  # else it would take runs that it cannot execute
+        await old.stores.queue.take(Wanted(("a",)), 1)  # else it would take runs that it cannot execute
     with pytest.raises(JournalTooNew):
         await PostgresJournal(url).runs()
     await old.release("r", lease.epoch)

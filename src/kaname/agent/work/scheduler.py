@@ -10,7 +10,7 @@ from random import random
 from typing import Any
 
 from ...core.errors import AgentError, ConfigError
-from ...stores.queue import PAUSED, HasQueue, Marks
+from ...kernel.stores import PAUSED, Marks
 from ..agent import Agent
 from .schedule import Schedule
 from .submit import queue_of
@@ -36,8 +36,8 @@ def marks_of(agents: Iterable[Agent[Any]]) -> Marks:
     """Return the marks of the journal that the agents share."""
     journal = next(iter(agents)).journal
     queue_of(journal)
-    assert isinstance(journal, HasQueue)
-    return journal.marks
+    assert journal.stores.marks is not None
+    return journal.stores.marks
 
 
 class Scheduler:

@@ -9,14 +9,13 @@ from typing import Any
 
 from ...core.durations import seconds
 from ...core.errors import ConfigError, RunBusy
-from ...core.notices import notice
 from ...kernel.ports import Journal, Recipe
+from ...kernel.stores import QueuedRun, RunQueue
 from ...people.entrance import Origin, admit
 from ...run.ids import check_ids
 from ...run.input import Input, as_mapping, as_turn
 from ...run.opener import Opener
 from ...run.request import RunRequest, new_run_id
-from ...stores.queue import HasQueue, QueuedRun, RunQueue
 from .order import encode_order
 from .schedule import check_order
 
@@ -25,12 +24,11 @@ _PARKING, _PAUSE = 10.0, 0.05  # seconds that a run that asks may take to be rel
 
 def queue_of(journal: Journal) -> RunQueue:
     """Return the queue of a journal. Raises `ConfigError` if it has none, as a journal in memory."""
-    if not isinstance(journal, HasQueue):
-        told = notice(
-            "queue.none", "runs are queued in the journal, and this one is lost with the process: use a file or a database"
-        )
-        raise ConfigError(told)
-    return journal.queue
+    if (queue := journal.stores.queue) is not None:
+        return queue
+    raise ConfigError.of(
+        "queue.none", "runs are queued in the journal, and this one is lost with the process: use a file or a database"
+    )
 
 
 async def submit_run(

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 
 from ...core.people.visible import visible, visible_json
-from ...kernel.approvals.port import Grant, Grants, HasGrants
+from ...kernel.stores import Grant, Grants
 from ...stores.default import choose
 from ..agent import journal_for, note_place
 from ..last import take_last
@@ -27,12 +27,12 @@ def main(given: argparse.Namespace) -> int:
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
     journal = choose(journal_for(given))
     try:
-        if not isinstance(journal, HasGrants):
+        if (grants := journal.stores.grants) is None:
             screen.note(say("this journal keeps no approvals", "このジャーナルは承認を保存しません"), "red")
             return FAILED
         if given.action == "revoke":
-            return await _revoke(journal.grants, given.what, screen)
-        found = [one for one in await journal.grants.all() if given.all or one.is_valid(time.time())]
+            return await _revoke(grants, given.what, screen)
+        found = [one for one in await grants.all() if given.all or one.is_valid(time.time())]
     finally:
         await journal.close()
     if given.json:

@@ -16,7 +16,6 @@ from weakref import WeakSet
 
 from ..errors import EncryptionError
 from ..install import install_command, this_command
-from ..notices import notice
 from ..project import create_private
 from . import keys
 
@@ -105,12 +104,11 @@ def require_cipher() -> None:
         import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
         import sqlcipher3.dbapi2  # noqa: F401
     except ImportError:
-        told = notice(
+        raise EncryptionError.of(
             "encryption.not_installed",
             "encrypted files need packages that are not installed: {command}",
             command=install_command("encryption"),
-        )
-        raise EncryptionError(told) from None
+        ) from None
 
 
 def is_plain(path: Path) -> bool:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from ..errors import EncryptionError
 from ..install import install_command, this_command
-from ..notices import notice
 
 KEY, KEY_FILE = "KANAME_KEY", "KANAME_KEY_FILE"
 SERVICE = "kaname"  # the name of kaname's entries in a keyring
@@ -123,18 +122,18 @@ def read_key_file(path: Path) -> MasterKey:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(10_000)
     except (OSError, UnicodeDecodeError) as problem:
-        told = notice(
+        raise EncryptionError.of(
             "encryption.no_key_file",
             "the key file {path} cannot be read ({problem}). Nothing was changed. Restore the file; for a new key, use: "
             "{kaname} encrypt --new-key",
             path=path,
             problem=getattr(problem, "strerror", None) or type(problem).__name__,
             kaname=this_command(),
-        )
-        raise EncryptionError(told) from None
+        ) from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        told = notice("encryption.open_key_file", "other users can read the key file {path}. Run: chmod 600 {path}", path=path)
-        raise EncryptionError(told)
+        raise EncryptionError.of(
+            "encryption.open_key_file", "other users can read the key file {path}. Run: chmod 600 {path}", path=path
+        )
     return _parse(text, str(path), path)
 
 
@@ -144,39 +143,37 @@ def read_keyring(name: str) -> MasterKey:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        told = notice("encryption.no_keyring", "the keyring needs a package: {command}", command=install_command("keyring"))
-        raise EncryptionError(told) from None
+        raise EncryptionError.of(
+            "encryption.no_keyring", "the keyring needs a package: {command}", command=install_command("keyring")
+        ) from None
     try:
         text = keyring.get_password(SERVICE, name)
     except KeyringError as problem:
-        told = notice(
+        raise EncryptionError.of(
             "encryption.keyring_failed",
             "the key {name!r} cannot be read from the keyring ({problem}). On a server, use a key file.",
             name=name,
             problem=type(problem).__name__,
-        )
-        raise EncryptionError(told) from None
+        ) from None
     if not text:
-        told = notice(
+        raise EncryptionError.of(
             "encryption.not_in_keyring",
             "the keyring holds no key {name!r}. Nothing was changed. Store it with: keyring set {service} {name}",
             name=name,
             service=SERVICE,
         )
-        raise EncryptionError(told)
     return _parse(text, f"keyring {name}")
 
 
 def _parse(text: str, source: str, file: Path | None = None) -> MasterKey:
     found = text.split()
     if not found or not all(_FORM.fullmatch(one) for one in found):
-        told = notice(
+        raise EncryptionError.of(
             "encryption.key_form",
             "{source} does not hold a key: a key has 64 hexadecimal digits. Create one with: {kaname} encrypt --new-key",
             source=source,
             kaname=this_command(),
         )
-        raise EncryptionError(told)
     return MasterKey(found, source, file)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ..errors import EncryptionError
-from ..notices import notice
 from .database import SET_KEY, open_database
 from .keys import files_of
 
@@ -58,8 +57,9 @@ class UserKey:
             data = b64decode(text[1 + ID_LENGTH :], validate=True)
             opened = self._cipher.decrypt(data[:_NONCE], data[_NONCE:], place.encode("utf-8", "surrogatepass"))
         except (InvalidTag, ValueError):
-            told = notice("encryption.tampered", "an encrypted text was changed or moved: {place!r}", place=place)
-            raise EncryptionError(told) from None
+            raise EncryptionError.of(
+                "encryption.tampered", "an encrypted text was changed or moved: {place!r}", place=place
+            ) from None
         return opened.decode("utf-8", "surrogatepass")
 
 
@@ -127,8 +127,7 @@ class UserKeys:
                     )
                 key = self._known[id] = None if row[0] is None else UserKey(id, row[0])
         if key is None:
-            told = notice("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
-            raise ErasedKey(told)
+            raise ErasedKey.of("encryption.erased", "the user of {place!r} was erased: it cannot be read any more", place=place)
         return key
 
     def destroy(self, user: str) -> bool:
@@ -162,14 +161,13 @@ class UserKeys:
             except sqlite3.DatabaseError as problem:
                 if getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _DAMAGED:
                     raise
-                told = notice(
+                raise EncryptionError.of(
                     "encryption.keys_damaged",
                     "{path} is damaged ({problem}), so the keys of users cannot be read. Nothing was changed. Restore this "
                     "file from a backup. The journal itself is a file of its own.",
                     path=self.path,
                     problem=problem,
-                )
-                raise EncryptionError(told) from problem
+                ) from problem
 
     def _open(self) -> sqlite3.Connection:
         if self._db is None or self._process != os.getpid():

@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from ...core.errors import ConfigError
 from ...core.record import field, record, replace
 from ...core.runs import EVALUATION_PREFIX, EVALUATIONS
 from ...stores.default import path_beside
-from ...stores.erasing import Erased, Footprint
+from ...stores.erasing import Erased, Footprint, erase, find_user
+from ...stores.sqlite.erasure import erase_user_from, vacuum
 from ...stores.sqlite.journal import SqliteJournal
-from ...stores.sqlite.protection.erasure import erase_user_from, find_user, vacuum
 from ..files import MemoryFiles
 from ..store import Memories
 from .places import DataPlaces
@@ -82,7 +83,9 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
     else:
         journal = SqliteJournal(places.journal)
         try:
-            found = await find_user(journal, user)  # the journal comes last: it knows which runs are meant
+            found = await journal.database.write(
+                partial(find_user, journal.database, user)
+            )  # the journal comes last: it knows which runs are meant
             done = await asyncio.to_thread(_erase_files, user, places, found)
             gone = await erase_user_from(journal, user)
         finally:
@@ -93,14 +96,13 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
 
 
 async def _erase_from_server(user: str, places: DataPlaces) -> Erasure:
-    from ...stores.postgres.deletion import erasure
     from ...stores.postgres.journal import PostgresJournal
 
     server = PostgresJournal(places.server)
     try:
-        found = await erasure.find_user(server, user)
+        found = await server.database.write(partial(find_user, server.database, user))
         done = await asyncio.to_thread(_erase_files, user, places, found)
-        return replace(done, journal=await erasure.erase_user_from(server, user))
+        return replace(done, journal=await server.database.write(partial(erase, server.database, user)))
     finally:
         await server.close()
 

@@ -20,9 +20,7 @@ from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.state import what_was_said
-from ...kernel.approvals.port import HasGrants
-from ...kernel.inbox.port import waiting_letters
-from ...kernel.ports import HasLedger, Journal
+from ...kernel.ports import Journal
 from ...stores.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles, as_data
 from .places import DataPlaces
@@ -130,7 +128,7 @@ class _Archive:
             events = [self._own(event) async for event in journal.read(card.run_id)]
             parts += [self._without_media(encode(event)) for event in events]
             lines += len(events)
-            for said in await waiting_letters(journal, card.run_id):
+            for said in await inbox.letters(card.run_id) if (inbox := journal.stores.inbox) is not None else ():
                 waiting[said.id] = self._without_media(encode(self._own(Event(card.run_id, 0, said.at, card.agent, said))))
             cards.append(json.dumps(card_json(card), ensure_ascii=False))
             if not card.parent:
@@ -161,17 +159,17 @@ class _Archive:
         return json.dumps(data, ensure_ascii=False)
 
     async def _write_accounts(self, journal: Journal) -> None:
-        found = []
-        assert isinstance(journal, HasLedger)
-        for balance in await journal.ledger.balances(f"user\x1f{self._user}\x1f"):
+        found, ledger = list[str](), journal.stores.ledger
+        assert ledger is not None
+        for balance in await ledger.balances(f"user\x1f{self._user}\x1f"):
             _, _, unit, period, window = balance.name.split("\x1f")
             found.append(json.dumps({"unit": unit, "period": period, "window": window, "spent": balance.spent}))
         self._write_lines("budgets.jsonl", found)
 
     async def _write_approvals(self, journal: Journal) -> None:
         """Write the approvals that hold for later runs of the user, or that the user gave."""
-        given = await journal.grants.all() if isinstance(journal, HasGrants) else []
-        found = [one for one in given if self._user in (one.user, one.by)]
+        grants = journal.stores.grants
+        found = [one for one in (await grants.all() if grants is not None else ()) if self._user in (one.user, one.by)]
         own = [one._replace(user=self._whose(one.user), by=self._whose(one.by)) for one in found]
         self._write_lines("approvals.jsonl", [json.dumps(one._asdict(), ensure_ascii=False) for one in own])
 

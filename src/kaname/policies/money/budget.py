@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.errors import ConfigError, Suspend
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...kernel.ports import Action, Balance, Ledger, Policy, ToolHandler
+from ...kernel.ports import Action, Journal, Policy, ToolHandler
+from ...kernel.stores import Balance, Ledger
 from .limits import Limit, read_limits
 
 if TYPE_CHECKING:
@@ -195,10 +196,9 @@ class Budget(Policy):
             ledger.settle(holder, dict.fromkeys(names, float(ran)))
 
 
-def ledger_of(journal: Any) -> Ledger:
+def ledger_of(journal: Journal) -> Ledger:
     """Return the ledger of a journal. Raises `ConfigError` if it has none."""
-    ledger: Ledger | None = getattr(journal, "ledger", None)  # `isinstance` of a protocol is slow
-    if ledger is not None:
+    if (ledger := journal.stores.ledger) is not None:
         return ledger
     raise ConfigError.of(
         "budget.no_ledger", "a Budget needs a journal that keeps accounts; {kind} does not", kind=type(journal).__name__

@@ -18,6 +18,7 @@ from ...core.steps import Stop
 from ...kernel.bases import NO_OPTIONS, ModelBase, optional
 from ...kernel.ports import Balance, ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
+from ...kernel.stores import Balance
 from .budget import Account, refusal
 from .estimate import Estimate
 from .funds import Bill, Funds, PaidLedger, RunLimits, calling, limits_of

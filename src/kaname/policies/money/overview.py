@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import Any
 
 from ...core.record import record
-from ...kernel.ports import Ledger
+from ...kernel.stores import Ledger
 from .budget import Budget
 from .limits import Limit
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ...core.errors import AgentError, ModelError
 from ...core.messages import NOTHING, Usage
 from ...core.notices import notice
-from ...kernel.ports import Balance
+from ...kernel.stores import Balance
 from ...kernel.view import current_view
 from .budget import refusal
 from .funds import Bill, Funds, PaidLedger, calling

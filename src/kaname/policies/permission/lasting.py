@@ -14,8 +14,8 @@ from ...core.messages import ToolCall
 from ...core.notices import notice
 from ...core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
 from ...core.reading.lazy_regex import lazy_regex
-from ...kernel.approvals.port import Grant, HasGrants
 from ...kernel.identity import tool_identity
+from ...kernel.stores import Grant
 from .conditions import all_of, holds, read_conditions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
     _, lasting = read_approval(answer)
     if lasting is None:  # it is refused later
         return answer
-    if lasting.scope == ALWAYS and not isinstance(journal, HasGrants):
+    if lasting.scope == ALWAYS and journal.stores.grants is None:
         raise InvalidState.of("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__)
     where = equal_arguments(shown.args) if lasting.where is None else lasting.where
     if where is None or _has_hidden(where):
@@ -122,11 +122,11 @@ def _holds_now(lasting: Lasting, call: ToolCall, view: RunView) -> bool:
 
 
 async def _find(rule: str, call: ToolCall, view: RunView, by: str) -> str | None:
-    journal = view.journal
-    if not isinstance(journal, HasGrants):
+    grants = view.journal.stores.grants
+    if grants is None:
         return None
     held = _rule_and_tool(rule, call, view)
-    for grant in await journal.grants.find(view.agent.name, view.state.user, call.name):
+    for grant in await grants.find(view.agent.name, view.state.user, call.name):
         if grant.rule == held and _counts(grant.by, by, view) and grant.is_valid(time.time()) and matches(grant.where, call):
             return grant.id
     return None
@@ -144,8 +144,9 @@ async def keep_lasting(rule: str, call: ToolCall, view: RunView) -> None:
         if asked.call_id != call.id or rule not in asked.rules or asked.about is None or asked.about.name != call.name:
             continue
         _, lasting = read_approval(view.state.answers.get(key))
-        if lasting is not None and lasting.scope == ALWAYS and isinstance(view.journal, HasGrants):
+        grants = view.journal.stores.grants
+        if lasting is not None and lasting.scope == ALWAYS and grants is not None:
             held = _rule_and_tool(rule, call, view)
             number = sha256(held.encode("utf-8", "surrogatepass")).hexdigest()[:8]
             grant = Grant(f"{view.run_id}:{key}:{number}", view.agent.name, view.state.user, call.name, lasting.where or {})
-            await view.journal.grants.put(grant._replace(until=lasting.until, by=lasting.by, at=view.now(), rule=held))
+            await grants.put(grant._replace(until=lasting.until, by=lasting.by, at=view.now(), rule=held))

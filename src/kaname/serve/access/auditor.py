@@ -176,7 +176,7 @@ def audit_of(given: AuditLog | str | Path | bool | None, journal: Journal, confi
     return audit_in(config, journal, journal_is_stored=given is True or not isinstance(journal, MemoryJournal))
 
 
-def audit_in(config: Config | None, journal: object, *, journal_is_stored: bool = True) -> AuditLog | None:
+def audit_in(config: Config | None, journal: Journal | str | Path | None, *, journal_is_stored: bool = True) -> AuditLog | None:
     """Return the audit log that a file names, or the one next to the journal, which is an object or a path."""
     said = None if config is None else config.value.get("audit")
     if said is None and not journal_is_stored:

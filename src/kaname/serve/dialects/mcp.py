@@ -26,6 +26,7 @@ from ...core.people.labels import FLOW, LABELS_KEY
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
+from ...kernel.ports import Journal
 from ...run.result import Result
 from ...run.run import Run
 from ..forms import require
@@ -291,7 +292,7 @@ async def _elicit(ctx: Any, result: Result[Any], problem: str, language: str) ->
     return answers
 
 
-def server_key(journal: object) -> bytes:
+def server_key(journal: Journal) -> bytes:
     """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, or `server.key` next to the file of the journal.
 
     The file is made on first use, readable by its owner only. A journal without a file ends with the process, and so does its
@@ -299,8 +300,8 @@ def server_key(journal: object) -> bytes:
     """
     if given := os.environ.get(SERVER_KEY, ""):
         return _long_enough(given.encode("utf-8", "surrogateescape"), SERVER_KEY)
-    place = getattr(journal, "path", None)
-    if not place or str(place) == ":memory:":
+    place = journal.stores.place
+    if not place:
         return secrets.token_bytes(_KEY_BYTES)
     path = Path(place).expanduser().resolve().with_name(_KEY_FILE)
     try:

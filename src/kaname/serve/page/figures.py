@@ -15,7 +15,6 @@ from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
 from ...kernel.load import read_run
-from ...kernel.ports import HasLedger
 from ...policies.money.budget import Budget
 from ...policies.money.overview import overview
 from ...run.figures import sum_tallies
@@ -68,11 +67,11 @@ class FigureRoutes:
 
     async def _budgets(self, user: str | None) -> list[dict[str, Any]]:
         """Return the accounts of the budgets: all, or those of one user."""
-        journal, agents = self._service.journal, self._service.agents.values()
-        if not isinstance(journal, HasLedger):
+        ledger, agents = self._service.journal.stores.ledger, self._service.agents.values()
+        if ledger is None:
             return []
         budgets = [one for agent in agents for one in agent.recipe.policies if isinstance(one, Budget)]
-        found = await overview(journal.ledger, budgets)
+        found = await overview(ledger, budgets)
         return [
             one.as_json() for one in found if one.scope != "run" and (user is None or (one.scope, one.whose) == ("user", user))
         ]

@@ -13,7 +13,6 @@ from ...agent.work.overview import list_queue, list_schedules, list_workers, ret
 from ...agent.work.submit import queue_of
 from ...core.events import Event, Stopped
 from ...kernel.bases import SinkBase
-from ...stores.queue import HasQueue
 from ..encoding import Json
 from ..forms import caller_of
 from ..service import Service
@@ -57,7 +56,7 @@ class WorkRoutes:
 
     async def _overview(self) -> dict[str, Any]:
         journal, agents = self._service.journal, list(self._service.agents.values())
-        if not isinstance(journal, HasQueue):
+        if journal.stores.queue is None:
             return {"workers": [], "queue": {"counts": {}, "runs": []}, "schedules": []}
         told = {"workers": await list_workers(journal), "queue": await list_queue(journal)}
         return {**told, "schedules": await list_schedules(agents)}

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from .chain import CHECKPOINT, ERASED, FIELDS, AuditEntry, Link, as_entry, erase, fields_naming, make_line, read_line, value_of
 from .file import AuditFile
 from .verify import BrokenLink, find_breaks
@@ -78,10 +77,9 @@ class AuditLog:
 
     def _append(self, descriptor: int, kind: str, actor: str, subject: str, detail: Mapping[str, Any]) -> AuditEntry:
         if not _KIND.fullmatch(kind):
-            told = notice(
+            raise ConfigError.of(
                 "audit.kind", "the kind of an entry has small letters, digits, dots and underscores, not {kind!r}", kind=kind
             )
-            raise ConfigError(told)
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         line = make_line(self._file.find_end(descriptor), now, kind, actor, subject, detail)
         entry = read_line(line[:-1])

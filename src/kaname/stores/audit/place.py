@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...kernel.ports import Journal
 from ..default import path_beside
 from .log import AuditLog
 
 
-def audit_beside(journal: object, settings: Any = None, folder: str | Path = ".") -> AuditLog | None:
+def audit_beside(journal: Journal | str | Path | None, settings: Any = None, folder: str | Path = ".") -> AuditLog | None:
     """Return the audit log of a journal, or None if the settings switch it off. The file may not exist yet.
 
     Args:

@@ -38,9 +38,11 @@ def find_breaks(file: AuditFile, given: str | Link | None = None) -> list[Broken
     if given is not None:
         wanted = given if isinstance(given, Link) else parse_head(given)
         if wanted is None:
-            told = notice("audit.head_form", "a head is written as COUNT:HASH, with 64 hexadecimal digits, not {given!r:.100}",
-                          given=given)  # fmt: skip
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "audit.head_form",
+                "a head is written as COUNT:HASH, with 64 hexadecimal digits, not {given!r:.100}",
+                given=given,
+            )
         heads.append((wanted, True))
     for head, expected in heads:
         if expected and (problem := walk.check_head(head)) is not None and problem not in found:

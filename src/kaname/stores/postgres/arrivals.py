@@ -185,17 +185,20 @@ class Arrivals:
                     await self._again.wait()
 
     async def _look(self, connection: Connection) -> None:
-        followed = [key for key in self._waiting if key != EVERYTHING and not key.startswith(INBOX)]
-        if followed:
+        if followed := [key for key in self._waiting if key != EVERYTHING and not key.startswith(INBOX)]:
             found = {run: (seq, over) for run, seq, over in await connection.fetch(self._sql(_LOOK), followed)}
             for run in followed:
                 seq, over = found.get(run, (0, True))
                 self._wake(run, float("inf") if over else seq)
+        if EVERYTHING in self._waiting:
+            self._wake(EVERYTHING, await connection.fetchval(self._sql(_LAST)))
+        await self._look_for_words(connection)
+
+    async def _look_for_words(self, connection: Connection) -> None:
+        """Look for messages to runs, and for requests to stop them."""
         if hearing := [key[1:] for key in self._waiting if key.startswith(INBOX)]:
             for run, number in await connection.fetch(self._sql(_MESSAGES), hearing):
                 self._wake(INBOX + run, number)
-        if EVERYTHING in self._waiting:
-            self._wake(EVERYTHING, await connection.fetchval(self._sql(_LAST)))
         if self._stopping:
             for run, reason in await connection.fetch(self._sql(_STOPS), list(self._stopping)):
                 future = self._stopping.get(run)

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary, finalize
 
-from ...core.errors import JournalError, RunBusy, RunNotFound, RunSuperseded
+from ...core.errors import JournalError, RunBusy, RunNotFound
 from ...core.events import Event, Opened, Stopped
 from ...core.notices import notice
-from ...core.runs import RunInfo, SessionInfo, Tally, index
+from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
+from ...kernel.stores import Stores
+from ..grants import SqlGrants
+from ..inbox import SqlInbox
+from ..journal import RunHold, SqlJournal
+from ..ledger import SqlLedger
+from ..marks import SqlMarks
 from ..media import MARK, detach_media
-from ..queue import RunQueue
-from ..refusals import busy_text, gap_text, superseded_text
+from ..refusals import busy_text
+from ..removal import delete_run, prune_runs
 from ..rows import fact_row, row_sum
-from . import lists, reading
+from ..sql import Steps
+from . import media, reading
 from .address import parse_address
 from .arrivals import EVERYTHING
 from .connections import Connection
-from .deletion import removal
+from .database import CARD_COLUMNS, PostgresDatabase
 from .office import Office
 from .owner import alive, describe_owner
-from .people.grants import PostgresGrants
-from .people.inbox import PostgresInbox
-from .queues.own import PostgresQueue
-from .queues.procrastinate import ProcrastinateQueue
-from .stores import media
-from .stores.ledger import PostgresLedger
-from .stores.marks import PostgresMarks
-from .writer import Append, Hold, card_values
+from .procrastinate import ProcrastinateQueue
+from .queue import PostgresQueue
+from .writer import Append, card_values
 
 _rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
 _PAGE = 500
@@ -51,7 +53,7 @@ taken AS (
 SELECT old.owner, old.claim = $3, coalesce(taken.epoch, old.epoch), coalesce(taken.before, old.before), taken.epoch IS NOT NULL
 FROM old LEFT JOIN taken ON true
 """
-_SELECT_CARD = f"SELECT {lists.CARD} FROM kaname.runs AS r WHERE r.run = $1"
+_SELECT_CARD = f"SELECT {CARD_COLUMNS} FROM kaname.runs AS r WHERE r.run = $1"
 _RELEASE = "UPDATE kaname.runs SET owner = NULL WHERE run = $1 AND epoch = $2 AND owner = $3"
 _ASK_TO_STOP = "INSERT INTO kaname.stops VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET reason = EXCLUDED.reason"
 _OLD_SNAPSHOTS = """
@@ -66,7 +68,7 @@ ON CONFLICT (run) DO UPDATE SET fold = EXCLUDED.fold, seq = EXCLUDED.seq, state 
 """
 
 
-class PostgresJournal:
+class PostgresJournal(SqlJournal[RunHold]):
     """A journal in a PostgreSQL database (13 or later). Processes on several machines can use it at the same time.
 
     Args:
@@ -82,15 +84,21 @@ class PostgresJournal:
         self.path = url  # to find it again; it may have a password, so show `place` instead
         self.place = self._address.shown
         self.closed = False
-        self._held: dict[str, Hold] = {}
+        self._held: dict[str, RunHold] = {}
         self._own: Office | None = None
         self._inherited: list[Office] = []  # of the process from which this one was forked: never touched, never freed
         self._claiming: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.ledger = PostgresLedger(self._office)
-        self.inbox, self.grants = PostgresInbox(self._office), PostgresGrants(self._office)
+        self._database = PostgresDatabase(self._office)
         queue = ProcrastinateQueue if self._address.queue == "procrastinate" else PostgresQueue
-        self.queue: RunQueue = queue(self._office)
-        self.marks = PostgresMarks(self._office)
+        self.stores = Stores(
+            url,
+            SqlLedger(self.database),
+            SqlInbox(self.database),
+            SqlGrants(self.database),
+            queue(self._office),
+            SqlMarks(self.database),
+            PostgresHealth(self._office, self.place),
+        )
 
     def _office(self) -> Office:
         """Return what this process has of the journal."""
@@ -104,9 +112,14 @@ class PostgresJournal:
             finalize(self, self._own.thread.stop_soon)
         return self._own
 
+    @property
+    def database(self) -> PostgresDatabase:
+        """Return the database, for work on its tables (`stores/sql.py`)."""
+        return self._database
+
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the database."""
-        office, taken = self._office(), list[Hold]()
+        office, taken = self._office(), list[RunHold]()
         office.check_version()
         left = asyncio.Event()  # only its flag is used: the caller does not wait any more
 
@@ -123,7 +136,7 @@ class PostgresJournal:
             raise
         return Lease(taken[0].epoch, taken[0].card.seq, taken[0].before)
 
-    async def _claim(self, office: Office, run_id: str, takeover: bool, turn: Turn | None, taken: list[Hold]) -> None:
+    async def _claim(self, office: Office, run_id: str, takeover: bool, turn: Turn | None, taken: list[RunHold]) -> None:
         lock = self._claiming.get(run_id)
         if lock is None:
             lock = self._claiming[run_id] = asyncio.Lock()
@@ -142,32 +155,25 @@ class PostgresJournal:
                 if not is_free and not takeover:
                     raise RunBusy(busy_text(run_id, notice("journal.this_process", "this process")))
                 hold = self._held.get(run_id)  # taken over from a task of this process that has not written anything
-                taken.append(Hold(1 if hold is None else hold.epoch + 1, RunInfo(run_id), turn))
+                taken.append(RunHold(1 if hold is None else hold.epoch + 1, RunInfo(run_id), turn))
             else:
                 owner, is_mine, epoch, before, is_taken = row
                 if not is_mine and not is_taken:
                     here = owner == office.me
                     told = notice("journal.this_process", "this process") if here else describe_owner(owner)
                     raise RunBusy(busy_text(run_id, told))
-                taken.append(Hold(epoch, RunInfo(*card), turn, before))
+                taken.append(RunHold(epoch, RunInfo(*card), turn, before))
                 taken[0].constant = _rarely_changing(taken[0].card)
             self._held[run_id] = taken[0]
 
-    async def _release_claimed(self, office: Office, run_id: str, taken: list[Hold]) -> None:
+    async def _release_claimed(self, office: Office, run_id: str, taken: list[RunHold]) -> None:
         while taken:
             hold = taken.pop()
             self._drop(run_id, hold.epoch)
             await office.insist(partial(self._release, office, run_id, hold.epoch))
 
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
-        run = events[0].run_id
-        hold = self._held.get(run)
-        if hold is None or hold.epoch != epoch:
-            raise RunSuperseded(superseded_text(run))
-        if hold.failure is not None:
-            raise hold.failure.with_traceback(None)
-        if events[0].seq != hold.card.seq + 1:
-            raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
+        run, hold = events[0].run_id, self._hold_of(events, epoch)
         office = self._office()
         office.check_version()
         ends = type(events[-1].body) is Stopped and not keep
@@ -179,10 +185,6 @@ class PostgresJournal:
             raise (hold.failure or problem) from problem.__cause__
         if ends:
             self._drop(run, epoch)
-
-    def _drop(self, run_id: str, epoch: int) -> None:
-        if run_id in self._held and self._held[run_id].epoch == epoch:
-            del self._held[run_id]
 
     async def release(self, run_id: str, epoch: int) -> None:
         """Release the run. If the server is away, it is released as soon as it is back."""
@@ -241,18 +243,15 @@ class PostgresJournal:
     async def ask_to_stop(self, run_id: str, reason: str) -> bool:
         office = self._office()
 
-        async def work(connection: Connection) -> bool:
-            given = lists.Arguments()
-            condition = lists.executes(office, given)
-            query = f"SELECT {condition} FROM kaname.runs AS r WHERE r.run = {given.add(run_id)}"
-            row = await connection.fetchrow(office.sql(query), *given.values)
-            if row is None:
+        def work() -> Steps[bool]:
+            rows = yield "SELECT kaname.executes(r) FROM kaname.runs AS r WHERE r.run = $1", run_id
+            if not rows:
                 raise RunNotFound(run_id)
-            if row[0]:
-                await connection.execute(office.sql(_ASK_TO_STOP), run_id, reason.replace("\0", ""))
-            return bool(row[0])
+            if rows[0][0]:
+                yield _ASK_TO_STOP, run_id, reason.replace("\0", "")
+            return bool(rows[0][0])
 
-        executed = await office.read(work)
+        executed = await self.database.read(work)
         if executed:
             await office.ask(partial(office.arrivals.tell_to_stop, run_id))
         return executed
@@ -282,87 +281,16 @@ class PostgresJournal:
 
         await office.read(work)
 
-    async def runs(
-        self,
-        *,
-        run_id: str = "",
-        session: str = "",
-        status: str = "",
-        agent: str = "",
-        user: str | None = None,
-        parent: str = "",
-        starting: str = "",
-        since: float = 0.0,
-        until: float = 0.0,
-        before: int = 0,
-        limit: int = 100,
-    ) -> list[RunInfo]:
-        office = self._office()
-        wanted = {"run": run_id, "session": session, "agent": agent, "user": user, "parent": parent, "status": status}
-        where = {"starting": starting, "since": since, "until": until, "before": before, "limit": int(limit)}
-        return await office.read(lambda connection: lists.runs(connection, office, dict(wanted), **where))  # type: ignore[arg-type]
-
-    async def sessions(
-        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
-    ) -> list[SessionInfo]:
-        office, wanted = self._office(), {"session": session, "agent": agent, "user": user}
-        page = partial(lists.sessions, office=office, wanted=wanted, before=before, limit=int(limit))
-        return await office.read(page)
-
-    async def count(
-        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
-    ) -> list[Tally]:
-        office, wanted = self._office(), {"session": session, "agent": agent, "user": user}
-        return await office.read(partial(lists.count, office=office, wanted=wanted, since=since, shift=shift))
-
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children."""
-        office, tried = self._office(), False
-
-        async def work(connection: Connection) -> None:
-            nonlocal tried
-            again, tried = tried, True
-            try:
-                async with connection.transaction():
-                    doomed = await removal.family(connection, office, run_id, cascade)
-                    await removal.remove(connection, office, doomed)
-            except RunNotFound:
-                if not again:  # else it was deleted before the answer was lost
-                    raise
-
-        await office.read(work)
+        await delete_run(self.database, run_id, cascade)
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
-        office = self._office()
-
-        async def work(connection: Connection) -> list[str]:
-            gone = set() if trial is None else set(trial)
-            async with connection.transaction():
-                found = await removal.removable(connection, office, cards, gone, lock=trial is None)
-                if trial is None:
-                    await removal.remove(connection, office, found)
-            return found
-
-        found = await office.read(work)
-        if trial is not None:
-            trial.update(found)
-        return found
+        return await prune_runs(self.database, cards, trial)
 
     async def tidy(self, *, whole: bool = False) -> tuple[int, int]:
         """Return zeros: PostgreSQL reuses the space of deleted runs by itself (autovacuum)."""
         return 0, 0
-
-    async def probe(self) -> None:
-        """Write the heartbeat of this process. Raises `JournalError` if the database cannot be written now."""
-        await self._office().beat()
-
-    async def verify(self, most: int = 0) -> list[str]:
-        """Read the whole journal and return a description of everything that is damaged; an empty list, if nothing is.
-
-        With `most`, read about so many facts, of the newest runs.
-        """
-        office = self._office()
-        return await office.read(partial(reading.verify, sql=office.sql, where=self.place, most=most))
 
     async def close(self) -> None:
         """Write what is queued, and leave the database. While a run is held, this process stays its owner."""
@@ -372,7 +300,7 @@ class PostgresJournal:
             await office.close()
 
 
-def _make_append(hold: Hold, events: Sequence[Event], ends: bool) -> Append:
+def _make_append(hold: RunHold, events: Sequence[Event], ends: bool) -> Append:
     """Return the facts as they are written, and update the index card."""
     card, prior = hold.card, hold.card.seq
     rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
@@ -386,3 +314,19 @@ def _make_append(hold: Hold, events: Sequence[Event], ends: bool) -> Append:
     opened = events[0].body
     base_seq = opened.base[1] if isinstance(opened, Opened) and opened.base is not None else 0
     return Append(hold, prior, rows, card_values(card), goes_on, ends, base_seq)
+
+
+class PostgresHealth:
+    """Checks of a journal in a database."""
+
+    def __init__(self, office: Callable[[], Office], place: str) -> None:
+        self._office, self._place = office, place
+
+    async def probe(self) -> None:
+        """Write the heartbeat of this process. Raises `JournalError` if the database cannot be written now."""
+        await self._office().beat()
+
+    async def verify(self, most: int = 0) -> list[str]:
+        """Read the whole journal and return a description of everything that is damaged. `most`: see `Health`."""
+        office = self._office()
+        return await office.read(partial(reading.verify, sql=office.sql, where=self._place, most=most))

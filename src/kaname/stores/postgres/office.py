@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 from ...core.errors import JournalUnreachable
 from ...core.notices import notice
+from ..journal import RunHold
 from .address import Address
 from .arrivals import Arrivals
 from .connections import Connection, Connections, Statement
 from .owner import Heartbeat
 from .schema import Sql, prepare_database
-from .settlements import Settlement
 from .thread import PostgresThread
-from .writer import Append, Hold, Writer
+from .writer import Append, Settlement, Writer
 
 T = TypeVar("T")
 _SYNC = "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'"
@@ -26,7 +26,7 @@ _SYNC = "SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commi
 class Office:
     """Everything that lives as long as this process uses the journal. A forked child makes its own."""
 
-    def __init__(self, address: Address, held: dict[str, Hold]) -> None:
+    def __init__(self, address: Address, held: dict[str, RunHold]) -> None:
         self.address, self.sql, self._held = address, Sql(address.schema), held
         self._connections = Connections(address)
         self.thread = PostgresThread(address.shown, self._connections.drop)

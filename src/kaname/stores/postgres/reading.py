@@ -14,8 +14,8 @@ from ...kernel.ports import Change, Lineage
 from ..media import STORED
 from ..rows import fact_sum, row_sum
 from .connections import Connection
+from .media import Held, attach, read
 from .schema import BARRIER, Sql
-from .stores.media import Held, attach, read
 
 _NOTHING: Held = {}
 _FACT = "f.run, f.seq, f.time, f.agent, f.type, f.body, f.sum"

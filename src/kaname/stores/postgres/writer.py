@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
 from ...core.runs import RunInfo
 from ...kernel.boundary import Border
-from ...kernel.ports import Turn
+from ..journal import RunHold
 from ..media import MARK, Medium, detach_media
 from ..refusals import busy_text, gap_text, superseded_text
 from ..rows import CARD, fact_sum, messages_in
 from .connections import Connection, Connections
 from .errors import code_of, explain, is_temporary
+from .media import store
 from .owner import alive, describe_owner
 from .schema import PLACES, Sql
-from .settlements import Settlement, settle
-from .stores.media import store
 from .thread import PostgresThread, deliver
 
 _MOST = 500  # appends in one statement; there is a place for each of them
@@ -102,15 +101,25 @@ _REMOVE_MESSAGES = "DELETE FROM kaname.inbox WHERE id = ANY($1::text[])"
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 
 
-class Hold:
-    """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the database."""
+# Sent again because its answer was lost, it counts only if the reservation is still there: else it was counted before.
+_SETTLE = """
+WITH gone AS (DELETE FROM kaname.reservations WHERE holder = $1 RETURNING 1)
+INSERT INTO kaname.accounts SELECT name, amount FROM unnest($2::text[], $3::float8[]) AS g(name, amount)
+WHERE NOT $4 OR EXISTS (SELECT 1 FROM gone)
+ON CONFLICT (name) DO UPDATE SET spent = accounts.spent + EXCLUDED.spent
+"""
 
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "turn")
 
-    def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
-        self.epoch, self.card, self.turn, self.before = epoch, card, turn, before
-        self.constant: Any = None  # the values of the card that change rarely
-        self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
+class Settlement(NamedTuple):
+    """The end of a reservation, and what was spent by account."""
+
+    holder: str
+    spent: Mapping[str, float]
+
+
+async def settle(connection: Connection, sql: Sql, one: Settlement, again: bool) -> None:
+    names = sorted(one.spent)
+    await connection.execute(sql(_SETTLE), one.holder, names, [float(one.spent[name]) for name in names], again)
 
 
 class Append:
@@ -118,7 +127,9 @@ class Append:
 
     __slots__ = ("base_seq", "ends", "future", "goes_on", "hold", "loop", "media", "outcome", "prior", "rows", "values")
 
-    def __init__(self, hold: Hold, prior: int, rows: list[Any], values: Any, goes_on: bool, ends: bool, base_seq: int) -> None:
+    def __init__(
+        self, hold: RunHold, prior: int, rows: list[Any], values: Any, goes_on: bool, ends: bool, base_seq: int
+    ) -> None:
         self.hold, self.prior, self.values = hold, prior, values
         self.rows, self.media = _without_media(rows)
         self.goes_on, self.ends, self.base_seq = goes_on, ends, base_seq
@@ -273,16 +284,8 @@ class Writer:
     async def _append(self, connection: Connection, groups: Sequence[Group], again: bool) -> None:
         if not groups:
             return
-        short = [(one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens]
-        whole = [
-            (*one.values, one.hold.epoch, one.prior, one.base_seq, number, one.ends, one.opens)
-            for number, one in enumerate(groups)
-            if one.opens or not one.goes_on
-        ]
-        facts = [(*row, number) for number, group in enumerate(groups) for one in group.appends for row in one.rows]
-        columns = (*_columns(short, len(_SHORT)), *_columns(whole, len(_WHOLE)), *_columns(facts, len(_FACT)))
         self.statements += 1
-        taken = {row[0] for row in await connection.fetch(self._sql(_APPEND), self._owner, *columns)}
+        taken = {row[0] for row in await connection.fetch(self._sql(_APPEND), self._owner, *_arrays(groups))}
         left = [group for group in groups if group.run not in taken]
         reasons = (
             {row[0]: row for row in await connection.fetch(self._sql(_REASONS), [one.run for one in left])} if left else {}
@@ -343,6 +346,18 @@ def _group_rows(appends: Sequence[Append]) -> list[Group]:
         else:
             groups[key] = Group(append)
     return list(groups.values())
+
+
+def _arrays(groups: Sequence[Group]) -> list[list[Any]]:
+    """Return the values of `_APPEND`, one array a column: runs that go on, runs that begin or change, and facts."""
+    short = [(one.run, one.hold.epoch, one.prior, *_counts(one.values)) for one in groups if one.goes_on and not one.opens]
+    whole = [
+        (*one.values, one.hold.epoch, one.prior, one.base_seq, number, one.ends, one.opens)
+        for number, one in enumerate(groups)
+        if one.opens or not one.goes_on
+    ]
+    facts = [(*row, number) for number, group in enumerate(groups) for one in group.appends for row in one.rows]
+    return [*_columns(short, len(_SHORT)), *_columns(whole, len(_WHOLE)), *_columns(facts, len(_FACT))]
 
 
 _TIMES = [CARD.index(name) for name in _COUNTS]

@@ -6,29 +6,28 @@ import os
 import sqlite3
 import threading
 import time
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...core.encryption.database import PlainConnection, open_database
-from ...core.encryption.keys import key_for
 from ...core.errors import JournalError
-from ...core.notices import notice
 from ...core.project import write_ahead
-from ...core.runs import SHARED
-from ..media import MARK
 from ..refusals import removed_text
 from .errors import damage_error
-from .media import media_of
 from .owners import Owner, is_alive, is_worker
 from .schema import APPLICATION, migrate
 
 if TYPE_CHECKING:
     from ...core.encryption.user_keys import UserKeys
-    from .protection.sealing import Seal
+    from ..journal import RunHold
+    from .sealing import Seal
 
 _BESIDE = ("", "-wal", "-shm")  # the file, its write-ahead log, and the memory that processes share: all three or none
 _FEW_RUNS = 1_000
+_PATIENCE = 0.5  # seconds that tidying waits for readers and writers
+_PAGES = 2_000  # given back in one go: 8 MB, some 50 ms
 _LOG_PAGES = 400  # a log that is begun anew so soon is written where it was before: that is cheaper than to let it grow
 _LOOK_SECONDS, _OWNER_SECONDS = 0.02, 1.0  # how often it is looked whether the files are still there
 
@@ -56,8 +55,8 @@ class JournalFile:
     The threads hold this object and not the journal, so that an unused journal can be released.
     """
 
-    def __init__(self, path: Path, patience: float, max_bytes: int | None) -> None:
-        self.path, self.patience, self.max_bytes = path, patience, max_bytes
+    def __init__(self, path: Path, patience: float, max_bytes: int | None, held: Mapping[str, RunHold]) -> None:
+        self.path, self.patience, self.max_bytes, self._held = path, patience, max_bytes, held
         self.owner: Owner | None = None
         self._owners = path.with_name(path.name + "-owners")
         self._names = [f"{path}{ending}" for ending in _BESIDE]
@@ -87,6 +86,7 @@ class JournalFile:
             self.check()  # a second connection would make anew what was removed
         connection = connect(self.path, patience=self.patience, max_bytes=max_bytes)
         try:
+            add_functions(connection, self._executes, self.is_alive)
             if self.keys is None and not isinstance(connection, PlainConnection):
                 from ...core.encryption.user_keys import user_keys
 
@@ -106,19 +106,9 @@ class JournalFile:
         """
         if self.keys is None or not user:
             return None
-        from .protection.sealing import Seal
+        from .sealing import Seal
 
         return Seal(self.keys.of(user), title, stored)
-
-    def stored_text(self, connection: sqlite3.Connection, run_id: str, text: str, place: str) -> str:
-        """Return a text of a run as it is stored: without its media, and encrypted. `place`: where it stands."""
-        seal = None
-        if self.keys is not None:
-            row = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
-            seal = None if row is None else self.seal(row[0])
-        if MARK in text:
-            text = media_of(self.path).detach(run_id, text, None if seal is None else seal.key)
-        return text if seal is None else seal.key.seal(text, place)
 
     def check(self) -> None:
         """Raise `JournalError` if the file was removed or replaced: it would still accept writes, but they would be lost."""
@@ -139,6 +129,19 @@ class JournalFile:
             return [os.stat(name).st_ino for name in self._names]
         except FileNotFoundError:
             return []
+
+    def executor(self, run_id: str, owner: str | None) -> str:
+        """Return the process that executes the run, or "" if it is free, as is one that failed here without being released.
+
+        `owner`: the process that the file names.
+        """
+        hold, me = self._held.get(run_id), "" if self.owner is None else self.owner.name
+        if owner == me:
+            return "this process" if hold is not None and hold.failure is None else ""
+        return f"process {owner.split('-')[0]}" if owner and self.is_alive(owner) else ""
+
+    def _executes(self, run_id: str, owner: str | None) -> bool:
+        return bool(owner and self.executor(run_id, owner))
 
     def is_alive(self, owner: str) -> bool:
         """Return True if that process still executes runs of this file."""
@@ -166,6 +169,17 @@ class JournalFile:
                 return
             self.owner = None
         owner.close()
+
+
+def add_functions(
+    connection: sqlite3.Connection, executes: Callable[[str, str | None], bool], alive: Callable[[str], bool]
+) -> None:
+    """Add the functions that statements use: those that PostgreSQL has, and what only this process knows."""
+    connection.create_function("executes", 2, executes)
+    connection.create_function("alive", 1, alive)
+    connection.create_function("now", 0, time.time)
+    connection.create_function("starts_with", 2, str.startswith, deterministic=True)
+    connection.create_function("strpos", 2, lambda text, part: text.find(part) + 1, deterministic=True)
 
 
 def _count(path: Path, change: int) -> None:
@@ -214,27 +228,6 @@ def _check_indexes(connection: sqlite3.Connection, path: Path) -> None:
             raise damage_error(path, found)
 
 
-def copy(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """Copy the file that a connection reads to a new file, with the same key.
-
-    Of an encrypted file, the copy has no snapshots of shared sessions: they hold words of several users.
-    """
-    try:
-        key = key_for(path)
-        with closing(open_database(target, create=True, key=key)) as other:
-            connection.backup(other)
-            if key is not None:
-                shared = f"substr(session, 1, {len(SHARED)}) = '{SHARED}'"
-                other.execute(f"DELETE FROM snapshots WHERE run IN (SELECT run FROM runs WHERE {shared})")
-                other.execute("VACUUM")
-    except (OSError, sqlite3.Error) as problem:
-        target.unlink(missing_ok=True)  # remove an incomplete copy
-        told = notice(
-            "journal.copy_failed", "the journal cannot be copied to {target}: {problem}", target=target, problem=problem
-        )
-        raise JournalError(told) from problem
-
-
 def _open_connection(path: Path, patience: float, max_bytes: int | None) -> sqlite3.Connection:
     connection = open_database(path, timeout=patience, create=True)
     try:
@@ -267,8 +260,28 @@ def _must_be_ours(connection: sqlite3.Connection, path: Path) -> bool:
     return not tables
 
 
-def probe(connection: sqlite3.Connection) -> None:
-    """Write some pages and remove them. Committing this shows whether the file can be written and can grow."""
-    name = " probe"  # not the name of a run
-    connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 32_768))  # room for a run's first facts
-    connection.execute("DELETE FROM stops WHERE run = ?", (name,))
+def tidy(path: Path, *, whole: bool = False) -> tuple[int, int]:
+    """Free unused pages and empty the write-ahead log, as far as no other process is in the way.
+
+    Returns the bytes freed and the bytes still to free. A file that was created before version 4 of the schema frees nothing
+    until `whole` rewrites it; writers wait for that.
+    """
+    connection = connect(path, patience=_PATIENCE)
+    try:
+        size, before = (_number(connection, name) for name in ("page_size", "page_count"))
+        if whole:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # which a file made by an older version has not
+            connection.execute("VACUUM")
+        else:
+            with suppress(sqlite3.OperationalError):  # another process writes: try the next time
+                connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would free a single page
+        after, free = (_number(connection, name) for name in ("page_count", "freelist_count"))
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # does not fail if another process is in the way
+        return (before - after) * size, free * size
+    finally:
+        disconnect(connection, path)
+
+
+def _number(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

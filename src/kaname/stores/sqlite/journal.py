@@ -7,38 +7,40 @@ import sqlite3
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.encryption.keys import files_of, use_key
-from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, RunSuperseded, SessionBusy
+from ...core.errors import JournalError, RunBusy, RunExists, RunNotFound, SessionBusy
 from ...core.events import Event, Stopped
-from ...core.runs import RunInfo, SessionInfo, Tally, index
+from ...core.runs import RunInfo, index
 from ...kernel.ports import Change, Lease, Lineage, Turn
+from ...kernel.stores import Stores
+from ..grants import SqlGrants
+from ..inbox import SqlInbox
+from ..journal import SqlJournal
+from ..ledger import SqlLedger
+from ..marks import SqlMarks
 from ..news import News
-from ..refusals import busy_text, gap_text, superseded_text
+from ..refusals import busy_text
+from ..removal import delete_run, prune_runs
 from ..rows import CARD, fact_row, row_sum
-from . import lists, reading, removal
+from . import reading
+from .copies import copy, note_copy
+from .database import SqliteDatabase
 from .errors import explain
-from .file import JournalFile, copy, probe
-from .ledger import SqliteLedger
-from .marks import SqliteMarks
+from .file import JournalFile, tidy
 from .media import media_of
-from .protection.copies import note_copy
 from .queue import SqliteQueue
 from .reading import SELECT_CARD, card_of
 from .thread import SqliteThread, Work, data_version, shut_down
-from .writing import CHANGE, GO_ON, NEXT, OPEN, RunHold, card_values, rarely_changing
-
-if TYPE_CHECKING:
-    from .grants import SqliteGrants
-    from .inbox import SqliteInbox
+from .writing import CHANGE, GO_ON, NEXT, OPEN, SqliteHold, card_values, rarely_changing
 
 _PAGE = 500
 
 
-class SqliteJournal:
+class SqliteJournal(SqlJournal[SqliteHold]):
     """A journal in one SQLite file. Several processes can use the same file.
 
     Args:
@@ -60,47 +62,48 @@ class SqliteJournal:
         if key_file is not None:
             use_key(key_file, places=files_of(self.path))
         self.closed = False
-        self._held: dict[str, RunHold] = {}
+        self._held: dict[str, SqliteHold] = {}
         self.media = media_of(self.path)
         self.media.max_bytes = max_bytes
-        self._place = place = JournalFile(self.path, patience, max_bytes)
+        self._place = place = JournalFile(self.path, patience, max_bytes, self._held)
         self._writer = SqliteThread(
             place.open_to_write, place.check_to_write, self.path, writes=True, name="kaname-journal-writer", patience=patience
         )
         self._reader = SqliteThread(place.open_to_read, place.check, self.path, writes=False, name="kaname-journal-reader")
-        self.ledger = SqliteLedger(self._writer, self._reader, place, lambda: len(self._held) <= 1)
         look = partial(data_version, self._reader)
         self._news, self._patient_news = News(look), News(look, seconds=0.25)
-        self.queue = SqliteQueue(self._writer, self._reader, place, self._patient_news)
-        self.marks = SqliteMarks(self._writer, self._reader)
+        held = self._held
+        self._database = SqliteDatabase(self._writer, self._reader, place, self._patient_news, lambda: len(held) <= 1)
+        self.stores = Stores(
+            str(self.path),
+            SqlLedger(self.database),
+            SqlInbox(self.database),
+            SqlGrants(self.database),
+            SqliteQueue(self.database, place),
+            SqlMarks(self.database),
+            SqliteHealth(self._writer, self._reader, self.path),
+        )
         self._finalizer = weakref.finalize(self, shut_down, place, self._held, self._writer, self._reader)
 
-    @cached_property
-    def inbox(self) -> SqliteInbox:
-        from .inbox import SqliteInbox
-
-        return SqliteInbox(self._writer, self._reader, self._place, self._patient_news)
-
-    @cached_property
-    def grants(self) -> SqliteGrants:
-        from .grants import SqliteGrants
-
-        return SqliteGrants(self._writer, self._reader, self._place)
+    @property
+    def database(self) -> SqliteDatabase:
+        """Return the database, for work on its tables (`stores/sql.py`)."""
+        return self._database
 
     async def claim(self, run_id: str, *, takeover: bool = False, turn: Turn | None = None) -> Lease:
         """Claim a run. A new run is claimed in this process only; its first facts enter it in the file."""
-        taken: list[RunHold] = []
+        taken: list[SqliteHold] = []
         self._place.checked = 0.0  # look again whether the file is there
 
         def take(epoch: int, card: RunInfo, before: str = "") -> None:
-            taken[:] = [RunHold(epoch, card, turn, before)]
+            taken[:] = [SqliteHold(epoch, card, turn, before)]
             self._held[run_id] = taken[0]  # here, in the writer's thread, before the next claim is looked at
 
         def work(connection: sqlite3.Connection) -> None:
             if taken:  # tried before, and rolled back
                 self._drop(run_id, taken[0].epoch)
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
-            if (holder := self._holder(run_id, row)) and not takeover:
+            if (holder := self._place.executor(run_id, self._me() if row is None else row[1])) and not takeover:
                 raise RunBusy(busy_text(run_id, holder))
             if row is None:
                 hold = self._held.get(run_id)  # taken over from a task of this process that has not written anything
@@ -125,28 +128,13 @@ class SqliteJournal:
             raise
         return Lease(taken[0].epoch, taken[0].card.seq, taken[0].before)
 
-    def _holder(self, run_id: str, row: tuple[Any, str | None] | None) -> str:
-        """Return the process that executes the run, or "" if it is free, as is one that failed here without being released."""
-        hold, me = self._held.get(run_id), "" if self._place.owner is None else self._place.owner.name
-        owner = me if row is None else row[1]
-        if owner == me:
-            return "this process" if hold is not None and hold.failure is None else ""
-        return f"process {owner.split('-')[0]}" if owner and self._place.is_alive(owner) else ""
-
     def _me(self) -> str:
         """Return the name of this process in the file. The writer's thread registers it before it does any work."""
         assert self._place.owner is not None
         return self._place.owner.name
 
     async def append(self, events: Sequence[Event], epoch: int, *, keep: bool = False) -> None:
-        run = events[0].run_id
-        hold = self._held.get(run)
-        if hold is None or hold.epoch != epoch:
-            raise RunSuperseded(superseded_text(run))
-        if hold.failure is not None:
-            raise hold.failure.with_traceback(None)
-        if events[0].seq != hold.card.seq + 1:
-            raise JournalError(gap_text(run, hold.card.seq, events[0].seq))
+        run, hold = events[0].run_id, self._hold_of(events, epoch)
         work = self._entry(hold, events, ends := type(events[-1].body) is Stopped and not keep)
         try:
             await self._writer.transact(work, alone=len(self._held) == 1, failed=hold.fail)
@@ -156,7 +144,7 @@ class SqliteJournal:
         if ends:
             self._drop(run, epoch)
 
-    def _entry(self, hold: RunHold, events: Sequence[Event], ends: bool) -> Work:
+    def _entry(self, hold: SqliteHold, events: Sequence[Event], ends: bool) -> Work:
         """Return the work that writes the facts and updates the index card."""
         card, epoch, run, before = hold.card, hold.epoch, events[0].run_id, hold.card.seq
         rows = [fact_row(event) for event in events]  # all of them can be written, before the card changes
@@ -181,7 +169,9 @@ class SqliteJournal:
 
         return work
 
-    def _begin(self, hold: RunHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection) -> None:
+    def _begin(
+        self, hold: SqliteHold, card: tuple[Any, ...], ends: bool, rows: list[Any], connection: sqlite3.Connection
+    ) -> None:
         """Write the first facts of a run."""
         run, base = card[0], card[CARD.index("base")]
         found = connection.execute("SELECT owner FROM runs WHERE run = ?", (run,)).fetchone()
@@ -190,7 +180,7 @@ class SqliteJournal:
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
         last, status, owner = reading.last_of(connection, hold.turn)
-        if last and (last != base or (status == "running" and self._holder(last, (0, owner)))):
+        if last and (last != base or (status == "running" and self._place.executor(last, owner))):
             raise SessionBusy(last)
         (hold.card.place,) = (place,) = connection.execute(NEXT).fetchone()
         if self._place.keys is not None:  # in this transaction: the user's erasure comes either before it or after it
@@ -199,10 +189,6 @@ class SqliteJournal:
         total, owner = row_sum(*stored, place), None if ends else self._me()
         connection.execute(OPEN, (*stored, place, place, total, hold.epoch, owner))
         hold.write(connection, rows, self.path)
-
-    def _drop(self, run_id: str, epoch: int) -> None:
-        if run_id in self._held and self._held[run_id].epoch == epoch:
-            del self._held[run_id]
 
     async def release(self, run_id: str, epoch: int) -> None:
         """Release the run. If the disk cannot write now, it is released as soon as it can."""
@@ -216,7 +202,7 @@ class SqliteJournal:
         values = (run_id, epoch, self._me())  # the owner too: of a run that was never entered, another process may be the first
         connection.execute("UPDATE runs SET owner = NULL WHERE run = ? AND epoch = ? AND owner = ?", values)
 
-    def _release_soon(self, run_id: str, taken: list[RunHold]) -> None:
+    def _release_soon(self, run_id: str, taken: list[SqliteHold]) -> None:
         def work(connection: sqlite3.Connection) -> None:
             for hold in taken:
                 self._drop(run_id, hold.epoch)
@@ -273,7 +259,7 @@ class SqliteJournal:
             row = connection.execute("SELECT epoch, owner FROM runs WHERE run = ?", (run_id,)).fetchone()
             if row is None:
                 raise RunNotFound(run_id)
-            executed = bool(self._holder(run_id, row))
+            executed = bool(self._place.executor(run_id, row[1]))
             if executed:
                 connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (run_id, reason))
             return executed
@@ -303,7 +289,8 @@ class SqliteJournal:
                 "AND other.agent = mine.agent AND other.user = mine.user)",
                 (run_id,),
             )
-            values = (run_id, fold, seq, self._place.stored_text(connection, run_id, state, run_id))
+            user = connection.execute("SELECT user FROM runs WHERE run = ?", (run_id,)).fetchone()
+            values = (run_id, fold, seq, self.database.seal(user[0] if user else "", state, run_id, run_id))
             connection.execute(
                 "INSERT OR REPLACE INTO snapshots (run, fold, seq, state, sum) SELECT ?, ?, ?, ?, ? "
                 "WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?)",
@@ -312,60 +299,13 @@ class SqliteJournal:
 
         await self._writer.transact(work)
 
-    async def runs(
-        self,
-        *,
-        run_id: str = "",
-        session: str = "",
-        status: str = "",
-        agent: str = "",
-        user: str | None = None,
-        parent: str = "",
-        starting: str = "",
-        since: float = 0.0,
-        until: float = 0.0,
-        before: int = 0,
-        limit: int = 100,
-    ) -> list[RunInfo]:
-        open_ones = status in ("running", "interrupted")  # the file has one status for both: it depends on the owner
-        wanted = {"run": run_id, "starting": starting, "session": session, "agent": agent, "user": user, "parent": parent}
-        wanted["status"] = "running" if open_ones else status
-        most = -1 if open_ones else int(limit)
-        rows = await self._reader.transact(lambda c: lists.runs(c, wanted, float(since), float(until), before, most))
-        cards = [self._with_status(card_of(row[:-1], self.path), row[-1]) for row in rows]
-        return [card for card in cards if not open_ones or card.status == status][:limit]
-
-    async def sessions(
-        self, *, session: str = "", agent: str = "", user: str | None = None, before: int = 0, limit: int = 100
-    ) -> list[SessionInfo]:
-        page = partial(lists.sessions, wanted={"session": session, "agent": agent, "user": user}, before=before)
-        work = partial(page, limit=int(limit), with_status=self._with_status, path=self.path)
-        return list(await self._reader.transact(work))
-
-    async def count(
-        self, *, session: str = "", agent: str = "", user: str | None = None, since: float = 0.0, shift: float = 0.0
-    ) -> list[Tally]:
-        wanted = {"session": session, "agent": agent, "user": user}
-        work = partial(lists.count, wanted=wanted, since=float(since), shift=float(shift), with_status=self._with_status)
-        return list(await self._reader.transact(work))
-
-    def _with_status(self, card: RunInfo, owner: str | None) -> RunInfo:
-        if card.status == "running" and not self._holder(card.run_id, (0, owner)):
-            card.status = "interrupted"
-        return card
-
     async def delete(self, run_id: str, *, cascade: bool = False) -> None:
         """Delete a run with its children. Its text is overwritten, also in the write-ahead log unless that is being read."""
-        await self.media.clear(await self._writer.transact(lambda c: removal.remove_family(c, run_id, cascade, self._holder)))
+        await self.media.clear(await delete_run(self.database, run_id, cascade))
         await self.tidy()
 
     async def prune(self, cards: Sequence[RunInfo], *, trial: set[str] | None = None) -> list[str]:
-        def work(connection: sqlite3.Connection) -> list[str]:
-            found = removal.removable(connection, cards, set() if trial is None else trial, self._holder)
-            removal.remove(connection, found if trial is None else ())
-            return found
-
-        found = list(await (self._writer if trial is None else self._reader).transact(work))
+        found = await prune_runs(self.database, cards, trial)
         await self.media.clear(found if trial is None else ())
         return found
 
@@ -373,7 +313,7 @@ class SqliteJournal:
         """Return the space of deleted runs to the disk, some megabytes at a time. `whole`: all, while writers wait."""
         try:
             await self._reader.transact(self.media.sweep)
-            return await asyncio.to_thread(removal.tidy, self.path, whole=whole)
+            return await asyncio.to_thread(tidy, self.path, whole=whole)
         except sqlite3.Error as problem:
             raise explain(problem, self.path) from problem
 
@@ -384,17 +324,31 @@ class SqliteJournal:
         await self._reader.transact(lambda connection: copy(connection, self.path, target))
         await asyncio.to_thread(self.media.copy, target)
 
-    async def probe(self) -> None:
-        """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
-        await self._writer.submit(probe)
-
-    async def verify(self, most: int = 0) -> list[str]:
-        """Read the file and return a description of everything that is damaged. `most`: see `Verifies`."""
-        return list(await self._reader.transact(partial(reading.verify, path=self.path, most=most)))
-
     async def close(self) -> None:
         """Finish the queued work and release the file. A closed journal cannot be used again."""
         self.closed = True
         self._finalizer.detach()
         await asyncio.to_thread(shut_down, self._place, self._held, self._writer, self._reader, wait=True)
         self.media.close()
+
+
+class SqliteHealth:
+    """Checks of a journal's file."""
+
+    def __init__(self, writer: SqliteThread, reader: SqliteThread, path: Path) -> None:
+        self._writer, self._reader, self._path = writer, reader, path
+
+    async def probe(self) -> None:
+        """Write some pages and remove them. Raises `JournalError` if the file cannot be written now."""
+        await self._writer.submit(_probe)
+
+    async def verify(self, most: int = 0) -> list[str]:
+        """Read the file and return a description of everything that is damaged. `most`: see `Health`."""
+        return list(await self._reader.transact(partial(reading.verify, path=self._path, most=most)))
+
+
+def _probe(connection: sqlite3.Connection) -> None:
+    """Write some pages and remove them. Committing this shows whether the file can be written and can grow."""
+    name = " probe"  # not the name of a run
+    connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, "x" * 32_768))  # room for a run's first facts
+    connection.execute("DELETE FROM stops WHERE run = ?", (name,))

@@ -16,14 +16,14 @@ from ...core.runs import UNDER_WAY, RunInfo
 from ...kernel.ports import Change, Lineage, Turn
 from ..media import STORED
 from ..refusals import gap_text, superseded_text
-from ..rows import CARD, fact_sum, row_sum
+from ..rows import CARD, erased_fact, fact_sum, row_sum
 from .errors import damage_error
 from .media import media_of
 
 CARD_ROW = f"{', '.join(CARD)}, place, sum"
 SELECT_CARD = f"SELECT {CARD_ROW} FROM runs"
 _SELECT_FACTS = "SELECT run, seq, time, agent, type, body, sum FROM facts WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq"
-_SEALED = "\x02"  # how an encrypted text begins: see `sealing`
+SEALED = "\x02"  # how an encrypted text begins: see `sealing`
 _TITLE = CARD.index("title")
 _BYTES = 500_000  # of a page: a slow reader holds no more in memory
 _SELECT_SNAPSHOT = "SELECT seq, state, sum FROM snapshots WHERE run = ? AND fold = ? AND seq <= ?"
@@ -45,8 +45,8 @@ def card_of(row: tuple[Any, ...], path: Path) -> RunInfo:
         raise damage_error(
             path, notice("journal.entry_checksum", "the entry of run {run_id!r} does not match its checksum", run_id=row[0])
         )
-    if row[_TITLE][:1] == _SEALED:
-        from .protection.sealing import unseal_title
+    if row[_TITLE][:1] == SEALED:
+        from .sealing import unseal_title
 
         return RunInfo(*unseal_title(path, row[:-1]))
     return RunInfo(*row[:-1])
@@ -88,7 +88,7 @@ def facts(
                 ),
             )
         name, seq, time, agent, kind, body, _ = row
-        if body[:1] == _SEALED or STORED in body:
+        if body[:1] == SEALED or STORED in body:
             decoded = _read_elsewhere(path, name, seq, kind, body)
         else:
             decoded = decode_body(kind, body)
@@ -108,7 +108,7 @@ def facts(
 def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fact:
     """Decrypt a fact and add its media. If the key of its user was destroyed, return what stands in its place."""
     from ...core.encryption.user_keys import ErasedKey
-    from .protection.sealing import erased_fact, fact_place, unseal
+    from .sealing import fact_place, unseal
 
     try:
         body = unseal(path, body, fact_place(run, seq, kind))
@@ -119,9 +119,9 @@ def _read_elsewhere(path: Path, run: str, seq: int, kind: str, body: str) -> Fac
 
 def open_text(path: Path, run: str, text: str, place: str) -> str:
     """Return a text that `stored_text` made, with its media; an empty one if the key of its user was destroyed."""
-    if text[:1] == _SEALED:
+    if text[:1] == SEALED:
         from ...core.encryption.user_keys import ErasedKey
-        from .protection.sealing import unseal
+        from .sealing import unseal
 
         try:
             text = unseal(path, text, place)
@@ -184,7 +184,7 @@ def changes(connection: sqlite3.Connection, after: int, most: int, path: Path) -
 
 
 def verify(connection: sqlite3.Connection, path: Path, most: int = 0) -> list[str]:
-    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Verifies`)."""
+    """Return a description of everything that is damaged in the file: its pages, its entries, its facts (see `Health`)."""
     with at_one_moment(connection):
         checked = connection.execute(f"PRAGMA {'quick' if most else 'integrity'}_check")
         problems, read = [text for (text,) in checked if text != "ok"], 0

@@ -109,6 +109,40 @@ _FOURTH = f"""
     CREATE INDEX threads_by_user ON runs (user, moved, thread, agent) WHERE thread IS NOT NULL;
 """
 MIGRATIONS = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_ACCOUNTS = (
+    "CREATE TABLE IF NOT EXISTS accounts (name TEXT PRIMARY KEY, spent REAL NOT NULL) WITHOUT ROWID",
+    # no index by holders: there are only as many as open calls, and every step would have to write to it
+    "CREATE TABLE IF NOT EXISTS reservations (name TEXT NOT NULL, holder TEXT NOT NULL, amount REAL NOT NULL, "
+    "owner TEXT NOT NULL, PRIMARY KEY (name, holder)) WITHOUT ROWID",
+)
+# Tables that not every journal needs: each is created with its first row (`database.py`).
+ON_DEMAND = {
+    "accounts": _ACCOUNTS,
+    "reservations": _ACCOUNTS,
+    "inbox": (
+        "CREATE TABLE IF NOT EXISTS inbox (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run TEXT NOT NULL, "
+        "thread TEXT, body TEXT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS inbox_by_run ON inbox (run)",
+    ),
+    "grants": (
+        "CREATE TABLE IF NOT EXISTS grants (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, "
+        "user TEXT NOT NULL, tool TEXT NOT NULL, conditions TEXT NOT NULL, until REAL NOT NULL, by TEXT NOT NULL, "
+        "at REAL NOT NULL, revoked REAL NOT NULL)",
+    ),
+    "marks": ("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID",),
+    "queue": (
+        'CREATE TABLE IF NOT EXISTS queue (number INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, "order" '
+        "TEXT NOT NULL, session TEXT NOT NULL, user TEXT NOT NULL, queue TEXT NOT NULL, key TEXT NOT NULL, "
+        "priority INTEGER NOT NULL, at REAL NOT NULL, seq INTEGER NOT NULL, thread TEXT NOT NULL, "
+        "attempts INTEGER NOT NULL DEFAULT 0, state TEXT NOT NULL, worker TEXT NOT NULL DEFAULT '', "
+        "reason TEXT NOT NULL DEFAULT '')",
+        "CREATE INDEX IF NOT EXISTS queue_ready ON queue (queue, agent, key, priority DESC, number) WHERE state = 'waiting'",
+        "DROP INDEX IF EXISTS queue_waiting",  # of older versions
+        "CREATE INDEX IF NOT EXISTS queue_delayed ON queue (at) WHERE state = 'delayed'",
+        "CREATE INDEX IF NOT EXISTS queue_taken ON queue (worker) WHERE state = 'taken'",
+        "CREATE INDEX IF NOT EXISTS queue_threads ON queue (thread, number) WHERE thread <> ''",
+    ),
+}
 
 
 def moved_sum(old: int, place: int, *values: Any) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import JournalError
 from ...core.runs import RunInfo
 from ...kernel.ports import Turn
+from ..journal import RunHold
 from ..rows import CARD, fact_sum, messages_in
 
 if TYPE_CHECKING:
-    from .protection.sealing import Seal
+    from .sealing import Seal
 
 card_values = attrgetter(*RunInfo.__match_args__[:-1])
 rarely_changing = attrgetter("agent", "session", "user", "status", "title", "created", "base", "questions")
@@ -28,26 +29,23 @@ _INSERT = "INSERT INTO facts (run, seq, time, agent, type, body, sum) VALUES (?,
 _MOVE = "INSERT INTO moves (run, first, last) VALUES (?, ?, ?)"
 
 
-class RunHold:
-    """A run that is executed through this journal: the epoch of its claim, and its index card as it is in the file."""
+class SqliteHold(RunHold):
+    """A run that is executed through this journal. `seal`: what encrypts its rows."""
 
-    __slots__ = ("before", "card", "constant", "epoch", "failure", "seal", "turn")
+    __slots__ = ("seal",)
 
     def __init__(self, epoch: int, card: RunInfo, turn: Turn | None = None, before: str = "") -> None:
-        self.epoch, self.card, self.turn, self.constant = epoch, card, turn, rarely_changing(card)
-        self.before = before  # what became of the one that had it: "died", "overtaken", or it was released
-        self.seal: Seal | None = None  # what encrypts its rows
-        self.failure: JournalError | None = None  # why nothing more can be written before it is claimed anew
-
-    def fail(self, problem: JournalError) -> None:
-        self.failure = self.failure or problem
+        super().__init__(epoch, card, turn, before)
+        self.constant = rarely_changing(card)
+        self.seal: Seal | None = None
 
     def write(self, connection: sqlite3.Connection, rows: list[tuple[Any, ...]], path: Path) -> None:
         """Write facts, and note them in the order of all changes. Their media are stored first, next to the journal."""
         if said := messages_in(rows):
-            from .inbox import remove_messages
+            from ..inbox import take_messages
+            from .database import run_steps
 
-            remove_messages(connection, said)
+            run_steps(connection, partial(take_messages, said))
         for place, row in enumerate(rows):
             if _MEDIA in row[5]:
                 rows[place] = self._without_media(row, path)

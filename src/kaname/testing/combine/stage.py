@@ -205,7 +205,7 @@ class Stage:
 
     async def revoke_all(self) -> None:
         """Revoke every lasting approval of the journal."""
-        grants: Any = getattr(self.agent.journal, "grants", None)
+        grants = self.agent.journal.stores.grants
         for grant in await grants.all() if grants is not None else ():
             await grants.revoke(grant.id)
         for one in self.ledger.answers:

@@ -6,17 +6,16 @@ Keys are found one after the other along an index, so that a key with very many 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...queue import AGAIN, MOST_KEYS, Candidate, QueuedRun, Turns, Wanted, WorkerInfo, choose_runs
-from ..connections import Connection
-from ..office import Office
-from ..owner import alive
+from ...kernel.stores import QueuedRun, Wanted, WorkerInfo
+from ..queue import COLUMNS, MOST_KEYS, Candidate, SqlQueue, choose_runs
+from .connections import Connection
+from .database import PostgresDatabase
+from .office import Office
+from .owner import alive
 
-_COLUMNS = (
-    'run, agent, "order", session, "user", queue, key, priority, at, seq, attempts, state, coalesce(worker, \'\'), reason'
-)
 _DUE_SECONDS = 0.2
 _PUT = """
 INSERT INTO kaname.queue (run, agent, "order", session, "user", queue, key, priority, at, seq, thread, state)
@@ -62,23 +61,7 @@ _BUSY = "SELECT key, count(*) FROM kaname.queue WHERE state = 'taken' AND key <>
 _TAKE = f"""
 WITH free AS (SELECT number FROM kaname.queue WHERE number = ANY($1::int8[]) AND state = 'waiting' FOR UPDATE SKIP LOCKED)
 UPDATE kaname.queue AS q SET state = 'taken', worker = $2, attempts = attempts + 1 FROM free WHERE q.number = free.number
-RETURNING {_COLUMNS.replace("run,", "q.run,", 1)}
-"""
-_MINE = "WHERE run = $1 AND worker = $2 AND state = 'taken'"
-_RETRY = f"""
-UPDATE kaname.queue SET worker = NULL, reason = $4, attempts = attempts - ($4 = '')::int,
-    at = extract(epoch FROM clock_timestamp()) + $3::float8,
-    state = CASE WHEN $3::float8 > 0 THEN 'delayed' ELSE 'waiting' END {_MINE}
-"""
-_SET_ASIDE = f"UPDATE kaname.queue SET worker = NULL, state = 'set_aside', reason = $3, seq = $4 {_MINE}"
-_SEQ = "SELECT coalesce((SELECT seq FROM kaname.runs WHERE run = $1), 0)"
-_RESCUE = """
-UPDATE kaname.queue AS q SET worker = NULL, state = 'waiting' WHERE state = 'taken'
-AND NOT CASE WHEN worker = $1 THEN run = ANY($2::text[]) ELSE {alive} END RETURNING run
-"""
-_WITHDRAW = "DELETE FROM kaname.queue WHERE run = $1 AND state <> 'taken' RETURNING 1"
-_AGAIN = """
-UPDATE kaname.queue SET state = 'waiting', attempts = 0, reason = $2 WHERE run = $1 AND state = 'set_aside' RETURNING 1
+RETURNING {COLUMNS.replace("run,", "q.run,", 1)}
 """
 _WORKERS = """
 SELECT w.owner, extract(epoch FROM w.until)::float8 - $1::float8,
@@ -88,11 +71,11 @@ FROM kaname.owners AS w WHERE w.works AND {alive} ORDER BY 1
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 2))"
 
 
-class PostgresQueue:
+class PostgresQueue(SqlQueue):
     def __init__(self, office: Callable[[], Office]) -> None:
+        super().__init__(PostgresDatabase(office))
         self._office = office
         self._due = 0.0  # when delayed runs are looked for again
-        self._turns = Turns()
 
     @property
     def pace(self) -> float:
@@ -139,70 +122,8 @@ class PostgresQueue:
         office.check_version()
         return await office.read(work)
 
-    async def finish(self, run_id: str) -> bool:
-        return await self._change(f"DELETE FROM kaname.queue {_MINE}", run_id)
-
-    async def retry(self, run_id: str, seconds: float = 0.0, reason: str = "") -> bool:
-        changed = await self._change(_RETRY, run_id, float(seconds), reason.replace("\0", ""))
-        if changed and not seconds:
-            await self._office().tell_of_work()
-        return changed
-
-    async def set_aside(self, run_id: str, reason: str) -> bool:
-        office = self._office()
-        seq = await office.read(lambda connection: connection.fetchval(office.sql(_SEQ), run_id))
-        return await self._change(_SET_ASIDE, run_id, reason.replace("\0", ""), seq)
-
-    async def _change(self, statement: str, run_id: str, *values: Any) -> bool:
-        """Change the entry of a run, if it is still this worker's."""
-        office = self._office()
-
-        async def work(connection: Connection) -> bool:
-            return str(await connection.execute(office.sql(statement), run_id, office.me, *values)).endswith(" 1")
-
-        return await office.read(work)
-
-    async def rescue(self, executing: Collection[str] = ()) -> list[str]:
-        office = self._office()
-        statement, mine = office.sql(_RESCUE.format(alive=alive("q.worker", office.address.ttl))), list(executing)
-        rows: list[Any] = await office.read(lambda connection: connection.fetch(statement, office.me, mine))
-        if rows:
-            await office.tell_of_work()
-        return [row[0] for row in rows]
-
-    async def withdraw(self, run_id: str) -> bool:
-        office = self._office()
-        return bool(await office.read(lambda connection: connection.fetchval(office.sql(_WITHDRAW), run_id)))
-
-    async def find(self, run_id: str) -> QueuedRun | None:
-        office = self._office()
-        query = office.sql(f"SELECT {_COLUMNS} FROM kaname.queue WHERE run = $1")
-        row = await office.read(lambda connection: connection.fetchrow(query, run_id))
-        return None if row is None else QueuedRun(*row)
-
-    async def count(self) -> Mapping[str, int]:
-        office = self._office()
-        query = office.sql("SELECT state, count(*) FROM kaname.queue GROUP BY state")
-        return dict(await office.read(lambda connection: connection.fetch(query)))
-
-    async def again(self, run_id: str) -> bool:
-        office = self._office()
-        found = await office.read(lambda connection: connection.fetchval(office.sql(_AGAIN), run_id, AGAIN))
-        if found:
-            await office.tell_of_work()
-        return bool(found)
-
-    async def entries(self, state: str, limit: int = 100) -> list[QueuedRun]:
-        office = self._office()
-        query = office.sql(f"SELECT {_COLUMNS} FROM kaname.queue WHERE state = $1 ORDER BY number LIMIT $2")
-        return [QueuedRun(*row) for row in await office.read(lambda connection: connection.fetch(query, state, limit))]
-
     async def workers(self) -> list[WorkerInfo]:
         office = self._office()
         query = office.sql(_WORKERS.format(alive=alive("w.owner", office.address.ttl)))
         rows: list[Any] = await office.read(lambda connection: connection.fetch(query, office.address.ttl))
         return [WorkerInfo(*row) for row in rows]
-
-    async def wait(self, seconds: float) -> None:
-        office = self._office()
-        await office.ask(lambda: office.arrivals.wait_for_work(seconds), gives_up=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...media import Medium, attach_media, hashes_in
-from ..connections import Connection
-from ..schema import Sql
+from ..media import Medium, attach_media, hashes_in
+from ..sql import Steps
+from .connections import Connection
+from .schema import Sql
 
 Held = Mapping[tuple[str, str], bytes]
 """Contents by run and hash."""
@@ -57,8 +58,8 @@ def attach(held: Held, run: str, text: str) -> str:
     return attach_media(text, lambda hash: held.get((run, hash)))
 
 
-async def remove(connection: Connection, sql: Sql, runs: Sequence[str]) -> None:
+def remove_media(runs: Sequence[str]) -> Steps[None]:
     """Remove the media of these runs, except for those that other runs use, too."""
-    if hashes := [row[0] for row in await connection.fetch(sql(_LEAVE), list(runs))]:
-        await connection.execute(sql(_LOCK), hashes)
-        await connection.execute(sql(_DELETE), hashes)  # a statement of its own: it sees what was committed meanwhile
+    if hashes := [row[0] for row in (yield _LEAVE, list(runs))]:
+        yield _LOCK, hashes
+        yield _DELETE, hashes  # a statement of its own: it sees what was committed meanwhile

@@ -10,12 +10,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from ....core.errors import ConfigError
-from ....core.install import install_command
-from ....core.notices import notice
-from ...queue import AGAIN, QueuedRun, QueueState, Wanted, WorkerInfo
-from ..connections import Connection
-from ..office import Office
+from ...core.errors import ConfigError
+from ...core.install import install_command
+from ...kernel.stores import AGAIN, QueuedRun, QueueState, Wanted, WorkerInfo
+from .connections import Connection
+from .office import Office
 
 TASK = "kaname:run"
 _THERE = """
@@ -233,10 +232,10 @@ async def _prepare(connection: Connection) -> None:
                 from procrastinate.schema import SchemaManager
             except ImportError as problem:
                 command = install_command("cluster")
-                told = notice("queue.extra", "procrastinate is not installed. Install it with: {command}", command=command)
-                raise ConfigError(told) from problem
+                raise ConfigError.of(
+                    "queue.extra", "procrastinate is not installed. Install it with: {command}", command=command
+                ) from problem
             await connection.execute(SchemaManager.get_schema())
         elif fetches is None:
-            told = notice("queue.procrastinate", "the tables of Procrastinate in this database are not of version 3.10")
-            raise ConfigError(told)
+            raise ConfigError.of("queue.procrastinate", "the tables of Procrastinate in this database are not of version 3.10")
         await connection.execute(_INDEX)

@@ -10,17 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ....core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
-from ....core.errors import EncryptionError, JournalCorrupt
-from ....core.events import Custom, Fact, Opened, Stopped
-from ....core.runs import RunInfo
-from ....core.steps import Stop
-from ...rows import fact_sum
+from ...core.encryption.user_keys import SEALED, ErasedKey, UserKey, user_keys
+from ...core.errors import EncryptionError, JournalCorrupt
+from ...core.events import Opened
+from ...core.runs import RunInfo
+from ..rows import ERASED_TEXT, fact_sum
 
-ERASED = "erased"  # the name of the fact in place of one that cannot be read any more
-ERASED_TEXT = "[erased]"
 _TITLE = RunInfo.__match_args__.index("title")
-_OPENED, _STOPPED = Opened.__name__, Stopped.__name__
+_OPENED = Opened.__name__
 
 
 class Seal:
@@ -80,8 +77,3 @@ def unseal_title(path: Path, row: Sequence[Any]) -> list[Any]:
     except ErasedKey:
         values[_TITLE] = ERASED_TEXT
     return values
-
-
-def erased_fact(kind: str) -> Fact:
-    """Return what stands in place of a fact that was erased. The end of a run stays an end."""
-    return Stopped(Stop("completed")) if kind == _STOPPED else Custom(ERASED, shown=False)

@@ -1,1 +1,0 @@
-"""Approvals that hold for later calls, too."""

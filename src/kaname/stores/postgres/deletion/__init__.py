@@ -1,1 +1,0 @@
-"""Delete runs, and erase what belongs to a user."""

@@ -1,1 +1,0 @@
-"""Store what people leave in the journal's database: messages to runs, and approvals that last."""

@@ -1,1 +1,0 @@
-"""Queues of runs in PostgreSQL: kaname's own table, or the tables of Procrastinate."""

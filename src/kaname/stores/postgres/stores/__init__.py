@@ -1,1 +1,0 @@
-"""Store what the database holds beside the facts: accounts of budgets, times by name, and media."""

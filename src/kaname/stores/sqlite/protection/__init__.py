@@ -1,1 +1,0 @@
-"""Rows that are encrypted with the keys of users, rewritten in place, and erased."""
