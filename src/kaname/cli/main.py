@@ -34,6 +34,8 @@ _HOMES |= dict.fromkeys(("workers", "queue", "schedules"), "many.work")
 def main(arguments: Sequence[str] | None = None) -> int:
     from ..core.errors import AgentError, ConfigError
 
+    if "_ARGCOMPLETE" in os.environ:
+        import_module("kaname.cli.completion").complete(parser())
     given, rest = parser().parse_known_args(arguments)
     if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
         given.other = rest[0]  # `runs fork RUN --at 3 "…"`: argparse does not assign a word after an option
