@@ -35,7 +35,7 @@ def _own_world(request, monkeypatch, tmp_path_factory):
     monkeypatch.delenv("KANAME_DOCS", raising=False)
     monkeypatch.setenv("KANAME_LANG", "en")
     monkeypatch.delenv("KANAME_JOURNAL", raising=False)
-    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.01)
+    monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.01)
     if rates := sys.modules.get("kaname.models.http.rates"):
         rates._known.clear()  # another test's server may have had the same port
 

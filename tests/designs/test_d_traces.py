@@ -234,7 +234,7 @@ async def test_trace_of_a_long_run_grows_with_its_length_and_not_faster():
 
 @pytest.mark.parametrize("tries", [1, 2])
 async def test_trace_tells_of_each_model_call_that_failed(receiver, tries, monkeypatch):
-    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.0)
+    monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.0)
     sink = OpenTelemetry(receiver.url, content=True)
     async with WireServer(lambda body: Answer(status=503, body=b"{}")) as server:
         model = OpenAI("m", base_url=server.url, api_key="k")

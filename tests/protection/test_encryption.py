@@ -19,7 +19,7 @@ from kaname.core.encryption.keys import create_key_file, read_key_file
 from kaname.core.encryption.user_keys import UserKeys
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
-from kaname.policies.cache.store import CacheStore
+from kaname.policies.reuse.store import CacheStore
 from kaname.stores.default import choose
 from kaname.testing import JournalContract
 from tests import warm

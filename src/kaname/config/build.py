@@ -365,8 +365,8 @@ def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
 
 def _check_permissions(value: Mapping[str, Any], reading: Reading) -> None:
     """Check each rule at its place, and then the whole. Cedar policies are checked when the agent is made."""
-    from ..policies.permit.policy import Permit
-    from ..policies.permit.rules import read_rule
+    from ..policies.permission.permit import Permit
+    from ..policies.permission.rules import read_rule
 
     unfit: list[Any] = []
     check(value, TABLE["properties"]["permissions"], (), lambda *mistake: unfit.append(mistake))

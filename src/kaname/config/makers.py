@@ -91,7 +91,7 @@ def permissions(making: Making, value: Mapping[str, Any]) -> Policy:
 
 def permit_of(folder: Path, alone: bool, **value: Any) -> Policy:
     """Return the policy that keeps the permissions of a file. `alone`: only one agent has them."""
-    from ..policies.permit.policy import Permit
+    from ..policies.permission.permit import Permit
 
     files = {key: folder / Path(value[key]).expanduser() for key in ("cedar", "entities") if value.get(key)}
     permit = Permit(value.get("rules"), roles=value.get("roles"), resources=value.get("resources"), **files)
@@ -115,8 +115,8 @@ def policies(making: Making, places: list[str]) -> list[Policy]:
 
 
 def guardrails(making: Making, value: Mapping[str, Any]) -> Policy:
-    from ..policies.guardrails.policy import Guardrails
-    from ..policies.guardrails.tool_rules import ToolRule
+    from ..policies.content.guardrails.policy import Guardrails
+    from ..policies.content.guardrails.tool_rules import ToolRule
 
     rules = value.get("tools") or {}
     making.check_names([name for name in rules if name != "*"], "guardrails", "tools")
@@ -126,7 +126,7 @@ def guardrails(making: Making, value: Mapping[str, Any]) -> Policy:
 
 
 def flow(making: Making, value: Mapping[str, Any] | str) -> Policy:
-    from ..policies.flow.policy import Flow
+    from ..policies.permission.flow.policy import Flow
 
     options: dict[str, Any] = {"mode": value} if isinstance(value, str) else dict(value)
     making.check_names(options.get("labels") or (), "flow", "labels")
@@ -134,21 +134,21 @@ def flow(making: Making, value: Mapping[str, Any] | str) -> Policy:
 
 
 def privacy(making: Making, value: Mapping[str, Any] | bool) -> Policy:
-    from ..policies.privacy.policy import Privacy
+    from ..policies.content.privacy.policy import Privacy
 
     options = {} if value is True else dict(value or {})
     return Privacy(**{**options, "detectors": making.load(options.get("detectors"), "privacy", "detectors")})
 
 
 def approve(making: Making, names: list[str]) -> Policy:
-    from ..policies.approve import Approve
+    from ..policies.permission.approve import Approve
 
     making.check_names(names, "approve")
     return Approve(*names, **(making.value.get("approval") or {}))
 
 
 def equals(making: Making, lists: list[list[str]]) -> list[Any]:
-    from ..policies.choice.equals import Equals
+    from ..policies.failure.equals import Equals
 
     for number, names in enumerate(lists):
         making.check_names(names, "equals", str(number))
@@ -157,7 +157,7 @@ def equals(making: Making, lists: list[list[str]]) -> list[Any]:
 
 
 def fallback(making: Making, value: Mapping[str, Any]) -> Policy:
-    from ..policies.fallback import FallbackStrategy
+    from ..policies.failure.tool_fallback import FallbackStrategy
 
     options = dict(value)
     stand_ins = options.pop("tools", None) or {}
@@ -166,14 +166,14 @@ def fallback(making: Making, value: Mapping[str, Any]) -> Policy:
 
 
 def cache(making: Making, value: Mapping[str, Any] | bool) -> Policy:
-    from ..policies.cache.policy import Cache
+    from ..policies.reuse.cache import Cache
 
     return Cache(**{**({} if value is True else dict(value or {})), "path": making.cache_path})
 
 
 def limits(making: Making, value: Mapping[str, Any]) -> list[Policy]:
     """Return the budget, and the policies that make work wait: for the machine, and for the rate limits."""
-    from ..policies.budget.budget import Budget
+    from ..policies.money.budget import Budget
     from ..policies.pace.machine import Machine
     from ..policies.pace.policy import Pace
 

@@ -44,10 +44,10 @@ from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHan
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED, RunView
 from ..models.providers.replay import ReplayModel, without_folder
-from ..policies.budget.budget import is_used_up
-from ..policies.choice.equals import Equals
-from ..policies.flow.outbox import OUTBOX
-from ..policies.timeout import Deadline, Timeout
+from ..policies.failure.equals import Equals
+from ..policies.failure.timeout import Deadline, Timeout
+from ..policies.money.budget import is_used_up
+from ..policies.permission.flow.outbox import OUTBOX
 from ..stores.memory import MemoryJournal
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as

@@ -16,7 +16,7 @@ from typing import Any
 from ...agent.agent import Agent
 from ...core.messages import ToolResult
 from ...kernel.bases import StopRuleBase, optional
-from ...policies.cache.policy import Cache
+from ...policies.reuse.cache import Cache
 from ...run.handoffs.handoff import Team
 from ...stores.memory import MemoryJournal
 from .brain import Brain
