@@ -302,14 +302,18 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
         used = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
         made[name] = make(name, {**shared, **(agent or {}), "mcp_servers": used}, providers=providers)
     if llm:
-        provider = SYNONYMS.get(llm["provider"], llm["provider"])
+        provider, keys = _short_form(llm)
         block = llm[llm["provider"]]
-        usual = {name: llm.get(name, default) for name, default in LLM_SETTINGS.items()}
-        settings = {name: one for name, one in usual.items() if one is not None and name not in block.get("settings", {})}
-        model = f"{provider}/{block['model']}" if block.get("model") else provider
-        whole = {**shared, "model": model, "settings": settings, "mcp_servers": servers}
-        made.setdefault("agent", make("agent", whole, providers={provider: block}))
+        made.setdefault("agent", make("agent", {**shared, **keys, "mcp_servers": servers}, providers={provider: block}))
     return made
+
+
+def _short_form(llm: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the provider of the short form, and the keys of the agent that it describes."""
+    provider, block = SYNONYMS.get(llm["provider"], llm["provider"]), llm[llm["provider"]]
+    usual = {name: llm.get(name, default) for name, default in LLM_SETTINGS.items()}
+    settings = {name: one for name, one in usual.items() if one is not None and name not in block.get("settings", {})}
+    return provider, {"model": f"{provider}/{block['model']}" if block.get("model") else provider, "settings": settings}
 
 
 def _check_all(reading: Reading) -> None:
