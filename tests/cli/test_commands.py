@@ -337,6 +337,8 @@ def test_help_keeps_to_its_columns_in_japanese(monkeypatch):
     [
         (["rum", "hi"], "'rum' does not exist; did you mean 'run'?", "'rum' はありません。'run' のことですか?"),
         (["runs", "lst"], "'lst' does not exist; did you mean 'list'?", "'list' のことですか?"),
+        (["runs", "--jornal", "x"], "--jornal; did you mean --journal?", "--jornal。--journal のことですか?"),
+        (["eval", "comapre", "a", "b"], "did you mean 'compare'?", "'compare' のことですか?"),
         (["memory", "ad", "tea"], "did you mean 'add'?", "'add' のことですか?"),
         (["run", "--modle", "local", "hi"], "--modle; did you mean --model?", "--modle。--model のことですか?"),
         (["run", "-m", "gpt-5", "hi"], "did you mean 'openai/gpt-5'?", "'openai/gpt-5' のことですか?"),

@@ -100,7 +100,7 @@ agents:
     config = load_config(write(tmp_path, text)).agent()
     assert config.instructions == "hello ${LITERAL}"
     assert config.model == "scripted/7"
-    assert dict(config.stops) == {"max_steps": 7, "per_tool": 4}
+    assert config.value["stops"] == {"max_steps": 7, "per_tool": 4}
 
 
 def test_an_anchor_is_merged(tmp_path):

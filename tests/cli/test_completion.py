@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -10,15 +11,37 @@ import sys
 import pytest
 
 from kaname import Agent, ScriptedModel
-from kaname.cli.completion import candidates
 from kaname.cli.main import main, parser
 from tests.parts import SOURCE, typed_into
 
 YAML = "agents: {clerk: {model: scripted/x, tools: [nowhere.py]}, cook: {model: scripted/x}}\njournal: runs.db\n"
 
 
+# argcomplete answers at file descriptors of the process: it is asked in one of its own
+ASK = """
+import io, json, os, sys
+from kaname.cli.completion import complete
+from kaname.cli.main import parser
+os.environ |= {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_IFS": "\\n", "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+answers = []
+for typed in json.load(sys.stdin):
+    line = " ".join(["kaname", *typed])
+    os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line.encode()))}
+    made = io.StringIO()
+    complete(parser(), exit_method=lambda code: None, output_stream=made)
+    answers.append([word for word in made.getvalue().split("\\n") if word])
+print(json.dumps([answers, [*sys.modules]]))
+"""
+
+
+def ask(*queries):
+    """What a shell gets for each of these, and the modules that were loaded for it."""
+    done = subprocess.run([sys.executable, "-c", ASK], input=json.dumps(queries), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
 def words(*typed):
-    return [word for word, _ in candidates(typed)]
+    return ask(typed)[0][0]
 
 
 @pytest.fixture
@@ -45,17 +68,18 @@ def commands(of, path=()):
 
 
 def test_every_command_option_and_choice_of_the_parser_is_offered():
+    expected = {("runs", "re"): {"resume", "replay"}, ("workflow", "show", "--form", "m"): {"mermaid"}}
     for path, command in commands(parser()):
         if path:
-            assert path[-1] in words(*path[:-1], "")
+            expected[(*path[:-1], path[-1])] = {path[-1]}
         for action in command._actions:
             if action.option_strings:
-                assert {one for one in action.option_strings if one.startswith("--")} <= {*words(*path, "-")}
+                expected[(*path, "-")] = expected.get((*path, "-"), set()) | {*action.option_strings}
             if action.option_strings and action.choices:
-                assert words(*path, action.option_strings[-1], "") == [*action.choices]
-    assert words("runs", "re") == ["resume", "replay"]
-    assert words("workflow", "show", "--form", "m") == ["mermaid"]
-    assert words("run", "--", "-") == []
+                expected[(*path, action.option_strings[-1], "")] = {*action.choices}
+    answers, _ = ask(*expected)
+    for typed, answer in zip(expected, answers, strict=True):
+        assert expected[typed] <= {*answer}, typed
 
 
 def test_agents_and_runs_and_sessions_are_offered_and_nothing_is_loaded_for_it(project):
@@ -63,11 +87,11 @@ def test_agents_and_runs_and_sessions_are_offered_and_nothing_is_loaded_for_it(p
     assert words("run", "-a", "") == ["clerk", "cook"]
     assert words("chat", "--agent", "co") == ["cook"]
     assert words("runs", "show", "") == ["last", second, first]
-    assert words("runs", "resume", "--answer", "yes", "-a", "desk.py:clerk", "-n5", first[:-1]) == [first]
+    assert words("runs", "resume", first[:-1]) == [first]
     assert words("runs", "diff", first, "") == ["last", second, first]
     assert words("runs", "rate", first, "") == ["good", "bad"]
     assert words("workflow", "resume", "l") == ["last"]
-    assert words("workflow", "run", "") == [], "a file"
+    assert "runs.db" in words("workflow", "run", ""), "files"
     assert words("chat", "-s", "") == ["letters"]
     assert "nowhere" not in sys.modules
 
@@ -75,32 +99,16 @@ def test_agents_and_runs_and_sessions_are_offered_and_nothing_is_loaded_for_it(p
 def test_what_is_not_there_or_cannot_be_read_offers_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert words("run", "-a", "") == []
-    assert words("runs", "show", "--journal", str(tmp_path / "none.db"), "") == ["last"]
+    assert words("runs", "--journal", "none.db", "--before", "") == ["last"]
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "kaname.yaml").write_text("agents: [")
     assert words("run", "-a", "") == []
     assert words("nonsense", "") == words("")
 
 
-def test_words_are_offered_in_each_shells_form(project, capsys):
-    for shell, typed, form in (
-        ("bash", ["kaname runs rate last g"], "good\n"),
-        ("bash", ['kaname run "an open quotation mark'], ""),
-        ("zsh", ["completion", "b"], "bash\n"),
-        ("fish", ["stats", "--js"], "--json\tPrint JSON.\n"),
-        ("zsh", ["stats", "--js"], "--json:Print JSON.\n"),
-    ):
-        assert main(["completion", shell, *typed]) == 0
-        assert capsys.readouterr().out == form
-
-
 def test_completing_loads_little():
-    code = (
-        "import sys; from kaname.cli.main import main; main(['completion', 'bash', 'kaname runs ']); "
-        "heavy = {'asyncio', 'pydantic', 'aiohttp', 'msgspec', 'prompt_toolkit', 'sqlite3', 'yaml'} & set(sys.modules); "
-        "assert not heavy, heavy"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    _, modules = ask(["stats", "--js"])
+    assert not {"asyncio", "pydantic", "aiohttp", "msgspec", "prompt_toolkit", "sqlite3", "yaml"} & {*modules}
 
 
 @pytest.fixture

@@ -27,6 +27,15 @@ def test_file_that_is_missing_or_lies_is_told_before_anything_runs(terminal):
         assert "Traceback" not in done.stderr
 
 
+def test_model_is_not_downloaded_without_an_answer_and_files_are_checked_before_that(terminal):
+    done = terminal("run", "hi", "-m", "local")
+    assert (done.returncode, "KANAME_DOWNLOAD=yes" in done.stderr) == (2, True), done.stderr
+    assert not (terminal.folder / "cache").exists()
+    done = terminal("run", "hi", "-m", "local", "--file", "none.png", KANAME_DOWNLOAD="yes")
+    assert (done.returncode, "none.png does not exist" in done.stderr) == (2, True), done.stderr
+    assert not (terminal.folder / "cache").exists()
+
+
 def test_file_goes_with_the_next_message_of_a_chat(terminal):
     (terminal.folder / "photo.png").write_bytes(PNG)
     said = "/file\n/file nothing.png\n/file photo.png\nlook\nagain\nquit\n"

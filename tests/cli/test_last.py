@@ -49,7 +49,8 @@ def used(kaname):
 
 
 @pytest.mark.parametrize(
-    "command", ["runs", "sessions", "stats", "budgets", "approvals", "queue", "workers", "learn", "doctor", "eval list"]
+    "command",
+    ["runs", "sessions", "stats", "budgets", "approvals", "queue", "workers", "learn", "doctor", "eval list", "audit"],
 )
 def test_journal_of_the_last_program_is_found_and_named(used, tmp_path, command):
     code, out, err = used(*command.split())
@@ -67,9 +68,10 @@ def test_run_is_resumed_without_naming_the_program_again(used):
     assert TAKEN in used("runs")[2]
 
 
-def test_schedules_of_the_last_program_are_listed(used, tmp_path):
-    code, out, err = used("schedules")
-    assert (code, "daily" in out) == (DONE, True)
+@pytest.mark.parametrize(("command", "shown"), [("schedules", "daily"), ("memory", "")])
+def test_schedules_and_memories_of_the_last_program_are_listed(used, tmp_path, command, shown):
+    code, out, err = used(command)
+    assert (code, shown in out) == (DONE, True)
     assert f"{TAKEN}-a {tmp_path}/a_desk.py:desk" in err
 
 

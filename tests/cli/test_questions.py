@@ -129,7 +129,7 @@ def test_end_of_input_at_the_offer_of_a_model_says_what_to_do(tmp_path):
     code, shown = typed_into(command, {**kept, **here}, tmp_path, [("[Y/n]", "\x04")])
     assert code == 2
     assert "no answer, so nothing was downloaded" in shown
-    assert "models pull), choose another with --model" in shown
+    assert "models pull, or set KANAME_DOWNLOAD=yes), choose another" in shown.replace("\r\n", " ")
     assert not (tmp_path / "cache").exists()
 
 

@@ -222,6 +222,9 @@ async def test_attempts_are_made_once_and_another_version_of_the_agent_is_measur
     assert (await find_report(agent.journal, "kind")).job == other.job
     assert (await find_report(agent.journal, "last")).job == fresh.job
     assert compare(other, fresh).verdict == "too few"
+    renamed = await evaluation.run(agent, label="again")
+    assert (renamed.job, renamed.labels) == (first.job, ("first", "again"))
+    assert {(await find_report(agent.journal, label)).job for label in ("first", "again")} == {first.job}
     with pytest.raises(ConfigError, match="no evaluation 'nothing'"):
         await find_report(agent.journal, "nothing")
     assert first.cost == pytest.approx(0.012)

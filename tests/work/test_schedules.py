@@ -39,6 +39,16 @@ def ticks(schedule, since, count):
     return [f"{datetime.fromtimestamp(next(found), UTC):%dT%H:%M}" for _ in range(count)]
 
 
+def test_names_can_have_letters_of_any_language():
+    assert (
+        make_schedule("店", "毎朝レポート", "Go", "0 9 * * *", "UTC", None, None, "one").run_id(0)
+        == "毎朝レポート@店@19700101T000000Z"
+    )
+    for name in ("a b", "a@b", "a/b", "a:b", ""):
+        with pytest.raises(ConfigError, match="name of a schedule"):
+            make_schedule("clerk", name, "Go", "0 9 * * *", "UTC", None, None, "one")
+
+
 def test_cron_in_a_time_zone_keeps_the_local_time():
     weekdays = make("0 9 * * 1-5", "Asia/Tokyo")
     assert ticks(weekdays, "2026-11-20T00:00:01+00:00", 2) == ["23T00:00", "24T00:00"], "Friday is over; Monday, Tuesday"

@@ -34,13 +34,9 @@ _HOMES |= dict.fromkeys(("workers", "queue", "schedules"), "many.work")
 def main(arguments: Sequence[str] | None = None) -> int:
     from ..core.errors import AgentError, ConfigError
 
-    given, rest = parser().parse_known_args(arguments)
-    if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
-        given.other = rest[0]  # `runs fork RUN --at 3 "…"`: argparse does not assign a word after an option
-    elif rest and isinstance(getattr(given, "what", None), list) and not any(word.startswith("-") for word in rest):
-        given.what += rest  # `memory add --user ken "likes tea"`
-    elif rest:
-        given.parser.refuse(rest)
+    if "_ARGCOMPLETE" in os.environ:
+        import_module("kaname.cli.completion").complete(parser())
+    given = _parse(arguments)
     if given.command is None:
         parser().print_help()
         return USAGE
@@ -59,6 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as problem:
         _let_go_of_output()
         return _fail(problem, FAILED)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line. argparse does not assign words that come after an option: they are assigned here."""
+    given: argparse.Namespace
+    given, rest = parser().parse_known_args(arguments)
+    if len(rest) == 1 and getattr(given, "other", "") is None and not rest[0].startswith("-"):
+        given.other = rest[0]  # `runs fork RUN --at 3 "…"`
+    elif rest and isinstance(getattr(given, "what", None), list) and not any(word.startswith("-") for word in rest):
+        given.what += rest  # `memory add --user ken "likes tea"`
+    elif rest:
+        given.parser.refuse(rest)
+    return given
 
 
 def _let_go_of_output() -> None:

@@ -8,18 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core.encryption.keys import files_of, use_key
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
-from ..core.project import FILE, FOLDER
+from ..core.project import FOLDER
 from ..core.record import field, record
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from ..run.handoffs.handoff import Named
-from ..stores.default import refuse_to_encrypt
 from ..stores.places import is_file
 from . import makers
+from .encryption import apply_encryption
 from .keys import PARTS, SYNONYMS, TABLE, check_block, is_place
 from .llm import LLM_SETTINGS, LLMConfig
 from .load import Reading, check, mistakes_error
@@ -91,8 +90,8 @@ class AgentConfig:
             if value or isinstance(value, Mapping):  # {} means: with its defaults
                 made[parameter] += making.make(maker, name)
         if self.value.get("approval") and not self.value.get("approve"):
-            template = "approval says how the tools under approve are asked about, but none is there"
-            wrong(("approval",), notice("config.approval", template))
+            message = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
+            wrong(("approval",), message)
         model = making.attempt(lambda: self._models(self.model), "model")
         sinks = makers.sinks(self.value.get("trace") or {}, folder, lambda name, text: reading.wrong(("trace", name), text))
         reading.raise_all(before)
@@ -265,33 +264,6 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def apply_encryption(given: Mapping[str, Any], folder: Path, journals: Iterable[str], caches: Iterable[str]) -> None:
-    """Use the key for everything that the configuration stores: `.kaname`, the journals and the caches that it names."""
-    places = [folder.resolve() / FOLDER, *[Path(one) for one in caches]]
-    for journal in journals:
-        refuse_to_encrypt(journal)
-        if is_file(journal):
-            places += files_of(Path(journal))
-    key_file = given.get("key_file")
-    use_key(folder / Path(key_file).expanduser() if key_file else None, keyring=given.get("keyring") or "", places=places)
-
-
-def apply_encryption_of(file: str | Path = "") -> None:
-    """Use the key that a configuration file names for its `.kaname`, without checking the rest of the file."""
-    import yaml
-
-    path = Path(file or FILE)
-    try:
-        value = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
-        return
-    given = value.get("encryption")
-    if isinstance(given, dict) and ("key_file" in given) != ("keyring" in given):
-        named = value.get("journal")
-        named = str(path.parent / Path(named).expanduser()) if isinstance(named, str) and is_file(named) else named
-        apply_encryption(given, path.parent, [named] if isinstance(named, str) else [], [])
-
-
 def _read_server_files(reading: Reading, folder: Path) -> None:
     """Replace the name of another MCP client's configuration file by the servers in it."""
     agents = [(mapping(agent), ("agents", name)) for name, agent in mapping(mapping(reading.value).get("agents")).items()]
@@ -330,14 +302,18 @@ def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
         used = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
         made[name] = make(name, {**shared, **(agent or {}), "mcp_servers": used}, providers=providers)
     if llm:
-        provider = SYNONYMS.get(llm["provider"], llm["provider"])
+        provider, keys = _short_form(llm)
         block = llm[llm["provider"]]
-        usual = {name: llm.get(name, default) for name, default in LLM_SETTINGS.items()}
-        settings = {name: one for name, one in usual.items() if one is not None and name not in block.get("settings", {})}
-        model = f"{provider}/{block['model']}" if block.get("model") else provider
-        whole = {**shared, "model": model, "settings": settings, "mcp_servers": servers}
-        made.setdefault("agent", make("agent", whole, providers={provider: block}))
+        made.setdefault("agent", make("agent", {**shared, **keys, "mcp_servers": servers}, providers={provider: block}))
     return made
+
+
+def _short_form(llm: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the provider of the short form, and the keys of the agent that it describes."""
+    provider, block = SYNONYMS.get(llm["provider"], llm["provider"]), llm[llm["provider"]]
+    usual = {name: llm.get(name, default) for name, default in LLM_SETTINGS.items()}
+    settings = {name: one for name, one in usual.items() if one is not None and name not in block.get("settings", {})}
+    return provider, {"model": f"{provider}/{block['model']}" if block.get("model") else provider, "settings": settings}
 
 
 def _check_all(reading: Reading) -> None:
@@ -352,8 +328,12 @@ def _check_all(reading: Reading) -> None:
     for name, agent in agents.items():
         others = [other for other in agents if other != name]
         own = mapping(agent)
-        _check_listed(reading, own.get("mcp_servers"), servers, ("agents", name, "mcp_servers"), "server")
-        _check_listed(reading, own.get("team"), others, ("agents", name, "team"), "member")
+        for where, server in _strange(own.get("mcp_servers"), servers, ("agents", name, "mcp_servers")):
+            message = notice("config.no_server", "there is no server {name!r}", name=server)
+            reading.wrong(where, message + nearest(server, servers))
+        for where, member in _strange(own.get("team"), others, ("agents", name, "team")):
+            message = notice("config.no_member", "there is no other agent {member!r}", member=member)
+            reading.wrong(where, message + nearest(member, others))
         if own.get("background") and not own.get("team"):
             message = notice(
                 "config.background", "background says that the team can work in the background, but there is no team"
@@ -366,14 +346,10 @@ def _check_all(reading: Reading) -> None:
         _check_permissions(value["permissions"], reading)
 
 
-def _check_listed(reading: Reading, names: Any, known: Iterable[str], where: tuple[str, ...], kind: str) -> None:
-    """Report names in a list that do not exist."""
-    templates = {"server": "there is no server {name!r}", "member": "there is no other agent {member!r}"}
-    field_name = "member" if kind == "member" else "name"
-    for number, name in enumerate(names if isinstance(names, list) else []):
-        if isinstance(name, str) and name not in known:
-            message = notice(f"config.no_{kind}", templates[kind], **{field_name: name}) + nearest(name, known)
-            reading.wrong((*where, str(number)), message)
+def _strange(names: Any, known: Iterable[str], where: tuple[str, ...]) -> list[tuple[tuple[str, ...], str]]:
+    """Return the names of a list that are not known, with their places."""
+    listed = enumerate(names if isinstance(names, list) else [])
+    return [((*where, str(number)), name) for number, name in listed if isinstance(name, str) and name not in known]
 
 
 def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
@@ -381,8 +357,10 @@ def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
     if not isinstance(provider, str):
         return
     if provider not in llm:
-        template = "the block {provider!r} with the settings of the provider is missing"
-        reading.wrong(("llm",), notice("config.no_provider_block", template, provider=provider))
+        message = notice(
+            "config.no_provider_block", "the block {provider!r} with the settings of the provider is missing", provider=provider
+        )
+        reading.wrong(("llm",), message)
         return
     if not mapping(llm[provider]).get("model") and provider != "local":
         reading.wrong(("llm", provider), notice("config.model_missing", "the required key 'model' is missing"))

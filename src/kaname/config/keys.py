@@ -124,8 +124,14 @@ def check_block(provider: str, settings: Mapping[str, Any], wrong: Wrong) -> Non
     taken = [one for one, of in rows.items() if not of or kind in of]
     for one in settings:
         if one in rows and one not in taken:
-            template = "{provider} does not support this key. Supported keys: {listed}"
-            wrong((one,), notice("config.provider_options", template, provider=provider, listed=", ".join(sorted(taken))))
+            listed = ", ".join(sorted(taken))
+            message = notice(
+                "config.provider_options",
+                "{provider} does not support this key. Supported keys: {listed}",
+                provider=provider,
+                listed=listed,
+            )
+            wrong((one,), message)
 
 
 def _check_own_model(value: Any, wrong: Wrong) -> None:

@@ -33,11 +33,27 @@ class ProviderConfig:
 
 
 class OpenAIConfig(ProviderConfig):
-    """The block `openai`."""
+    """The block `openai`.
+
+    Args:
+        api_key: The key, by default that of the environment.
+        model: The name of the model.
+        base_url: The address of a server with the same protocol.
+        headers: HTTP headers for every request.
+        settings: Sent with every request, such as temperature.
+    """
 
 
 class ClaudeConfig(ProviderConfig):
-    """The block `claude`."""
+    """The block `claude`.
+
+    Args:
+        api_key: The key, by default that of the environment.
+        model: The name of the model.
+        base_url: The address of a server with the same protocol.
+        headers: HTTP headers for every request.
+        settings: Sent with every request, such as temperature.
+    """
 
 
 class LLMConfig:

@@ -221,12 +221,7 @@ def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[
             check(value, fitting[0], where, wrong)
             return
         schema = {"type": [one["type"] for one in schema["anyOf"]]}
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(_is(value, kind) for kind in kinds):
-        expected = join_notices(notice("config.or", " or "), [_KIND_NAMES[kind] for kind in kinds])
-        got = _KIND_NAMES[_kind_of(value)] if value is None or isinstance(value, dict | list) else repr(value)
-        wrong(where, notice("config.wrong_kind", "expected {expected}, got {got}", expected=expected, got=got))
+    if not _has_right_kind(value, schema.get("type", []), lambda text: wrong(where, text)):
         return
     if (more := schema.get(MORE)) is not None and more.check is not None:
         more.check(value, lambda place, text: wrong((*where, *place), text))
@@ -240,6 +235,17 @@ def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[
             where,
             notice("config.no_choice", "{value!r} is not a valid value", value=value) + nearest(str(value), schema["enum"]),
         )
+
+
+def _has_right_kind(value: Any, kinds: str | list[str], wrong: Callable[[str], None]) -> bool:
+    """Return True if a value has one of these JSON types, or there are none. Otherwise it is reported."""
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if not kinds or any(_is(value, kind) for kind in kinds):
+        return True
+    expected = join_notices(notice("config.or", " or "), [_KIND_NAMES[kind] for kind in kinds])
+    got = _KIND_NAMES[_kind_of(value)] if value is None or isinstance(value, dict | list) else repr(value)
+    wrong(notice("config.wrong_kind", "expected {expected}, got {got}", expected=expected, got=got))
+    return False
 
 
 def _check_mapping(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[Where, str], None]) -> None:

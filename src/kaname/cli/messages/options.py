@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from .command import FLAG, LIST, Command, Option, actions, count
 from .eval_options import EVAL_OPTIONS, IMPROVE_OPTIONS
 
@@ -332,7 +330,6 @@ COMMANDS = (
     Command("completion", "Print a script that completes commands with Tab in your shell.",
             "シェルの Tab 補完スクリプトを表示します。", (
         ("shell", {"choices": ["bash", "zsh", "fish"]}, "Your shell.", "使っているシェル。"),
-        ("words", {"nargs": argparse.REMAINDER}, "", ""),  # only the scripts pass them
     ), (), (
         'Add this line to ~/.bashrc:  eval "$(kaname completion bash)"\n'
         'To ~/.zshrc, after compinit:  eval "$(kaname completion zsh)"\n'

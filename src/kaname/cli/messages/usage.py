@@ -81,8 +81,8 @@ def likely(word: str, known: Iterable[str]) -> str:
     """Return a hint with the word that was probably meant, for the end of a message; empty if none is close."""
     from difflib import get_close_matches  # only after a mistake
 
-    close = get_close_matches(word, list(known), n=1)
-    return say(f"; did you mean {close[0]!r}?", f"。{close[0]!r} のことですか?") if close else ""
+    close = [one if one.startswith("-") else repr(one) for one in get_close_matches(word, list(known), n=1)]
+    return say(f"; did you mean {close[0]}?", f"。{close[0]} のことですか?") if close else ""
 
 
 def translate_usage() -> None:

@@ -121,6 +121,16 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         screen.note(say("no runs yet", "まだ記録がありません"))
         note_place(given, screen)
         return DONE
+    ids = _print_table(runs, screen)
+    if more:
+        command = f"{this_command()} runs --before {ids[runs[-1].run_id]}{place_options(given)}"
+        screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
+    await _print_resume_command(journal, runs, given, screen)
+    return DONE
+
+
+def _print_table(runs: list[RunInfo], screen: Screen) -> dict[str, str]:
+    """Print one line a run, and return the ids as they are shown."""
     wide = columns() >= 70
     begin = Counter([one.run_id[:12] for one in runs])  # the runs of an evaluation have long ids that begin alike
     ids = {one.run_id: one.run_id[:12] if begin[one.run_id[:12]] == 1 or one.parent else one.run_id for one in runs}
@@ -141,11 +151,7 @@ async def _list(journal: Journal, given: argparse.Namespace, screen: Screen) -> 
         left += f"{one.input + one.output:>8} {money:>8}  " if wide else ""
         room = columns() - width(left) - 1
         screen.say(left + (pad(one.title or _fork_of(one), room).rstrip() if room > 8 else ""))
-    if more:
-        command = f"{this_command()} runs --before {ids[runs[-1].run_id]}{place_options(given)}"
-        screen.note(say(f"… and more: {command}", f"… 続きがあります: {command}"))
-    await _print_resume_command(journal, runs, given, screen)
-    return DONE
+    return ids
 
 
 async def _print_resume_command(journal: Journal, runs: list[RunInfo], given: argparse.Namespace, screen: Screen) -> None:

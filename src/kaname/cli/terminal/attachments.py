@@ -20,13 +20,10 @@ _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
 
 
 def check_files(places: Sequence[str]) -> None:
-    """Raise `ConfigError` for a file that does not exist or cannot be opened, before anything else is done."""
+    """Raise `ConfigError` for a file that does not exist."""
     for place in places:
-        if "://" not in place:
-            try:
-                open(Path(place).expanduser(), "rb").close()
-            except OSError as problem:
-                raise _unreadable(place, problem) from None
+        if "://" not in place and not Path(place).expanduser().exists():
+            raise _unreadable(place, FileNotFoundError())
 
 
 async def attach_files(places: Sequence[str]) -> list[Media]:

@@ -10,7 +10,7 @@ from weakref import ref
 
 from ...core.messages import NOTHING, Usage
 from ...kernel.bases import bound_of
-from ...kernel.ports import Ledger
+from ...kernel.stores import Ledger
 from .budget import Account, Budget, ledger_of
 from .purse import PURSES, Purse, purse_of
 

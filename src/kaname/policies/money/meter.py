@@ -16,7 +16,7 @@ from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
 from ...kernel.bases import NO_OPTIONS, ModelBase, optional
-from ...kernel.ports import Balance, ModelHandler, Policy, ToolHandler
+from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
 from ...kernel.stores import Balance
 from .budget import Account, refusal
