@@ -28,6 +28,7 @@ from kaname.core.durations import seconds
 from kaname.core.errors import ModelError, ModelTimeout
 from kaname.core.messages import Text, ToolCall, ToolResult, user
 from kaname.core.people.visible import visible
+from kaname.kernel.bases import ModelInfo
 from kaname.kernel.results import fit_result
 from kaname.run.figures import figures, rate
 from kaname.run.handoffs.handoff import refused_handoff
@@ -139,7 +140,7 @@ async def test_bad_ratings_are_counted_and_the_last_one_counts():
 
 class Silent:
     name = "silent"
-    patience = 0.05
+    about = ModelInfo(patience=0.05)
 
     async def reply(self, request, emit):
         await asyncio.Event().wait()
