@@ -65,12 +65,19 @@ def draw() -> str:
         _arrow(places[name], places[to]) for name in places for to in sorted(arrows()[name], key=lambda one: places[one])
     ]
     height = 2 * _MARGIN + (len(rows) - 1) * _ROW + _BOX
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="The packages of kaname">'
-    marker = '<marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z"/></marker>'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        'aria-label="The packages of kaname">'
+    )
+    marker = (
+        '<marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path d="M0 0 8 4 0 8z"/></marker>'
+    )
     return "\n".join([head, f"<style>{_STYLE}</style><defs>{marker}</defs>", *lines_between, *boxes, "</svg>"]) + "\n"
 
 
 def _arrow(start: tuple[float, float, float], end: tuple[float, float, float]) -> str:
     x, y, to_x, to_y = start[0] + start[2] / 2, start[1] + _BOX, end[0] + end[2] / 2, end[1] - 2
     bend = (to_y - y) / 2
-    return f'<path d="M{x:.0f} {y:.0f}C{x:.0f} {y + bend:.0f} {to_x:.0f} {to_y - bend:.0f} {to_x:.0f} {to_y:.0f}" marker-end="url(#a)"/>'
+    curve = f"M{x:.0f} {y:.0f}C{x:.0f} {y + bend:.0f} {to_x:.0f} {to_y - bend:.0f} {to_x:.0f} {to_y:.0f}"
+    return f'<path d="{curve}" marker-end="url(#a)"/>'
