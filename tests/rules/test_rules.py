@@ -15,6 +15,7 @@ from kaname import (
     Memory,
     MemoryJournal,
     Message,
+    ModelInfo,
     Retry,
     ScriptedModel,
     call,

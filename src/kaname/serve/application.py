@@ -99,11 +99,11 @@ class Application(RequestGuard):
 
     def __init__(self, service: Service, streams: Streams, inner: Starlette, access: Access, **rules: Any) -> None:
         super().__init__(inner, access=access, **rules)
-        self.service, self._streams, self._router = service, streams, inner.router
+        self.service, self._streams, self._routes = service, streams, inner
 
     @asynccontextmanager
     async def lifespan(self, outer: Any = None) -> AsyncIterator[None]:
-        async with self._router.lifespan_context(self):
+        async with self._routes.router.lifespan_context(self._routes):
             yield
             await self._streams.close()
 
