@@ -29,7 +29,6 @@ from kaname.core.durations import seconds
 from kaname.core.errors import ModelError, ModelTimeout
 from kaname.core.messages import Text, ToolCall, ToolResult, user
 from kaname.core.people.visible import visible
-from kaname.kernel.bases import ModelInfo
 from kaname.kernel.results import fit_result
 from kaname.run.figures import figures, rate
 from kaname.run.handoffs.handoff import refused_handoff
