@@ -4,6 +4,7 @@ python scripts/house.py                    the rules, and the measures that beca
 python scripts/house.py measure            the table of all measures: before the renovation, baseline, now, wanted
 python scripts/house.py measure NAME       what one row of the table counts, place by place
 python scripts/house.py record             makes the measures of now the baseline (scripts/rulers/baseline.json)
+python scripts/house.py draw               makes docs/internals/house.svg: the packages, and arrows from the imports
 python scripts/house.py files              makes docs/internals/files.md: every file with the first sentence of its docstring
 """
 
@@ -11,13 +12,15 @@ from __future__ import annotations
 
 import sys
 
-from rulers import measure, rules, translations
+from rulers import drawing, measure, rules, translations
 
 
 def main() -> int:
     match sys.argv[1:]:
         case ["files"]:
             rules.LISTED.write_text(rules.list_files(), encoding="utf-8")
+        case ["draw"]:
+            drawing.DRAWING.write_text(drawing.draw(), encoding="utf-8")
         case ["measure"]:
             print(measure.table(measure.measure(), measure.baseline()))
         case ["measure", name]:

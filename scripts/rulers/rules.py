@@ -39,7 +39,20 @@ _NO_PARTICIPLE = {
         "shorten",
         "string",
     ),
-    *("children", "ending", "heading", "mapping", "meaning", "screen", "setting", "thinking", "token", "warning"),
+    *(
+        "children",
+        "ending",
+        "heading",
+        "mapping",
+        "meaning",
+        "meeting",
+        "opening",
+        "screen",
+        "setting",
+        "thinking",
+        "token",
+        "warning",
+    ),
     *("drawn", "ended", "listed", "received", "shown"),
 }
 # A forked child reports whatever ends it; the product's own is kernel/boundary.py.

@@ -33,7 +33,9 @@ class BadStatus(OSError):
         self.status, self.headers, self.content = status, headers, content
 
 
-class Answer(NamedTuple):
+class WebReply(NamedTuple):
+    """The headers, with names in lower case, and the content of a response."""
+
     headers: Mapping[str, str]
     content: bytes
 
@@ -48,7 +50,7 @@ def request(
     most: int = 1_000_000,
     proxies: bool = True,
     redirects: bool = False,
-) -> Answer:
+) -> WebReply:
     """Send a request, and return the whole answer.
 
     Args:
@@ -77,7 +79,7 @@ def request(
                     raise TimeoutError(f"the answer takes longer than {longest:g} s")
         except HTTPException as problem:
             raise OSError(str(problem) or type(problem).__name__) from problem
-        return Answer(_lower(answer.headers), b"".join(blocks))
+        return WebReply(_lower(answer.headers), b"".join(blocks))
 
 
 def open_url(

@@ -78,7 +78,7 @@ class Compact(ContextBase):
         return messages
 
     def _upto(self, view: RunView) -> int:
-        """Return where the kept part begins, or 0 if there is nothing to sum up. A very long conversation is summed up in
+        """Return the index of the first kept message, or 0 if there is nothing to sum up. A long conversation is summed up in
         several parts, the oldest first, each as long as one request allows."""
         messages, turn = view.state.messages, view.state.turn_start
         sizes = [tokens_of(message) for message in messages]

@@ -232,13 +232,13 @@ def _request_in(before: str, verb: re.Match[str]) -> Literal["surely", "perhaps"
 
 
 def _subject_of(after: str) -> str:
-    """Return what stands after the verb, without the telling and the memory."""
+    """Return the words after the verb, without the telling and the memory."""
     what = _MEMORY.sub("", after).strip(" \t\n.!?…。！？:'\"“”")
     return _FILLER.sub("", _RELATIVE.sub("", _ABOUT.sub("", _FILLER.sub("", f" {what}").strip()))).strip()
 
 
 def _parts(what: str, personal: bool) -> tuple[str, ...]:
-    """Return what is named, in parts if it is a list ("my name and address"), up to a clause that states something.
+    """Return the things that are named, in parts if it is a list ("my name and address"), up to a clause that states something.
 
     A single word counts only if it is personal: "forget York" is more often a figure of speech."""
     first, *more = _COMMA.split(what)

@@ -104,7 +104,7 @@ def _passage(one: Said, query: str) -> dict[str, str]:
 
 
 def _around(text: str, query: str) -> str:
-    """Return what stands around the best-fitting passage of a long text."""
+    """Return the text around the best-fitting passage of a long text."""
     if len(text) <= _LONGEST:
         return text
     places = passages(text)

@@ -56,7 +56,7 @@ def group_failures(runs: Iterable[PastRun]) -> list[FailureGroup]:
 
 
 def find_patterns(runs: Iterable[PastRun], least: int = 2) -> list[SuccessPattern]:
-    """Return which tools in which order did which kind of task, the most frequent kind first, the best way of each first.
+    """Return the order of tools that did each kind of task, the most frequent kind first, the best way of each first.
 
     Ways with fewer than `least` successes are left out.
     """

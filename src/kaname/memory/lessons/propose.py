@@ -94,7 +94,7 @@ def lesson_from(group: FailureGroup, of: Iterable[PastRun], runs: Sequence[PastR
 
 
 def _advice(group: FailureGroup, runs: Sequence[PastRun]) -> str:
-    """Return what to do otherwise; "" if the cause alone does not say. Only names of tools that the agent has, and of their
+    """Return the advice; "" if the cause alone does not say. Only names of tools that the agent has, and of their
     arguments, are quoted: everything else in a run can be other people's text."""
     tool = group.tool if group.tool in group.runs[-1].offered and _NAME.fullmatch(group.tool) else ""
     if group.cause == "wrong arguments":
@@ -131,7 +131,7 @@ def _way(group: FailureGroup, runs: Sequence[PastRun], avoided: str) -> tuple[st
 
 
 def judge_by_runs(lesson: Lesson, runs: Sequence[PastRun]) -> str:
-    """Return why a lesson is to be dropped, by the runs that were told it and others like them; "" if it is kept.
+    """Return the reason to drop a lesson, by the runs that were told it and others like them; "" if it is kept.
 
     It is dropped if Fisher's exact test shows that runs with it go worse. It is judged at a few fixed numbers of runs, each
     time by the first ones, so that it does not matter how often it is looked at, nor that this is done after failures.

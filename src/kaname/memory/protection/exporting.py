@@ -212,7 +212,7 @@ def card_json(card: RunInfo) -> dict[str, Any]:
 
 
 def conversation(card: RunInfo, events: list[Event]) -> str:
-    """Return what was said in a run as text."""
+    """Return the messages of a run as text."""
     head = f"# {card.title}\n\n{_moment(card.created)}, {card.agent}, {card.status}\n"
     spoken = [(event, message) for event, message in what_was_said(events) if message.text]
     said = [f"\n**{message.role}** ({_moment(event.time)})\n\n{message.text}\n" for event, message in spoken]

@@ -79,7 +79,7 @@ def _follow(value: Any, step: re.Match[str], where: str) -> Any:
 
 
 def outline(value: Any) -> str:
-    """Return what a value is, in a few words: an object with its keys, a list with its length."""
+    """Describe a value in a few words: an object with its keys, a list with its length."""
     if isinstance(value, Mapping):
         keys = [f"{key} ({_kind(one)})" for key, one in list(value.items())[:_MOST_KEYS]]
         more = f", and {len(value) - _MOST_KEYS} more" if len(value) > _MOST_KEYS else ""
