@@ -129,7 +129,7 @@ _HOMES = {
     "strategies.termination": ("DuplicateDetectionPolicy", "StandardTerminationPolicy"),
     "tools.calculator.tool": ("CalculatorTool",),
     "tools.database.tool": ("DatabaseTool",),
-    "tools.finding.arrange": ("ToolSearch",),
+    "tools.tool_search": ("ToolSearch",),
     "tools.function": ("tool",),
     "tools.quarantine": ("quarantine",),
     "tools.registry": ("ToolRegistry",),
@@ -324,12 +324,12 @@ if TYPE_CHECKING:
     from .teams.person import DelegateToHuman as DelegateToHuman
     from .tools.calculator.tool import CalculatorTool as CalculatorTool
     from .tools.database.tool import DatabaseTool as DatabaseTool
-    from .tools.finding.arrange import ToolSearch as ToolSearch
     from .tools.function import tool as tool
     from .tools.quarantine import quarantine as quarantine
     from .tools.registry import ToolRegistry as ToolRegistry
     from .tools.search.pipeline import RAGPipeline as RAGPipeline
     from .tools.search.tool import SearchTool as SearchTool
+    from .tools.tool_search import ToolSearch as ToolSearch
     from .workflows.workflow import Workflow as Workflow
 
 

@@ -33,6 +33,22 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "agent.figures": "run.figures",
     "agent.handoffs": "run.handoffs",
     "agent.many": "run.many",
+    "tools.finding": "tools.tool_search",
+    "tools.finding.arrange": "tools.tool_search",
+    "tools.finding.actions": "tools.tool_search",
+    "tools.finding.rank": "tools.tool_search",
+    "tools.arguments.pattern": "tools.arguments.schema",
+    "tools.arguments.mend": "tools.arguments.schema",
+    "tools.arguments.docstring": "tools.signature",
+    "tools.mcp.elicitation": "tools.mcp.questions",
+    "tools.mcp.sampling": "tools.mcp.questions",
+    "tools.search.sentences": "tools.search.chunk",
+    "tools.search.folders": "tools.search.ingest",
+    "tools.search.readers.csv": "tools.search.readers.text",
+    "tools.search.readers.spreadsheet": "tools.search.readers.office",
+    "tools.database.describe": "tools.database.tables",
+    "tools.database.engines.choice": "tools.database.engines.base",
+    "strategies.partial_output": "strategies.output",
 }
 
 

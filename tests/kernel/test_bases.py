@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kaname.agent.recipe import strategy_kind
 
 from kaname import Agent, Policy, ScriptedModel
-from kaname.agent.recipe import strategy_kind
 from kaname.core.errors import Halt, UnexpectedError
 from kaname.core.messages import ToolCall, user
 from kaname.core.steps import CallModel, CallTools, Conclude, Finish, Stop

@@ -19,8 +19,8 @@ from kaname.policies.fallback import FallbackStrategy
 from kaname.policies.guardrails.policy import Guardrails
 from kaname.policies.guardrails.tool_rules import ToolRule
 from kaname.tools.arguments.schema import problems
-from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
+from kaname.tools.tool_search import MOST_LISTED
 from tests import warm
 from tests.mcp_servers.asking import asking_server
 from tests.mcp_servers.everyday import make

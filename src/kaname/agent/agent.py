@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ..config.build import Config
     from ..run.replay import Replay
     from ..tools.mcp.config import Servers
-    from ..tools.mcp.elicitation import Elicit
+    from ..tools.mcp.questions import Elicit
     from ..tools.mcp.servers import McpServers
     from .steps.configuration import AgentConfiguration
     from .steps.sequence import AgentStepSequence

@@ -67,8 +67,8 @@ class AgentConfig:
 
     def parts(self) -> dict[str, Any]:
         """All but its team. Tools, policies and model are made; all that is wrong is told at once, with its line."""
-        from ..tools.finding.arrange import ToolSearch
         from ..tools.loading import all_tools
+        from ..tools.tool_search import ToolSearch
         from .policies import policies_of
         from .traces import traces_of
 

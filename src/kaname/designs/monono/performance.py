@@ -26,7 +26,7 @@ from ...policies.cache.policy import Cache
 from ...policies.cache.store import CacheStore, is_busy
 from ...policies.choice.equals import Equals
 from ...policies.choice.figures import LEAST, ToolFigures, choose, past_figures
-from ...tools.finding.rank import matching_words
+from ...tools.tool_search import matching_words
 from .checks import check_method
 
 if TYPE_CHECKING:

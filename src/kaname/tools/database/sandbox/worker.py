@@ -14,8 +14,7 @@ from typing import Any, TextIO
 
 from ....core.errors import ConfigError
 from ....kernel.boundary import Border
-from ..engines.base import QueryFailed, QueryLimits, too_large
-from ..engines.choice import engine_for
+from ..engines.base import QueryFailed, QueryLimits, engine_for, too_large
 from ..session import DatabaseSession
 from ..statement import StatementRefused
 
