@@ -11,7 +11,7 @@ from typing import Any
 
 from kaname import Agent, Guardrails, MemoryJournal, ModelReply, Usage
 from kaname.core.messages import Message, Text
-from kaname.policies.guardrails.patterns import Pattern, Scan
+from kaname.policies.content.guardrails.patterns import Pattern, Scan
 from kaname.tools.calculator.arithmetic import evaluate
 from kaname.tools.calculator.exact import Unsolvable
 from kaname.tools.calculator.tool import format_number
@@ -108,7 +108,7 @@ async def delay(told: str, rails: Guardrails | None) -> None:
 
 async def held(told: str, rails: Guardrails) -> None:
     """The delay itself, at the guard: characters that have come and not gone."""
-    from kaname.policies.guardrails.gate import Held
+    from kaname.policies.content.guardrails.gate import Held
 
     come = gone = most = 0
 

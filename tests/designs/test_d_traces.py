@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, Worker, call, load_config, max_steps, tool
 from kaname.core.errors import ModelUnavailable
 from kaname.core.tracing import current, parse_traceparent
-from kaname.journals.queue import QueuedRun
 from kaname.models import OpenAI
 from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
+from kaname.stores.queue import QueuedRun
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, reply
 from tests.parts import add, adding, fail, wait_until
@@ -234,7 +234,7 @@ async def test_trace_of_a_long_run_grows_with_its_length_and_not_faster():
 
 @pytest.mark.parametrize("tries", [1, 2])
 async def test_trace_tells_of_each_model_call_that_failed(receiver, tries, monkeypatch):
-    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.0)
+    monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.0)
     sink = OpenTelemetry(receiver.url, content=True)
     async with WireServer(lambda body: Answer(status=503, body=b"{}")) as server:
         model = OpenAI("m", base_url=server.url, api_key="k")

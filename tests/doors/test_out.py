@@ -368,8 +368,8 @@ def test_one_function_records_an_answer_and_one_asks_about_a_call():
     asked = functions_that_make("Suspend")
     assert {one for one in asked if one.startswith(("kernel/door.py", "policies/"))} == {
         "kernel/door.py _question",  # whether a call is allowed
-        "policies/flow/outbox.py answer_of",  # which of the calls that wait are allowed
-        "policies/batch.py _wait",  # nobody is asked: a provider's batch answers
+        "policies/permission/flow/outbox.py answer_of",  # which of the calls that wait are allowed
+        "policies/reuse/batch.py _wait",  # nobody is asked: a provider's batch answers
     }
 
 

@@ -10,8 +10,8 @@ from kaname import Agent, Guardrails, Policy, ScriptedModel, Timeout, call, dead
 from kaname.core.errors import ModelTimeout
 from kaname.core.messages import ModelReply, ToolResult, assistant
 from kaname.kernel.replies import ask_beside
-from kaname.policies.guardrails.verdicts import run_check
-from kaname.policies.timeout import Late, within
+from kaname.policies.content.guardrails.verdicts import run_check
+from kaname.policies.failure.timeout import Late, within
 from kaname.tools.registry import ToolRegistry
 
 LIMIT = 0.05  # seconds

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from kaname.policies.flow.verbs import verbs_of
-from kaname.policies.flow.words import UserWords
+from kaname.policies.permission.flow.verbs import verbs_of
+from kaname.policies.permission.flow.words import UserWords
 
 TOOLBOX = (
     """

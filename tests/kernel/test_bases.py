@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from kaname.agent.recipe import strategy_kind
 
 from kaname import Agent, Policy, ScriptedModel
 from kaname.core.errors import Halt, UnexpectedError
@@ -14,6 +13,7 @@ from kaname.core.messages import ToolCall, user
 from kaname.core.steps import CallModel, CallTools, Conclude, Finish, Stop
 from kaname.kernel import bases
 from kaname.kernel.bases import ContextBase, ModelBase, SinkBase, StrategyBase, optional
+from kaname.run.recipe import strategy_kind
 from kaname.strategies.stop import max_steps
 from tests.parts import add
 
@@ -41,10 +41,12 @@ def test_optional_members_are_read_in_one_way_everywhere():
     """Not by `getattr` with a default of its own, which can differ from place to place."""
     by_hand = re.compile(rf'(getattr|hasattr)\([^()]*, "({"|".join(MEMBERS)})"')
     allowed = {  # objects of the user's or another library's, which are none of our parts
-        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py", "policies/guardrails/tool_rules.py",
-        "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py", "testing/wire_contract.py",
-        "testing/combine/trial.py", "kernel/bases.py", "tools/registry.py",
-        "policies/budget/meter.py",  # `options` at every tool call: `options_of` would be one call more
+        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py", "policies/content/guardrails/tool_rules.py",
+        "policies/failure/tool_fallback.py", "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py",
+        "strategies/graph/plan.py",
+        "strategies/graph/bounds.py", "testing/wire_contract.py", "testing/combine/declared.py", "testing/combine/trial.py",
+        "tools/registry.py", "testing/combine/ways.py", "testing/combine/stage.py",
+        "policies/money/meter.py", "kernel/bases.py",  # `options` at every tool call: `options_of` would be one call more
     }  # fmt: skip
     found = {f"{file.relative_to(SOURCE)}" for file in SOURCE.rglob("*.py") if by_hand.search(file.read_text())}
     assert found - allowed == set()

@@ -7,7 +7,7 @@ import pytest
 from kaname import Agent, Media, ModelRequest, tool
 from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses
-from kaname.policies.models.portable import without_seals
+from kaname.policies.failure.portable import without_seals
 from kaname.testing.wire import WireServer, responses_reply
 
 SHOT = "data:image/png;base64,iVBORw0KGgo="

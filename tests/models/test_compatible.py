@@ -145,7 +145,7 @@ async def test_stream_without_an_end_is_an_error(provider):
 @pytest.mark.parametrize("provider", ["groq", "mistral", "openrouter"])
 @pytest.mark.parametrize("cut", ["after the call", "inside the arguments", "inside the chunk"])
 async def test_call_of_a_cut_stream_is_not_run(provider, cut, monkeypatch):
-    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.0)
+    monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.0)
     ran = []
 
     @tool

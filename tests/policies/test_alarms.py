@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from kaname.policies.timeout import Late, within
+from kaname.policies.failure.timeout import Late, within
 
 
 async def test_limits_ring_in_the_order_of_their_times():

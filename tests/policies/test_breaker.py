@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kaname.core.errors import ContextTooLong, ModelDenied, ModelUnavailable, RateLimited
 from kaname.models import OpenAI
-from kaname.policies.models.breaker import Breaker, Instance, Limits
+from kaname.policies.failure.breaker import Breaker, Instance, Limits
 from tests.properties import tries
 
 LIMITS = Limits(failures=3, window=60.0, pause=10.0)

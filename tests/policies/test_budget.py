@@ -24,7 +24,7 @@ from kaname import (
 )
 from kaname.core.errors import ModelUnavailable, ReplyGarbled
 from kaname.core.messages import ModelReply, Usage, assistant
-from kaname.policies.budget.limits import Limit, read_limits
+from kaname.policies.money.limits import Limit, read_limits
 from tests import warm
 
 PRICE = Price(1.0, 10.0)  # dollars for a million tokens
@@ -348,7 +348,7 @@ async def test_run_that_waits_for_an_account_says_so_and_can_be_stopped():
 
 
 async def test_overview_lists_the_accounts_of_this_period_with_their_limits():
-    from kaname.policies.budget.overview import overview
+    from kaname.policies.money.overview import overview
 
     journal, budget = MemoryJournal(), Budget(user="5 calls/day", agent="$2/month", tools={"look": "3 calls"})
     await Agent(
@@ -453,7 +453,7 @@ async def test_model_that_reports_its_own_price_is_stopped_by_it():
 
 
 async def test_unknown_cost_is_listed_as_unknown():
-    from kaname.policies.budget.overview import overview
+    from kaname.policies.money.overview import overview
 
     class Unpriced:
         name = "unpriced"
@@ -488,7 +488,7 @@ async def test_count_of_one_model_is_not_used_for_another():
             return ModelReply(said.message, said.stop_reason, Usage(self.tokens, 1, cost=self.tokens / 1000))
 
     from kaname.core.messages import ModelRequest, user
-    from kaname.policies.budget.size import bound_input
+    from kaname.policies.money.size import bound_input
 
     one, other = Counting("a", 20), Counting("b", 60)
     request = ModelRequest((user("x" * 500),))

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from kaname.policies.cache.flights import Flights
-from kaname.policies.cache.store import CacheStore
+from kaname.policies.reuse.flights import Flights
+from kaname.policies.reuse.store import CacheStore
 from tests import warm
 from tests.parts import SOURCE
 
@@ -104,7 +104,7 @@ def test_cache_file_can_be_read_by_its_owner_only(tmp_path):
 
 _WRITER = """
 import sys
-from kaname.policies.cache.store import CacheStore
+from kaname.policies.reuse.store import CacheStore
 store = CacheStore(sys.argv[1], 200_000)
 print("ready", flush=True)
 sys.stdin.readline()
@@ -146,7 +146,7 @@ def test_four_processes_use_one_cache_file(tmp_path):
 
 _ENDLESS = """
 import sys
-from kaname.policies.cache.store import CacheStore
+from kaname.policies.reuse.store import CacheStore
 store = CacheStore(sys.argv[1], 400_000)
 number = 0
 while True:

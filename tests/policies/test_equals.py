@@ -19,7 +19,7 @@ from kaname import (
 from kaname.core.events import Event, Opened, Received, Stopped, ToolFinished, ToolStarted, Warned
 from kaname.core.messages import ToolCall, user
 from kaname.core.steps import Stop
-from kaname.policies.choice.figures import ToolFigures, choose, past_figures
+from kaname.policies.failure.figures import ToolFigures, choose, past_figures
 from tests.parts import facts
 
 pytestmark = pytest.mark.requirement("D14")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import ToolLabels
-from kaname.policies.flow.records import TrustedRecords
-from kaname.policies.flow.verbs import said_for, verbs_of
-from kaname.policies.flow.words import UserWords
+from kaname.policies.permission.flow.records import TrustedRecords
+from kaname.policies.permission.flow.verbs import said_for, verbs_of
+from kaname.policies.permission.flow.words import UserWords
 from kaname.tools.quarantine import is_clean
 from tests.properties import tries
 
@@ -94,7 +94,7 @@ def test_value_in_an_unusual_spelling_is_not_the_users(value: Any) -> None:
 @given(st.text(max_size=60), st.text(min_size=1, max_size=12))
 @tries(300)
 def test_value_that_the_text_does_not_contain_is_never_named(text: str, value: str) -> None:
-    from kaname.policies.guardrails.folded import fold_text
+    from kaname.policies.content.guardrails.folded import fold_text
 
     words = said(text)
     folded = " ".join(fold_text(text).split()).casefold()

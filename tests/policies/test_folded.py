@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaname import Guardrails, ScriptedModel
-from kaname.policies.guardrails.folded import Folded, fold_text
-from kaname.policies.guardrails.folded import strip_hidden as without_hidden
+from kaname.policies.content.guardrails.folded import Folded, fold_text
+from kaname.policies.content.guardrails.folded import strip_hidden as without_hidden
 from tests.policies.test_guardrails import Slices, guarded, shown
 from tests.properties import tries
 

@@ -23,7 +23,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import Message, Text, Thinking
-from kaname.policies.guardrails.escapes import Spelt
+from kaname.policies.content.guardrails.escapes import Spelt
 from tests.properties import tries
 
 

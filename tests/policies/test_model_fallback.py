@@ -26,7 +26,7 @@ from kaname.kernel.chain import join_policies
 from kaname.kernel.channel import Channel
 from kaname.memory.compact import Compact
 from kaname.models import Anthropic, OpenAI, OpenAIResponses
-from kaname.policies.models import breaker
+from kaname.policies.failure import breaker
 from kaname.run.recipe import fallback_of
 from kaname.sinks.spans import Spans
 from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply, status
@@ -211,7 +211,7 @@ async def test_resting_model_is_waited_for_when_no_other_can_answer(monkeypatch)
 
     now = [0.0]
     monkeypatch.setattr(breaker.Breaker.__init__, "__defaults__", (lambda: now[0],))
-    monkeypatch.setattr("kaname.policies.retry.asyncio.sleep", sleep)
+    monkeypatch.setattr("kaname.policies.failure.retry.asyncio.sleep", sleep)
     first = Failing("a", RateLimited("busy", retry_after=7.0))
     second = Failing("b", errors.ContextTooLong("too long"), errors.ContextTooLong("too long"))
     result = await Agent([first, second], journal="memory").run("hi")

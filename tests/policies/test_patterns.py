@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kaname import ConfigError
-from kaname.policies.guardrails.patterns import Pattern, Scan
+from kaname.policies.content.guardrails.patterns import Pattern, Scan
 from tests.properties import tries
 
 ATOMS = st.sampled_from(

@@ -148,7 +148,7 @@ async def _parts(going_on: asyncio.Event, ended: list[str]) -> AsyncIterator[byt
 @pytest.mark.parametrize("way", [chat, responses, ag_ui, vercel])
 async def test_stream_of_a_run_that_retries_in_vain_is_answered_with_the_limit(monkeypatch, way):
     """The agent as it is by default: five tries, which take longer than a head is held back otherwise."""
-    monkeypatch.setattr("kaname.policies.retry.PAUSE", 0.15)
+    monkeypatch.setattr("kaname.policies.failure.retry.PAUSE", 0.15)
 
     def refuse(request: Any) -> Any:
         raise RateLimited("slow down")

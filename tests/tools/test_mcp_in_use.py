@@ -15,9 +15,9 @@ from fastmcp.tools.base import ToolResult as Given
 from mcp_types import EmbeddedResource, ResourceLink, TextContent, TextResourceContents, ToolListChangedNotification
 
 from kaname import Agent, Approve, ConfigError, Flow, InvalidState, ScriptedModel, call, tool
-from kaname.policies.fallback import FallbackStrategy
-from kaname.policies.guardrails.policy import Guardrails
-from kaname.policies.guardrails.tool_rules import ToolRule
+from kaname.policies.content.guardrails.policy import Guardrails
+from kaname.policies.content.guardrails.tool_rules import ToolRule
+from kaname.policies.failure.tool_fallback import FallbackStrategy
 from kaname.tools.arguments.schema import problems
 from kaname.tools.mcp.config import entries
 from kaname.tools.tool_search import MOST_LISTED

@@ -20,9 +20,9 @@ from kaname import (
     call,
     tool,
 )
-from kaname.context.window import tokens_of
 from kaname.core.messages import ToolResult, user
 from kaname.core.record import replace
+from kaname.core.tokens import tokens_of
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses

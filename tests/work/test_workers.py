@@ -25,9 +25,9 @@ from kaname.agent.work import worker as module
 from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Answered, Event, Opened, Received, Resumed
 from kaname.core.messages import Message, ModelReply, assistant, user
-from kaname.journals.queue import QueuedRun, Wanted
 from kaname.run.input import as_turn
 from kaname.run.run import find_live
+from kaname.stores.queue import QueuedRun, Wanted
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -12,7 +12,7 @@ from ..core.values import read_json
 from ..kernel.ports import Model
 from ..kernel.replies import ask_for_run
 from ..models.registry import resolve
-from ..policies.guardrails.verdicts import GuardrailAction, GuardrailResult
+from ..policies.content.guardrails.verdicts import GuardrailAction, GuardrailResult
 
 _ASK = """You judge one text by one rule. Rule: {rule}
 

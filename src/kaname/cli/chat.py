@@ -111,7 +111,7 @@ class _Chat:
     async def _begin(self) -> None:
         """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
         if self._given.session:
-            from ..journals.default import choose
+            from ..stores.default import choose
             from .agent import journal_for
 
             journal = choose(journal_for(self._given))

@@ -10,21 +10,20 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
-from ..journals.default import choose
-from ..journals.places import is_file, shown_place
-from ..journals.sqlite import SqliteJournal
+from ..core.web import BadStatus, open_url
 from ..kernel.bases import Verifies
 from ..kernel.ports import Journal
 from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
+from ..stores.default import choose
+from ..stores.places import is_file, shown_place
+from ..stores.sqlite import SqliteJournal
 from .agent import agent_from, config_for, journal_place
 from .last import take_last
 from .main import DONE, FAILED
@@ -177,14 +176,13 @@ def _keys(given: argparse.Namespace) -> list[Finding]:
 
 def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
     try:
-        with urlopen(Request(url, headers=headers), timeout=_PATIENCE):
+        with open_url(url, headers=headers, timeout=_PATIENCE):
             return what, True, f"{url}: {say('reachable', '接続できます')}"
-    except HTTPError as refused:
-        refused.close()
-        bad = refused.code in (401, 403)
-        told = say("the key was rejected", "キーが拒否されました") if bad else f"HTTP {refused.code}"
+    except BadStatus as refused:
+        bad = refused.status in (401, 403)
+        told = say("the key was rejected", "キーが拒否されました") if bad else str(refused)
         return what, False if bad else None, f"{url}: {told}"
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
         reason = getattr(problem, "reason", problem)
         return what, False, f"{url}: {say('cannot be reached', '接続できません')}: {reason}"
 
@@ -212,7 +210,7 @@ def _servers(given: argparse.Namespace) -> list[Finding]:
 
 
 def _flow(agent: Agent) -> list[Finding]:
-    from ..policies.flow.describe import describe_flow
+    from ..policies.permission.flow.describe import describe_flow
 
     return [(name, None, translate(told)) for name, told in describe_flow(agent.recipe.policies, agent.tools)]
 

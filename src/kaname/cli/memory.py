@@ -13,12 +13,13 @@ from ..core.durations import seconds
 from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
-from ..journals.default import choose
-from ..journals.places import is_file
 from ..memory.files import MemoryFiles, Owner, as_data, day, moment
 from ..memory.memory import Memory
 from ..memory.store import Memories, Remembered
+from ..stores.default import choose
+from ..stores.places import is_file
 from .agent import agent_name, config_for, journal_place, programs_agent
+from .last import take_last
 from .main import DONE, FAILED
 from .messages import many, say
 from .terminal.questions import confirm
@@ -30,6 +31,8 @@ _KINDS = {"fact": "事柄", "preference": "好み", "decision": "決定", "said"
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    if not given.folder:
+        take_last(given, screen, "agent")
     with closing(MemoryFiles(_folder(given))) as files:
         if given.action == "learn":
             return _learn(given, files, screen)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError
 from ..core.install import install_command, this_command
-from ..journals.default import check_server
+from ..stores.default import check_server
 from ..tools.loading import object_from
 from .agent import agent_from, config_for, journal_place, origin_of_program
 from .last import remember
@@ -75,7 +75,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
-    from ..config.traces import trace_from
+    from ..config.makers import trace_from
     from ..designs.orchestrator.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users

@@ -89,8 +89,8 @@ def _check_schedules(schedules: Mapping[str, Any], triggers: Mapping[str, Any], 
 
 def _check_permissions(given: Mapping[str, Any], reading: Reading) -> None:
     """Check each rule at its place, and then the whole. Cedar policies are checked when the agent is made."""
-    from ..policies.permit.policy import Permit
-    from ..policies.permit.rules import read_rule
+    from ..policies.permission.permit import Permit
+    from ..policies.permission.rules import read_rule
 
     unfit: list[Any] = []
     check(given, SCHEMA["properties"]["permissions"], (), lambda *mistake: unfit.append(mistake))

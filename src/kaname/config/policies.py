@@ -79,13 +79,13 @@ def policies_of(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) ->
         made += _privacy({} if agent.privacy is True else agent.privacy, folder, wrong)
     made += _approve(agent, tools, wrong)
     for number, names in enumerate(agent.equals):
-        from ..policies.choice.equals import Equals
+        from ..policies.failure.equals import Equals
 
         _check_names(agent, tools, names, ("equals", str(number)), wrong)
         equals = _try(lambda names=names: Equals(*names), ("equals", str(number)), wrong)  # type: ignore[misc]
         made += [equals] if equals is not None else []
     if agent.fallback is not None:
-        from ..policies.fallback import FallbackStrategy
+        from ..policies.failure.tool_fallback import FallbackStrategy
 
         given = dict(agent.fallback)
         stand_ins = given.pop("tools", None) or {}
@@ -105,7 +105,7 @@ def _approve(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> li
             told = notice("config.approval", "approval says how the tools under approve are asked about, but none is there")
             wrong(("approval",), told)
         return []
-    from ..policies.approve import Approve
+    from ..policies.permission.approve import Approve
 
     _check_names(agent, tools, agent.approve, ("approve",), wrong)
     made = _try(lambda: Approve(*agent.approve, **agent.approval), ("approval",), wrong)
@@ -114,7 +114,7 @@ def _approve(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> li
 
 def permit_of(folder: Path, alone: bool, **given: Any) -> Policy:
     """Return the policy that keeps the permissions of a file. `alone`: only one agent has them."""
-    from ..policies.permit.policy import Permit
+    from ..policies.permission.permit import Permit
 
     files = {key: folder / Path(given[key]).expanduser() for key in ("cedar", "entities") if given.get(key)}
     permit = Permit(given.get("rules"), roles=given.get("roles"), resources=given.get("resources"), **files)
@@ -123,7 +123,7 @@ def permit_of(folder: Path, alone: bool, **given: Any) -> Policy:
 
 
 def _budget(**given: Any) -> Policy:
-    from ..policies.budget.budget import Budget
+    from ..policies.money.budget import Budget
 
     return Budget(**given)
 
@@ -144,7 +144,7 @@ def pacing_of(limits: Mapping[str, Any], wrong: Wrong) -> list[Policy]:
 def _cache(agent: PolicySettings, wrong: Wrong) -> list[Policy]:
     if agent.cache is False:
         return []
-    from ..policies.cache.policy import Cache
+    from ..policies.reuse.cache import Cache
 
     given = {} if agent.cache is True else dict(agent.cache)
     made = _try(lambda: Cache(**{**given, "path": agent.cache_path}), ("cache",), wrong)
@@ -152,8 +152,8 @@ def _cache(agent: PolicySettings, wrong: Wrong) -> list[Policy]:
 
 
 def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:
-    from ..policies.guardrails.policy import Guardrails
-    from ..policies.guardrails.tool_rules import ToolRule
+    from ..policies.content.guardrails.policy import Guardrails
+    from ..policies.content.guardrails.tool_rules import ToolRule
 
     parts = dict(given)
     for side in ("input_checks", "output_checks", "result_checks"):
@@ -168,7 +168,7 @@ def _guardrails(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Po
 
 
 def _flow(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> list[Policy]:
-    from ..policies.flow.policy import Flow
+    from ..policies.permission.flow.policy import Flow
 
     given: dict[str, Any] = {"mode": agent.flow} if isinstance(agent.flow, str) else dict(agent.flow or {})
     _check_names(agent, tools, given.get("labels") or (), ("flow", "labels"), wrong)
@@ -177,7 +177,7 @@ def _flow(agent: PolicySettings, tools: list[Any] | None, wrong: Wrong) -> list[
 
 
 def _privacy(given: Mapping[str, Any], folder: Path, wrong: Wrong) -> list[Policy]:
-    from ..policies.privacy.policy import Privacy
+    from ..policies.content.privacy.policy import Privacy
 
     parts = {**given, "detectors": _functions(given.get("detectors"), folder, ("privacy", "detectors"), wrong)}
     made = _try(lambda: Privacy(**parts), ("privacy",), wrong)

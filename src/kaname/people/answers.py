@@ -102,7 +102,7 @@ async def check_answers(scope: Scope, answers: Mapping[str, Given], tasks: TaskQ
                     raise _stopped(scope.run_id, key)
                 _check_giver(key, asked, by, state, now)
             if asked.about is not None and isinstance(answer, Mapping) and "for" in answer:
-                from ..policies.lasting import complete
+                from ..policies.permission.lasting import complete
 
                 own = scope.run_id if key.startswith(APPROVAL) else ""  # a child's is completed once more in its own run
                 answer = complete(answer, asked.about, by, own, scope.journal)

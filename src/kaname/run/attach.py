@@ -12,10 +12,10 @@ from ..core.events import Event, Opened, Stopped
 from ..core.notices import notice
 from ..core.runs import UNDER_WAY, RunInfo
 from ..core.steps import Stop
-from ..journals.queue import HasQueue, QueuedRun
 from ..kernel.channel import Reader
 from ..kernel.load import end_run
 from ..kernel.ports import Journal
+from ..stores.queue import HasQueue, QueuedRun
 from .run import find_live
 
 _MOST = 64  # chunks of one batch

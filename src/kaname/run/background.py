@@ -20,9 +20,9 @@ from ..kernel.bases import StrategyBase, ToolOptions, options_of
 from ..kernel.channel import Channel
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
-from ..policies.budget.budget import Budget
-from ..policies.budget.meter import Meter
-from ..policies.timeout import Deadline, Timeout
+from ..policies.failure.timeout import Deadline, Timeout
+from ..policies.money.budget import Budget
+from ..policies.money.meter import Meter
 from .actions import Doing
 from .child import Parent
 from .opener import Opener

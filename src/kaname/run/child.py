@@ -23,7 +23,7 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, asked_key
-from ..policies.budget.purse import purse_of
+from ..policies.money.purse import purse_of
 
 if TYPE_CHECKING:
     from .result import Result
@@ -126,7 +126,7 @@ def _answers_given(scope: Scope, child_id: str) -> dict[str, Given]:
 
 
 def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
-    return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
+    return tuple([sink for sink in scope.sinks if "children" in optional(sink, SinkBase, "wants")])
 
 
 async def seconds_so_far(scope: Scope, known: Sequence[RunInfo]) -> float:

@@ -54,12 +54,12 @@ async def _news(journal: Journal, run_id: str, seq: int) -> list[Fact]:
     if not results and state.stop is None:
         return []
     source = EARLIER if FLOW in state.custom or any(one.untrusted for one in results) else ""
-    said = Message("user", (Text(_wording(run_id, state, results, events), source=source),))
+    said = Message("user", (Text(_describe(run_id, state, results, events), source=source),))
     told = Interjected(said, state.agent, time.time(), id=LEFT + run_id)
     return [told] if state.stop is not None else [told, _note(run_id, events[-1].seq)]
 
 
-def _wording(run_id: str, state: State, results: Sequence[ToolResult], events: Sequence[Event]) -> str:
+def _describe(run_id: str, state: State, results: Sequence[ToolResult], events: Sequence[Event]) -> str:
     lines = [f"(The earlier request that waited, run {run_id}, was continued meanwhile. Do not repeat what it has done.)"]
     lines += [f"{one.name}: {result_text(one)[:_MOST]}" for one in results]
     stops = [one.body for one in events if isinstance(one.body, Stopped)]

@@ -15,14 +15,14 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ContextBase, ModelBase, SinkBase, info_of, optional, options_of
+from ..kernel.bases import ContextBase, SinkBase, model_info, optional, options_of, strategy_info
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
 from ..models.registry import resolve, resolve_all
-from ..policies.budget.meter import Meter
-from ..policies.retry import Retry
-from ..policies.timeout import Deadline, Timeout
+from ..policies.failure.retry import Retry
+from ..policies.failure.timeout import Deadline, Timeout
+from ..policies.money.meter import Meter
 from ..strategies.output import Output
 from ..strategies.react import React
 from ..strategies.stop import with_defaults
@@ -69,15 +69,15 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
     fallback: Any = next((policy for policy in policies if _is_fallback(policy)), None)
     models = [] if model is None else [model] if fallback is None else fallback.all_models
     made: list[Policy] = []
-    if any(optional(one, ModelBase, "rates") is not None for one in models):
+    if any(model_info(one).rates is not None for one in models):
         from ..policies.pace.policy import Pace
 
         made.append(Pace())
-    if any(optional(one, ModelBase, "caches_prompts") for one in models):
-        from ..policies.prefix import PrefixWatch
+    if any(model_info(one).caches_prompts for one in models):
+        from ..policies.reuse.prefix import PrefixWatch
 
         made.append(PrefixWatch())
-    if any(optional(one, ModelBase, "takes") is not None for one in models):
+    if any(model_info(one).takes is not None for one in models):
         from ..senses.policy import ReadMedia, is_blind
 
         made += [ReadMedia()] if any(map(is_blind, models)) else []
@@ -88,14 +88,14 @@ def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     """Return the policy that keeps text from outside from acting, if some tool may bring such text."""
     if not served and not _bring_text(tools):
         return []
-    from ..policies.flow.policy import Flow
+    from ..policies.permission.flow.policy import Flow
 
     return [Flow()]
 
 
 def flows_of(policies: Sequence[Policy]) -> list[Any]:
     """Return the `Flow` policies. Without their module, which is slow to load, there is none."""
-    module = sys.modules.get("kaname.policies.flow.policy")
+    module = sys.modules.get("kaname.policies.permission.flow.policy")
     return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
 
 
@@ -122,7 +122,7 @@ def with_flow(recipe: Recipe) -> Recipe:
     """Return the recipe with the policy that keeps text from outside from acting, also if no tool brings such text."""
     if flows_of(recipe.policies):
         return recipe
-    from ..policies.flow.policy import Flow
+    from ..policies.permission.flow.policy import Flow
 
     return recipe.with_changes(policies=join_policies((), (*recipe.policies, *_as_defaults(Flow()))))
 
@@ -136,7 +136,7 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
     """
     if not isinstance(given, list | tuple) and not any(_is_fallback(policy) for policy in policies):  # nearly always
         return (None if given is None else resolve(given)), tuple(policies)
-    from ..policies.models.fallback import ModelFallback
+    from ..policies.failure.model_fallback import ModelFallback
 
     written: Any = next((policy for policy in policies if _is_fallback(policy)), None)
     others = tuple([policy for policy in policies if not _is_fallback(policy)])
@@ -270,13 +270,13 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         known = [(one, options_of(one)) for one in served]
         told = {one.name: [*options.server, one.effect, options.labels] for one, options in known}
         described["served"] = told  # a replay does without the servers
-    graph = info_of(recipe.strategy).graph
+    graph = strategy_info(recipe.strategy).graph
     return described if graph is None else {**described, "graph": graph}
 
 
 def strategy_kind(strategy: Strategy) -> str:
     """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
-    return info_of(strategy).kind or type(strategy).__name__
+    return strategy_info(strategy).kind or type(strategy).__name__
 
 
 def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:
@@ -312,5 +312,5 @@ def other_model(state: State, recipe: Recipe) -> str:
 
 def traced_by(scope: Scope) -> AbstractContextManager[None]:
     """Pass the trace on to what the run calls, if a sink makes a trace."""
-    traces = any(optional(sink, SinkBase, "traces") for sink in scope.sinks)
+    traces = any("trace" in optional(sink, SinkBase, "wants") for sink in scope.sinks)
     return within(scope.run_id, scope.state.trace) if traces else nullcontext()

@@ -36,7 +36,6 @@ from ..core.people.labels import FLOW
 from ..core.record import field, mutable, record, replace
 from ..core.state import State
 from ..core.values import parting
-from ..journals.memory import MemoryJournal
 from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional, options_of
 from ..kernel.load import load, read_run
@@ -45,10 +44,11 @@ from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHan
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED, RunView
 from ..models.providers.replay import ReplayModel, without_folder
-from ..policies.budget.budget import is_used_up
-from ..policies.choice.equals import Equals
-from ..policies.flow.outbox import OUTBOX
-from ..policies.timeout import Deadline, Timeout
+from ..policies.failure.equals import Equals
+from ..policies.failure.timeout import Deadline, Timeout
+from ..policies.money.budget import is_used_up
+from ..policies.permission.flow.outbox import OUTBOX
+from ..stores.memory import MemoryJournal
 from ..tools.mcp.recorded import RecordedServerTool
 from .child import question_as
 from .recipe import describe, for_run, with_flow

@@ -18,7 +18,7 @@ from ..core.record import record, replace
 from ..models.compatible import SERVERS
 from ..models.http.client import PATIENT, Http, Timeouts
 from ..models.http.errors import Who, from_status, garbled_reply
-from ..policies.budget.purchase import buy, is_limited
+from ..policies.money.purchase import buy, is_limited
 from .results import MadeMedia, Sentence, SpeechText
 from .sources import fetch
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kaname.policies.privacy.kinds import built_in
-from kaname.policies.privacy.scan import DataStream, find
-from kaname.policies.privacy.values import mask, replace_found
+from kaname.policies.content.privacy.kinds import built_in
+from kaname.policies.content.privacy.scan import DataStream, find
+from kaname.policies.content.privacy.values import mask, replace_found
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "personal_data.jsonl"
 NAMES = {

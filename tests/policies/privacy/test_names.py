@@ -9,8 +9,8 @@ from threading import Thread
 import pytest
 
 from kaname import ConfigError, Privacy, find_names, load_config
-from kaname.policies.privacy.kinds import built_in
-from kaname.policies.privacy.scan import find
+from kaname.policies.content.privacy.kinds import built_in
+from kaname.policies.content.privacy.scan import find
 from tests.policies.privacy.test_privacy import Watched, agent_of
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "personal_data.jsonl"
@@ -99,7 +99,7 @@ def test_find_names_from_a_file(tmp_path):
 
 
 def test_find_names_without_its_packages_is_told_with_the_command_before_a_run(monkeypatch):
-    monkeypatch.setattr("kaname.policies.privacy.names.find_spec", lambda name: None)
+    monkeypatch.setattr("kaname.policies.content.privacy.names.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"not installed \(sudachipy, .*\[names\]"):
         Privacy(detectors=[find_names])
 

@@ -19,8 +19,8 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import Message, Text, Thinking
-from kaname.policies.privacy.pseudonyms import FACT
-from kaname.policies.privacy.rules import DIRECTIONS
+from kaname.policies.content.privacy.pseudonyms import FACT
+from kaname.policies.content.privacy.rules import DIRECTIONS
 
 ADDRESS, BOSS, CARD = "a.b@example.com", "boss@corp.example", "4111 1111 1111 1111"
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import ConfigError, sanitize_data
-from kaname.policies.privacy.kinds import KINDS, DataForm, built_in
-from kaname.policies.privacy.scan import DataStream, find
-from kaname.policies.privacy.values import mask, replace_found
+from kaname.policies.content.privacy.kinds import KINDS, DataForm, built_in
+from kaname.policies.content.privacy.scan import DataStream, find
+from kaname.policies.content.privacy.values import mask, replace_found
 from tests.properties import tries
 
 FOUND = {

@@ -8,9 +8,9 @@ import pytest
 
 from kaname import Agent, Approve, MemoryJournal, Privacy, ProjectContext, call, sanitize_data, tool
 from kaname.core.messages import Message, Text, ToolCall, ToolResult, system, user
-from kaname.policies.privacy.kinds import built_in
-from kaname.policies.privacy.scan import DataStream, find
-from kaname.policies.privacy.values import mask, replace_found
+from kaname.policies.content.privacy.kinds import built_in
+from kaname.policies.content.privacy.scan import DataStream, find
+from kaname.policies.content.privacy.values import mask, replace_found
 from tests.policies.privacy.test_privacy import ADDRESS, BOSS, CARD, Watched, agent_of, recorded, shown
 
 OTHER_DIGITS = ("٤١١١١١١١١١١١١١١١", "४१११११११११११११११", "４１１１１１１１１１１１１１１１")

@@ -15,8 +15,9 @@ EVAL_OPTIONS: tuple[Option, ...] = (
      "各ケースを試す回数 (既定: ファイルの指定、または 1)。"),
     ("--judge", {"metavar": "MODEL"}, "The model that judges rubrics and plays simulated users.",
      "ルーブリックの判定と模擬ユーザーに使うモデル。"),
-    ("--label", {"default": "", "metavar": "NAME"}, "Name this version of the agent, to compare it later.",
-     "このバージョンのエージェントの名前。あとで比較に使えます。"),
+    ("--label", {"default": "", "metavar": "NAME"},
+     "Name this version of the agent, to compare it later. The same version can have several labels.",
+     "このバージョンのエージェントの名前。あとで比較に使えます。同じバージョンに複数のラベルを付けられます。"),
     ("--case", {**LIST, "metavar": "NAME"}, "Run only this case. Repeat for several.",
      "このケースだけ実行します。複数可。"),
     ("--fresh", FLAG, "Make all attempts anew, even if the journal has them.", "記録済みの試行も、すべてやり直します。"),
@@ -50,8 +51,6 @@ IMPROVE_OPTIONS: tuple[Option, ...] = (
      "試行の総数の上限 (既定: ケースごとに 10 回)。"),
     ("--cost", {"metavar": "USD"}, 'The most to spend in all, such as "$5" (default: no limit).',
      '費用の総額の上限。例: "$5" (既定: 上限なし)。'),
-    ("--accept", FLAG, "Write the texts to their files without asking, if they are shown to help.",
-     "効果が確認できたら、確認なしでファイルに書き込みます。"),
     *[option for option in EVAL_OPTIONS if option[0] in _SAME],
 )
 # fmt: on

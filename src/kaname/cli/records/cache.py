@@ -8,8 +8,8 @@ import sqlite3
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
-from ...policies.cache.policy import default_path
-from ...policies.cache.store import CacheStore
+from ...policies.reuse.cache import default_path
+from ...policies.reuse.store import CacheStore
 from ..agent import config_for
 from ..main import DONE
 from ..messages import say

@@ -11,7 +11,7 @@ from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.chain import can_call
 from ...kernel.threads import runs_on_loop
-from ...policies.budget.budget import Verdict
+from ...policies.money.budget import Verdict
 from ...run.input import check_argument
 
 Fits = tuple[Callable[[Any], bool], str]
@@ -54,14 +54,13 @@ def check_each(where: str, given: Any, known: Mapping[str, Fits], needed: Iterab
 def check_method(manager: Any, name: str, *parameters: str) -> None:
     """Raise `ConfigError` if a run cannot call a method of a manager with these parameters."""
     if runs_on_loop(getattr(manager, name)) or not can_call(getattr(manager, name), *parameters):
-        told = notice(
+        raise ConfigError.of(
             "monono.method",
             "{kind}.{name} must be a plain function with the parameters ({parameters}), so that runs can call it",
             kind=type(manager).__name__,
             name=name,
             parameters=", ".join(parameters),
         )
-        raise ConfigError(told)
 
 
 def refusal(manager: Any, name: str, *arguments: Any, **named: Any) -> str:

@@ -17,9 +17,9 @@ from ...core.steps import Stop
 from ...kernel.boundary import Border
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
-from ...policies.budget.budget import Budget, Verdict, ledger_of
-from ...policies.budget.estimate import Estimate
-from ...policies.budget.size import Measured, bound_input
+from ...policies.money.budget import Budget, Verdict, ledger_of
+from ...policies.money.estimate import Estimate
+from ...policies.money.size import Measured, bound_input
 from ...policies.pace.machine import Watch, read_load
 from .checks import AMOUNT, COUNT, Fits, check_each, check_method, check_settings, refusal
 

@@ -11,16 +11,16 @@ from ...core.errors import UnexpectedError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Text, Thinking, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
-from ...journals.audit.log import AuditLog
 from ...kernel.chain import can_call, overrides
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
-from ...policies.budget.budget import Verdict
-from ...policies.permit.policy import Permit, Roles
-from ...policies.privacy.leaving import Leaving
-from ...policies.privacy.policy import Privacy
-from ...policies.privacy.scan import Detector
-from ...policies.privacy.values import mask, sanitize_data
+from ...policies.content.privacy.leaving import Leaving
+from ...policies.content.privacy.policy import Privacy
+from ...policies.content.privacy.scan import Detector
+from ...policies.content.privacy.values import mask, sanitize_data
+from ...policies.money.budget import Verdict
+from ...policies.permission.permit import Permit, Roles
 from ...run.input import check_argument
+from ...stores.audit.log import AuditLog
 from .checks import check_method, refusal
 from .security_parts import Audited, EncryptionHandler
 

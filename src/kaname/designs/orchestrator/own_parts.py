@@ -22,7 +22,7 @@ from ...kernel.boundary import Border, Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
-from ...policies.timeout import run_with_timeout
+from ...policies.failure.timeout import run_with_timeout
 from ...run.actions import Doing
 from ...strategies.graph.asking import EvaluationResult, as_json
 from ...strategies.graph.plan import plan_as_json
@@ -39,9 +39,7 @@ def is_own_planner(planner: Any) -> bool:
     """Return True if `generate_plan` of this planner has to be called, and False if the built-in short way does the same."""
     if not callable(getattr(planner, "generate_plan", None)):
         raise ConfigError.of(
-            "plan.no_planner",
-            "{planner!r:.100} is not a planner: it has no method generate_plan(context)",
-            planner=planner,
+            "plan.no_planner", "{planner!r:.100} is not a planner: it has no method generate_plan(context)", planner=planner
         )
     if not isinstance(planner, TaskPlanner):
         return True

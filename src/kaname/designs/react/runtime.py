@@ -21,8 +21,8 @@ from ...kernel.ports import Journal, Model
 from ...kernel.scope import silent
 from ...models.prompted.react.model import TextOnly
 from ...models.registry import resolve
-from ...policies.fallback import FallbackStrategy, one_text
-from ...policies.guardrails.policy import Guardrails
+from ...policies.content.guardrails.policy import Guardrails
+from ...policies.failure.tool_fallback import FallbackStrategy, one_text
 from ...run.result import Result
 from ...run.run import Run
 from ...strategies.react import React

@@ -8,9 +8,8 @@ from time import monotonic, time
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...core.durations import seconds
+from ...core.durations import retry_after, seconds
 from ...core.errors import ConfigError
-from .errors import retry_after
 
 _KINDS = {
     "requests": (("x-ratelimit-{}-requests", False), ("anthropic-ratelimit-requests-{}", True)),

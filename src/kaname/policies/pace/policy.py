@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigError, RateLimited
-from ...core.messages import Message, ModelReply, ModelRequest, Text, ToolCall, ToolResult
+from ...core.messages import Message, ModelReply, ModelRequest
 from ...core.notices import Notice, notice
-from ...core.values import plain_text
-from ...kernel.bases import ModelBase, optional
+from ...core.tokens import tokens_of
+from ...kernel.bases import model_info
 from ...kernel.ports import ModelHandler, Policy
 from .gate import PaceLane, Ticket, TooLong, Waiter, lane_of
 from .limits import PaceLimits, read_at_once, read_rate
@@ -88,7 +88,7 @@ class Pace(Policy):
                 rates.end(sent)
                 if gate.waiting:
                     gate.ring()
-        tokens = estimate_tokens(request, view) if lane.tokens is not None or rates.counts_tokens else 0
+        tokens = estimate_call(request, view) if lane.tokens is not None or rates.counts_tokens else 0
         ticket, used = lane.enter(tokens) or await self._wait(lane, tokens, request, view), None
         try:
             ticket.use()
@@ -103,7 +103,7 @@ class Pace(Policy):
         known = self._lanes.get(id(model))
         if known is not None:
             return known[1]
-        rates = optional(model, ModelBase, "rates")
+        rates = model_info(model).rates
         if rates is None and not self._limited:
             return None
         lane = lane_of(model, rates, self.limits)
@@ -169,32 +169,16 @@ def _refusal(model: Any, late: float) -> RateLimited:
     return held
 
 
-def estimate_tokens(request: ModelRequest, view: RunView) -> int:
+def estimate_call(request: ModelRequest, view: RunView) -> int:
     """Estimate the tokens of a call: what the last reply used, and what was added since."""
     messages: Sequence[Message] = request.messages
     replies = view.state.replies
     last = replies[-1].reply.usage if replies else None
     if last is None or not last.input:
-        return sum([_size(message) for message in messages]) + _A_REPLY
+        return sum([tokens_of(message) for message in messages]) + _A_REPLY
     added = 0
     for message in reversed(messages):
         if message.role == "assistant":
             break
-        added += _size(message)
+        added += tokens_of(message)
     return last.input + 2 * last.output + added
-
-
-def _size(message: Message) -> int:
-    """Estimate the tokens of a message: four bytes are about one token, a part of another kind about a thousand."""
-    count = 0
-    for part in message.parts:
-        match part:
-            case Text(text):
-                count += len(text.encode("utf-8", "replace"))
-            case ToolResult():
-                count += len(part.error or (plain_text(part.output) if part.shown is None else part.shown))
-            case ToolCall(_, name, args):
-                count += len(name) + len(plain_text(args))
-            case _:
-                count += 4000
-    return count // 4 + 4

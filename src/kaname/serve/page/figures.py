@@ -16,8 +16,8 @@ from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarte
 from ...core.runs import UNDER_WAY, RunInfo, Tally
 from ...kernel.load import read_run
 from ...kernel.ports import HasLedger
-from ...policies.budget.budget import Budget
-from ...policies.budget.overview import overview
+from ...policies.money.budget import Budget
+from ...policies.money.overview import overview
 from ...run.figures import sum_tallies
 from ..encoding import Json
 from ..forms import caller_of, number

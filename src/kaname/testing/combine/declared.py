@@ -7,8 +7,8 @@ from typing import Any
 
 from ...core.messages import ToolCall
 from ...kernel.bases import options_of
-from ...policies.approve import Approve
-from ...policies.flow.policy import Flow
+from ...policies.permission.approve import Approve
+from ...policies.permission.flow.policy import Flow
 from .rules import ApprovalRule, DeclaredRules, ToolFacts
 
 OWN_TOOLS = frozenset({"transfer_to_agent", "delegate_to_agent", "tasks", "find_tools", "use_tool"})

@@ -15,10 +15,10 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.messages import ToolResult
-from ...journals.memory import MemoryJournal
 from ...kernel.bases import bound_of
-from ...policies.cache.policy import Cache
+from ...policies.reuse.cache import Cache
 from ...run.handoffs.handoff import Team
+from ...stores.memory import MemoryJournal
 from .brain import Brain
 from .declared import OWN_TOOLS, rules_of
 from .dying import MortalJournal

@@ -1,0 +1,1 @@
+"""What may it say and see? Guardrails and privacy."""

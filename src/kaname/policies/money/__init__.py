@@ -1,0 +1,1 @@
+"""What may it cost? Limits on money, tokens and calls: `Budget`, and the `Meter` that counts."""

@@ -1,1 +1,0 @@
-"""Permissions: which user, role and agent can use which tool, hand over to which agent, and read which data."""
