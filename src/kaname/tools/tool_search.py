@@ -76,11 +76,8 @@ class Arrangement:
             served: The names of those that servers have.
             every: All tools that can be called, by name; it is read when a call is made.
         """
-        listed = [tool for tool in tools.values() if options_of(tool).listed]
-        free = [tool for tool in listed if tool.name not in self._kept]
-        many_own = self._above is not None and len([tool for tool in listed if tool.name not in served]) > self._above
-        hidden = [tool for tool in free if many_own or tool.name in served]
-        if self._above is None or len(listed) <= self._above or not hidden:
+        hidden = self._tools_to_look_up([tool for tool in tools.values() if options_of(tool).listed], served)
+        if not hidden:
             self.hidden, self.added, self.namespaces = frozenset(), {}, {}
             return
         if self._native:
@@ -90,6 +87,13 @@ class Arrangement:
         foreign = any(options_of(tool).server[0] for tool in hidden)
         made: tuple[Any, Any] = FindTools(hidden, find, use, served=foreign), UseTool(every, use)
         self.hidden, self.added = frozenset([tool.name for tool in hidden]), {tool.name: tool for tool in made}
+
+    def _tools_to_look_up(self, listed: Sequence[Action], served: frozenset[str]) -> list[Action]:
+        """Return the tools to look up: those of servers, and the user's own if there are too many of them alone."""
+        if self._above is None or len(listed) <= self._above:
+            return []
+        too_many = len([tool for tool in listed if tool.name not in served]) > self._above
+        return [tool for tool in listed if tool.name not in self._kept and (too_many or tool.name in served)]
 
 
 def _namespace(tool: Action) -> str:

@@ -152,19 +152,23 @@ def words(node: Element, tag: str) -> str:
 
 def _powerpoint(archive: ZipFile) -> Iterator[Block]:
     for number, (_, name) in enumerate(list_parts(archive, "ppt/presentation.xml", f"{_P}sldId"), 1):
-        slide = part(archive, name)
-        title, lines = "", []
-        for kind, paragraphs in _shapes(slide):
-            if kind in ("title", "ctrTitle"):
-                title = " ".join([one for one in paragraphs if one])
-            elif kind not in ("sldNum", "dt", "ftr"):
-                lines += paragraphs
-        rows = [" | ".join([words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
-        text = "\n".join([line for line in [*lines, *rows] if line])
+        title, text = _slide(part(archive, name))
         yield Block(text or title, title, f"slide {number}")
         notes = [target for kind, target in relations_of(archive, name).values() if kind == "notesSlide"]
-        said = [line for one in notes for kind, lines in _shapes(part(archive, one)) if kind == "body" for line in lines]
-        yield Block("\n".join([line for line in said if line]), title, f"slide {number}, notes")
+        lines = [line for one in notes for kind, lines in _shapes(part(archive, one)) if kind == "body" for line in lines]
+        yield Block("\n".join(filter(None, lines)), title, f"slide {number}, notes")
+
+
+def _slide(slide: Element) -> tuple[str, str]:
+    """Return the title of a slide, and its text with the rows of its tables."""
+    title, lines = "", []
+    for kind, paragraphs in _shapes(slide):
+        if kind in ("title", "ctrTitle"):
+            title = " ".join(filter(None, paragraphs))
+        elif kind not in ("sldNum", "dt", "ftr"):
+            lines += paragraphs
+    rows = [" | ".join([words(cell, f"{_A}t") for cell in row.iter(f"{_A}tc")]) for row in slide.iter(f"{_A}tr")]
+    return title, "\n".join(filter(None, [*lines, *rows]))
 
 
 def _shapes(slide: Element) -> Iterator[tuple[str, list[str]]]:
