@@ -41,12 +41,11 @@ def test_optional_members_are_read_in_one_way_everywhere():
     """Not by `getattr` with a default of its own, which can differ from place to place."""
     by_hand = re.compile(rf'(getattr|hasattr)\([^()]*, "({"|".join(MEMBERS)})"')
     allowed = {  # objects of the user's or another library's, which are none of our parts
-        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py", "policies/content/guardrails/tool_rules.py",
-        "policies/failure/tool_fallback.py", "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py",
-        "strategies/graph/plan.py",
-        "strategies/graph/bounds.py", "testing/wire_contract.py", "testing/combine/declared.py", "testing/combine/trial.py",
-        "tools/registry.py", "testing/combine/ways.py", "testing/combine/stage.py",
-        "policies/money/meter.py", "kernel/bases.py",  # `options` at every tool call: `options_of` would be one call more
+        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py",
+        "policies/content/guardrails/tool_rules.py", "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py",
+        "testing/wire_contract.py", "testing/combine/trial.py", "testing/combine/ways.py", "testing/combine/stage.py",
+        "kernel/bases.py", "tools/registry.py",
+        "policies/money/meter.py",  # `options` at every tool call: `options_of` would be one call more
     }  # fmt: skip
     found = {f"{file.relative_to(SOURCE)}" for file in SOURCE.rglob("*.py") if by_hand.search(file.read_text())}
     assert found - allowed == set()

@@ -21,7 +21,7 @@ from kaname import (
 )
 from kaname.core.errors import ModelUnavailable
 from kaname.core.messages import ToolCall
-from kaname.policies import retry
+from kaname.policies.failure import retry
 
 
 @tool

@@ -5,7 +5,6 @@ import asyncio
 import sqlite3
 
 import pytest
-from kaname.tools.mcp.servers import Names
 
 from kaname import (
     Agent,
@@ -38,6 +37,7 @@ from kaname.tools.calculator.exact import Unsolvable
 from kaname.tools.database.engines.base import QueryFailed, QueryLimits
 from kaname.tools.database.engines.sqlite import SqliteEngine
 from kaname.tools.database.tool import DatabaseTool
+from kaname.tools.mcp.servers import Names
 from tests.parts import add
 
 LIMITS = QueryLimits(rows=10, characters=10_000, seconds=10.0)
