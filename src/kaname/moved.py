@@ -47,7 +47,7 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "tools.search.readers.csv": "tools.search.readers.text",
     "tools.search.readers.spreadsheet": "tools.search.readers.office",
     "tools.database.describe": "tools.database.tables",
-    "tools.database.engines.choice": "tools.database.engines.base",
+    "tools.database.engines.choice": "tools.database.session",
     "strategies.partial_output": "strategies.output",
     "journals": "stores",
     "policies.approve": "policies.permission.approve",

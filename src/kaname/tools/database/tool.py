@@ -14,9 +14,9 @@ from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...kernel.threads import off_loop
-from .engines.base import Engine, QueryFailed, QueryLimits, Rows, engine_for, out_of_time
+from .engines.base import Engine, QueryFailed, QueryLimits, Rows, out_of_time
 from .sandbox.process import DatabaseCall, WorkerPool
-from .session import DatabaseSession
+from .session import DatabaseSession, engine_for
 from .statement import Comments, StatementRefused, clean_statement
 from .tables import KnownTables, Table, best, candidates, describe_tables, no_such_tables, words_to_find
 

@@ -1,16 +1,14 @@
-"""Engine port: list the tables, and run one statement that passed the check. `engine_for` chooses the engine."""
+"""Engine port: list the tables, and run one statement that passed the check."""
 
 from __future__ import annotations
 
 import json
 from decimal import Decimal
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ....core.errors import ConfigError, nearest
+from ....core.errors import ConfigError
 from ....core.install import install_command
-from ....core.notices import notice
 from ..tables import Table
 
 ROW = "kaname_row_"  # what the statement is called inside ours; no column should have that name
@@ -113,32 +111,3 @@ def _row(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _exact(text: str) -> float | str:
     value = float(text)
     return value if value - value == 0 and Decimal(repr(value)) == Decimal(text) else text
-
-
-def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltInEngine:
-    text = str(source)
-    if text.startswith(("postgres://", "postgresql://")):
-        from .postgres import PostgresEngine
-
-        return PostgresEngine(text, allow_superuser=allow_superuser)
-    kind, found, rest = text.partition("://")
-    path = Path(rest.removeprefix("/") if found else text)
-    if found and kind not in ("sqlite", "duckdb", "file"):
-        known = ["sqlite", "duckdb", "postgresql"]
-        raise ConfigError(
-            notice("database.no_engine", "unsupported database engine {kind!r}", kind=kind) + nearest(kind, known)
-        )
-    if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
-        from .duckdb import DuckEngine
-
-        return DuckEngine(path)
-    from .sqlite import SqliteEngine
-
-    return SqliteEngine(path)
-
-
-def _is_duck(path: Path) -> bool:
-    if not path.is_file():
-        return path.suffix in (".duckdb", ".ddb")
-    with path.open("rb") as file:
-        return file.read(12)[8:12] == b"DUCK"

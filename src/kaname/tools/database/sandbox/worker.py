@@ -14,8 +14,8 @@ from typing import Any, TextIO
 
 from ....core.errors import ConfigError
 from ....kernel.boundary import Border
-from ..engines.base import QueryFailed, QueryLimits, engine_for, too_large
-from ..session import DatabaseSession
+from ..engines.base import QueryFailed, QueryLimits, too_large
+from ..session import DatabaseSession, engine_for
 from ..statement import StatementRefused
 
 _LARGEST_FILE = 64_000_000  # bytes; SQLite may have to make the index of a write-ahead log
