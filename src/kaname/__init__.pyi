@@ -156,12 +156,12 @@ from .teams.merge import merge as merge
 from .teams.person import DelegateToHuman as DelegateToHuman
 from .tools.calculator.tool import CalculatorTool as CalculatorTool
 from .tools.database.tool import DatabaseTool as DatabaseTool
-from .tools.finding.arrange import ToolSearch as ToolSearch
 from .tools.function import tool as tool
 from .tools.quarantine import quarantine as quarantine
 from .tools.registry import ToolRegistry as ToolRegistry
 from .tools.search.pipeline import RAGPipeline as RAGPipeline
 from .tools.search.tool import SearchTool as SearchTool
+from .tools.tool_search import ToolSearch as ToolSearch
 from .workflows.workflow import Workflow as Workflow
 
 __version__: str

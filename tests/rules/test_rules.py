@@ -38,7 +38,7 @@ from kaname.tools.calculator.exact import Unsolvable
 from kaname.tools.database.engines.base import QueryFailed, QueryLimits
 from kaname.tools.database.engines.sqlite import SqliteEngine
 from kaname.tools.database.tool import DatabaseTool
-from kaname.tools.mcp.names import Names
+from kaname.tools.mcp.servers import Names
 from tests.parts import add
 
 LIMITS = QueryLimits(rows=10, characters=10_000, seconds=10.0)

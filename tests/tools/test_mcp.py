@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kaname import Agent, AgentConnectionError, ConfigError, ScriptedModel, call
-from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
+from kaname.tools.tool_search import MOST_LISTED
 from tests.mcp_servers.everyday import make
 from tests.parts import add, chunks, until
 

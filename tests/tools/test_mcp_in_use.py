@@ -19,8 +19,8 @@ from kaname.policies.content.guardrails.policy import Guardrails
 from kaname.policies.content.guardrails.tool_rules import ToolRule
 from kaname.policies.failure.tool_fallback import FallbackStrategy
 from kaname.tools.arguments.schema import problems
-from kaname.tools.finding.arrange import MOST_LISTED
 from kaname.tools.mcp.config import entries
+from kaname.tools.tool_search import MOST_LISTED
 from tests import warm
 from tests.mcp_servers.asking import asking_server
 from tests.mcp_servers.everyday import make

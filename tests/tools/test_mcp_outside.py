@@ -140,7 +140,7 @@ async def test_call_that_fails_after_its_effect_is_not_sent_again_for_what_befel
 
 
 async def test_too_large_answer_fails_that_call_only(monkeypatch):
-    monkeypatch.setattr("kaname.tools.mcp.http_transport._LARGEST", 1 << 20)
+    monkeypatch.setattr("kaname.tools.mcp.transports._LARGEST", 1 << 20)
     script = [[call("t", large=True), call("t", slow=True)], "ok"]
     async with OldServer(large=20_000_000) as server, agent(script, {"old": {"url": server.url}}) as made:
         large, slow = await answers(made)

@@ -13,9 +13,9 @@ from kaname import Agent, ConfigError, Media, OutputDecodingFailed, ScriptedMode
 from kaname.core.errors import BadArguments
 from kaname.core.values import read_json
 from kaname.strategies.react import React
-from kaname.tools.arguments.docstring import parse
 from kaname.tools.arguments.schema import problems
 from kaname.tools.registry import as_action
+from kaname.tools.signature import parse
 from kaname.tools.to_json import to_json, to_result
 
 

@@ -10,12 +10,11 @@ import numpy
 import pytest
 
 from kaname import RAGPipeline
-from kaname.tools.search.chunk import TextChunk, chunk_blocks
+from kaname.tools.search.chunk import TextChunk, best, chunk_blocks, pack_vectors, sentences
 from kaname.tools.search.dialogue import is_dialogue, named_speakers, without_names
 from kaname.tools.search.index import FileRow, Index
 from kaname.tools.search.rank import rank
 from kaname.tools.search.readers.base import Block
-from kaname.tools.search.sentences import best, pack_vectors, sentences
 from tests.tools.test_search import Letters
 
 TALK = """\

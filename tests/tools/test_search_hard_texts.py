@@ -21,7 +21,6 @@ from kaname.cli.terminal.screen import width as screen_width
 from kaname.core.errors import ModelError
 from kaname.core.people.columns import wrap_line
 from kaname.tools.search import embed as embedding
-from kaname.tools.search import folders
 from kaname.tools.search import index_file as opening
 from kaname.tools.search.chunk import chunk_blocks
 from kaname.tools.search.readers.base import Block, Unreadable
@@ -278,7 +277,7 @@ def test_another_drive_at_the_same_place_forgets_nothing(pipeline, folder, monke
     (folder / "drive" / "b.md").write_text("beta")
     pipeline.add(folder)
     (folder / "drive" / "b.md").rename(folder / "drive" / "other.md")
-    monkeypatch.setattr(folders.os.path, "ismount", lambda path: str(path) == str(folder / "drive"))
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == str(folder / "drive"))
     done = pipeline.add(folder)
     assert done.removed == []
     assert "another drive" in done.problems[str(folder / "drive")]

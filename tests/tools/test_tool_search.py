@@ -27,9 +27,7 @@ from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses
 from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply
-from kaname.tools.finding.actions import LOADED
-from kaname.tools.finding.arrange import Arrangement
-from kaname.tools.finding.rank import ToolRanking
+from kaname.tools.tool_search import LOADED, Arrangement, ToolRanking
 from tests.corpora.many_tools import QUESTIONS, many_tools
 
 LOADS = 12  # tools, with one search

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ..run.many.map import Map, MapInput, Runner
     from ..run.replay import Replay
     from ..tools.mcp.config import Servers
-    from ..tools.mcp.elicitation import Elicit
+    from ..tools.mcp.questions import Elicit
     from ..tools.mcp.servers import McpServers
     from .work.schedule import Missed, Schedule
 

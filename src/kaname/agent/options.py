@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..run.handoffs.handoff import Team
     from ..strategies.stop import Rules
     from ..tools.mcp.config import Servers
-    from ..tools.mcp.elicitation import Elicit
+    from ..tools.mcp.questions import Elicit
 
 
 F = TypeVar("F", bound=Callable[..., Any])

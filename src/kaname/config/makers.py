@@ -80,7 +80,7 @@ def stops(making: Making, value: Mapping[str, Any]) -> list[Any]:
 
 
 def tool_search(making: Making, value: Mapping[str, Any]) -> Any:
-    from ..tools.finding.arrange import ToolSearch
+    from ..tools.tool_search import ToolSearch
 
     return ToolSearch(**value)
 

@@ -18,6 +18,7 @@ from ..core.openai_shape import to_openai
 from ..core.record import replace
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
+from ..kernel.bases import StrategyInfo
 from ..kernel.channel import Channel
 from ..kernel.scope import Scope
 from ..run.input import Input, is_config
@@ -209,7 +210,10 @@ class OneTurn(React):
     """One reply of the model, and the tools that it calls."""
 
     __slots__ = ()
-    kind = "React"
+
+    @property
+    def about(self) -> StrategyInfo:  # type: ignore[override]
+        return replace(super().about, kind="React")
 
     def next(self, state: State) -> Step:
         if state.replies and not state.judging:

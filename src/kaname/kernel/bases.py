@@ -205,12 +205,12 @@ class StrategyInfo:
 class StrategyBase:
     """A strategy.
 
-    Attributes: info: What the strategy says of itself.
+    Attributes: about: What the strategy says of itself.
     """
 
     __slots__ = ()
 
-    info: StrategyInfo = StrategyInfo()
+    about: StrategyInfo = StrategyInfo()
 
     def conclude(self, state: State, stop: Stop) -> Step:
         """Return how the run ends at a limit: with `Conclude` or `Finish`."""
@@ -271,21 +271,15 @@ def optional(part: Any, base: type, name: str) -> Any:
     return default.__get__(part) if hasattr(default, "__get__") else default
 
 
-def model_info(model: Any) -> ModelInfo:
-    """Return the description of a model."""
-    info: ModelInfo = getattr(model, "about", ModelBase.about)
-    return info
-
-
 def options_of(tool: Any) -> ToolOptions:
     """Return what a tool declares. No tool declares nothing."""
     options: ToolOptions = getattr(tool, "options", NO_OPTIONS)
     return options
 
 
-def info_of(strategy: Any) -> StrategyInfo:
+def strategy_info(strategy: Any) -> StrategyInfo:
     """Return what a strategy says of itself."""
-    info: StrategyInfo = optional(strategy, StrategyBase, "info")
+    info: StrategyInfo = optional(strategy, StrategyBase, "about")
     return info
 
 
@@ -293,6 +287,12 @@ def bound_of(rule: Any) -> Bound:
     """Return what a stop rule limits."""
     bound: Bound = optional(rule, StopRuleBase, "bound")
     return bound
+
+
+def model_info(model: Any) -> ModelInfo:
+    """Return the description of a model."""
+    info: ModelInfo = getattr(model, "about", ModelBase.about)
+    return info
 
 
 def conclude(strategy: Any, state: State, stop: Stop) -> Step:

@@ -24,7 +24,7 @@ from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import IncomingCall, read_unknown
-from .bases import ModelBase, info_of, optional
+from .bases import ModelBase, optional, strategy_info
 from .boundary import Failure, attempt, log_failure
 from .chain import around_model, around_question, around_tool
 from .door import amend, decide
@@ -144,7 +144,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
 def _goes_on(step: Finish, scope: Scope) -> bool:
     """Return True if the strategy answers a message that came while the last reply was written, instead of ending."""
     answered = step.stop.kind in ("completed", "degraded") and scope.state.limit is None
-    return answered and info_of(scope.agent.strategy).listens
+    return answered and strategy_info(scope.agent.strategy).listens
 
 
 async def _take_messages(scope: Scope, admit: Admission) -> bool:

@@ -17,13 +17,12 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..tools.search import index_file as opening
-from ..tools.search.chunk import TextChunk
+from ..tools.search.chunk import TextChunk, sentences
 from ..tools.search.dialogue import speaker
 from ..tools.search.embed import AbsentEmbeddings, Embeddings, is_absent
 from ..tools.search.index import FileRow, Index
 from ..tools.search.pipeline import RAGPipeline
 from ..tools.search.rank import rank
-from ..tools.search.sentences import sentences
 from ..tools.search.tokenize import query_terms, terms
 from .forgetting import split, without, words_to_forget
 from .names import in_first_person, names_in

@@ -16,8 +16,8 @@ from ..core.record import replace
 from ..core.state import MINTED
 from ..kernel.bases import ActionBase, model_info, optional, options_of
 from ..kernel.ports import Policy, Recipe
-from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
 from ..tools.registry import ToolRegistry, as_action
+from ..tools.tool_search import Arrangement, ToolList, ToolSearch
 
 if TYPE_CHECKING:
     from ..config.build import Config

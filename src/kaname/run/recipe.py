@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ContextBase, SinkBase, info_of, model_info, optional, options_of
+from ..kernel.bases import ContextBase, SinkBase, model_info, optional, options_of, strategy_info
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -275,13 +275,13 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         known = [(one, options_of(one)) for one in served]
         told = {one.name: [*options.server, one.effect, options.labels] for one, options in known}
         described["served"] = told  # a replay does without the servers
-    graph = info_of(recipe.strategy).graph
+    graph = strategy_info(recipe.strategy).graph
     return described if graph is None else {**described, "graph": graph}
 
 
 def strategy_kind(strategy: Strategy) -> str:
     """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
-    return info_of(strategy).kind or type(strategy).__name__
+    return strategy_info(strategy).kind or type(strategy).__name__
 
 
 def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:

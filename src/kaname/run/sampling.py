@@ -11,7 +11,7 @@ from ..core.messages import Message
 from ..core.record import record
 from ..kernel.ports import Journal, Recipe, Sink, ToolContext
 from ..strategies.react import React
-from ..tools.mcp.sampling import Question, Sample
+from ..tools.mcp.questions import Question, Sample
 from .child import Parent
 from .opener import Opener
 from .request import RunRequest

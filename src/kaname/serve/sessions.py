@@ -12,7 +12,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
-from ..kernel.bases import info_of
+from ..kernel.bases import strategy_info
 from ..memory.files import MemoryFiles
 from ..memory.sessions import SEARCHED, Session
 from ..memory.sessions import Sessions as Journaled
@@ -123,7 +123,7 @@ def describe_agent(agent: Agent[Any]) -> dict[str, Any]:
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
-        "graph": (graph := info_of(agent.recipe.strategy).graph),
+        "graph": (graph := strategy_info(agent.recipe.strategy).graph),
         "drawing": draw_graph(graph),
         "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

@@ -93,7 +93,7 @@ class Orchestrate(StrategyBase):
     kept: Kept[list[Attempt]] = field(factory=Kept)
 
     @property
-    def info(self) -> StrategyInfo:  # type: ignore[override]
+    def about(self) -> StrategyInfo:  # type: ignore[override]
         """The kind says which of plans and verdicts are replies of the model."""
         own = ", ".join([part for part in (self.planner, self.monitor) if part])
         return StrategyInfo(f"{type(self).__name__}({own})" if own else "")

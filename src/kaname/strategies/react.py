@@ -53,7 +53,7 @@ class React(StrategyBase):
     concludes: bool = True  # at a limit the model has the last words
 
     @property
-    def info(self) -> StrategyInfo:  # type: ignore[override]
+    def about(self) -> StrategyInfo:  # type: ignore[override]
         return StrategyInfo(output=self.output, listens=True)
 
     def next(self, state: State) -> Step:

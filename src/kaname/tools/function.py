@@ -141,8 +141,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
 
     @cached_property
     def description(self) -> str:
-        from .arguments.docstring import parse
-        from .signature import plain_function
+        from .signature import parse, plain_function
 
         return self._own_description or parse(plain_function(self.function))[0] or self.name.replace("_", " ")
 

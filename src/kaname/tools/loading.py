@@ -53,20 +53,28 @@ def tools_from(place: str, folder: Path, options: Mapping[str, Mapping[str, Any]
         return builtin if isinstance(builtin, list) else [builtin]
     module = _module(source, folder)
     if colon:
-        if not name or not hasattr(module, name):
-            missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
-            raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
-        return [getattr(module, name)]
-    found: list[Any] = [one for one in vars(module).values() if isinstance(one, FunctionTool)]
-    if not found:
-        found = [
-            one
-            for label, one in vars(module).items()
-            if inspect.isfunction(one) and one.__module__ == module.__name__ and not label.startswith("_")
-        ]
-    if not found:
+        return [_member(module, source, name)]
+    if not (tools := _tools_in(module)):
         raise ConfigError.of("tool.none_defined", "{source} defines no tools", source=source)
-    return found
+    return tools
+
+
+def _tools_in(module: Any) -> list[Any]:
+    """Return the tools of a module; if there are none, the public functions that it defines."""
+    members: dict[str, Any] = vars(module)
+    return [one for one in members.values() if isinstance(one, FunctionTool)] or [
+        one
+        for label, one in members.items()
+        if inspect.isfunction(one) and one.__module__ == module.__name__ and not label.startswith("_")
+    ]
+
+
+def _member(module: Any, source: str, name: str) -> Any:
+    """Return a member of a module. Raises `ConfigError` with the nearest name if there is none."""
+    if not name or not hasattr(module, name):
+        missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
+        raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
+    return getattr(module, name)
 
 
 def _builtin(source: str, rest: str, folder: Path, options: Mapping[str, Any]) -> Any:
@@ -119,11 +127,7 @@ def object_from(place: str, folder: Path) -> Any:
     source, _, name = place.partition(":")
     if not source or not name:
         raise ConfigError.of("tool.module_form", "write module:name, not {place!r}", place=place)
-    module = _module(source, folder)
-    if not hasattr(module, name):
-        missing = notice("tool.no_such_name", "{source} has no {name!r}", source=source, name=name)
-        raise ConfigError(missing + nearest(name, [one for one in vars(module) if not one.startswith("_")]))
-    return getattr(module, name)
+    return _member(_module(source, folder), source, name)
 
 
 def _module(source: str, folder: Path) -> Any:

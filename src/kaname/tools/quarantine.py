@@ -11,7 +11,7 @@ from ..core.notices import notice
 from ..core.people.labels import read_labels
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import ActionBase, ToolOptions, info_of, optional, options_of
+from ..kernel.bases import ActionBase, ToolOptions, optional, options_of, strategy_info
 from ..kernel.ports import Action, ToolContext
 from .registry import as_action
 
@@ -44,7 +44,7 @@ class QuarantinedTool(ActionBase):
 
     def __init__(self, tool: Action, reader: Any, name: str, description: str) -> None:
         recipe = getattr(reader, "recipe", None)
-        output = None if recipe is None else info_of(recipe.strategy).output
+        output = None if recipe is None else strategy_info(recipe.strategy).output
         if recipe is None or output is None or recipe.tools or recipe.team or getattr(reader, "servers", None) is not None:
             raise ConfigError.of(
                 "quarantine.reader",

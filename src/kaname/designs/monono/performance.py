@@ -28,7 +28,7 @@ from ...policies.reuse.cache import Cache
 from ...policies.reuse.flights import Flights
 from ...policies.reuse.keys import value_key
 from ...policies.reuse.store import CacheStore, is_busy
-from ...tools.finding.rank import matching_words
+from ...tools.tool_search import matching_words
 from .checks import check_method
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from ...core.reading.japanese_numbers import japanese_numbers
 from ...core.steps import StopKind
 from ...core.values import identity, plain_text, read_json
 from ...kernel.boundary import Failure, attempt
-from ...tools.arguments.pattern import matches
-from ...tools.arguments.schema import problems
+from ...tools.arguments.schema import matches, problems
 from ...tools.loading import object_from
 from .outcome import CaseOutcome
 from .state import file_problem, prepare_sql, sql_problem

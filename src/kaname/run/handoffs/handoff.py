@@ -21,7 +21,7 @@ from ...core.notices import notice
 from ...core.record import field, record, replace
 from ...core.state import State
 from ...core.values import plain_text
-from ...kernel.bases import info_of
+from ...kernel.bases import strategy_info
 from ...kernel.boundary import Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.load import agents_of_turn, ancestors
@@ -124,8 +124,8 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     if isinstance(given, Named):
         given = Team(tuple(given.members(agent)), background=given.background)
     agent.team = team = as_team(given, agent.name)
-    untyped = [one.name for one in team.members if info_of(one.recipe.strategy).output is None]
-    if team.transfer and untyped and info_of(agent.recipe.strategy).output is not None:
+    untyped = [one.name for one in team.members if strategy_info(one.recipe.strategy).output is None]
+    if team.transfer and untyped and strategy_info(agent.recipe.strategy).output is not None:
         raise ConfigError.of(
             "team.untyped",
             "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "

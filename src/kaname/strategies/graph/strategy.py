@@ -46,7 +46,7 @@ class GraphStrategy(StrategyBase):
         self._kept: Kept[Progress] = Kept()
 
     @property
-    def info(self) -> StrategyInfo:  # type: ignore[override]
+    def about(self) -> StrategyInfo:  # type: ignore[override]
         """The graph as a list of tasks, to draw it. A huge graph is not drawn."""
         known = self.graph.by_name
         if len(known) > _MOST_DRAWN:

@@ -65,7 +65,7 @@ def validate(adapter: TypeAdapter[Any], name: str, args: dict[str, Any], schema:
 
 
 def _mend(args: dict[str, Any], name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    from .mend import mend_arguments
+    from .schema import mend_arguments
 
     try:
         return mend_arguments(args, schema)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 
-from ...core.errors import nearest
+from ...core.errors import ConfigError, nearest
+from ...core.notices import notice
 from .catalogue import answer, is_about_schema
 from .check import check
-from .engines.base import Engine, QueryFailed, QueryLimits, Rows
+from .engines.base import BuiltInEngine, Engine, QueryFailed, QueryLimits, Rows
 from .statement import Comments, Missing, StatementRefused, clean_statement
 from .tables import KnownTables, Table, choose_tables, small
 
@@ -117,3 +119,32 @@ class DatabaseSession:
         other_case = [column for column in known.columns() if small(column) == small(name) and column != name]
         near = nearest(name, map(known.quote, other_case or known.columns()))
         return "" if f"{name!r}?" in near else near
+
+
+def engine_for(source: str | Path, *, allow_superuser: bool = False) -> BuiltInEngine:
+    text = str(source)
+    if text.startswith(("postgres://", "postgresql://")):
+        from .engines.postgres import PostgresEngine
+
+        return PostgresEngine(text, allow_superuser=allow_superuser)
+    kind, found, rest = text.partition("://")
+    path = Path(rest.removeprefix("/") if found else text)
+    if found and kind not in ("sqlite", "duckdb", "file"):
+        known = ["sqlite", "duckdb", "postgresql"]
+        raise ConfigError(
+            notice("database.no_engine", "unsupported database engine {kind!r}", kind=kind) + nearest(kind, known)
+        )
+    if kind == "duckdb" or (not found and _is_duck(Path(text).expanduser())):
+        from .engines.duckdb import DuckEngine
+
+        return DuckEngine(path)
+    from .engines.sqlite import SqliteEngine
+
+    return SqliteEngine(path)
+
+
+def _is_duck(path: Path) -> bool:
+    if not path.is_file():
+        return path.suffix in (".duckdb", ".ddb")
+    with path.open("rb") as file:
+        return file.read(12)[8:12] == b"DUCK"

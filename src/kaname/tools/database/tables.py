@@ -1,12 +1,13 @@
-"""Tables and functions that a statement can name."""
+"""Tables of a database: their names, what the model is told of them, and the rows that share words with a question."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, nearest
+from ..search.tokenize import query_terms, terms
 from .allowed import FUNCTIONS, RESERVED
 from .statement import Missing, StatementRefused
 
@@ -122,3 +123,86 @@ def no_such_tables(unknown: list[str], names: Iterable[str]) -> ConfigError:
     named = ", ".join([repr(name) for name in unknown])
     told = f"tables={named}: there is no such table"
     return ConfigError(told + nearest(unknown[0], set(names)))
+
+
+_LONGEST_SCHEMA = 6_000  # characters in the tool's description
+_CATEGORY = re.compile(
+    r"status|state|type|kind|category|class|level|role|plan|region|country|currency|unit|lang|priority|mode|method|channel|"
+    r"dept|department|size|colou?r|grade|区分|種別|種類|状態|分類|カテゴリ|部門|部署|通貨|言語|優先",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"\d{4}-\d\d")
+_FEW = 5  # values of a column that are worth showing
+
+
+def describe_tables(tables: list[Table], dialect: str) -> str:
+    """Return one line for each table, and one for each column with a comment or values. Shortened if it is too long."""
+    known = KnownTables(dialect, tables)
+    names = known.table_names()
+    full = "\n".join([_table(table, names[place], known, values=True) for place, table in enumerate(tables)])
+    if len(full) <= _LONGEST_SCHEMA:
+        return full or "(none)"
+    short = "\n".join([_table(table, names[place], known, values=False) for place, table in enumerate(tables)])
+    if len(short) <= _LONGEST_SCHEMA:
+        return short
+    return short[:_LONGEST_SCHEMA].rsplit("\n", 1)[0] + f"\n… {len(tables)} tables in all: {', '.join(names)[:_LONGEST_SCHEMA]}"
+
+
+def _table(table: Table, name: str, known: KnownTables, *, values: bool) -> str:
+    columns = ", ".join([f"{known.quote(column.name)} {column.kind}".strip() for column in table.columns])
+    lines = [f"{name}({columns})" + (f": {table.comment}" if table.comment else "")]
+    if values:
+        for column in table.columns:
+            told = "; ".join([part for part in (column.comment, _values(column)) if part])
+            lines += [f"  {column.name}: {told}"] if told else []
+    return "\n".join(lines)
+
+
+def _values(column: Column) -> str:
+    """Return the values of columns that by their name hold categories, and one value of dates to show their form.
+
+    All other values are left out, because people's names and addresses do not belong in a prompt."""
+    if not column.samples or any(len(value) > 30 for value in column.samples):
+        return ""
+    if _CATEGORY.search(column.name) and len(column.samples) <= _FEW:
+        return "such as " + ", ".join([repr(value) for value in column.samples])
+    return f"such as {column.samples[0]!r}" if _DATE.match(column.samples[0]) else ""
+
+
+_TERMS, _COLUMNS = 12, 40  # that are looked for, and in
+_WORDS = "kaname_words"  # what a row says, in small letters
+_SHORTEST = 2  # letters of a word that is looked for
+_TELLING = 3  # digits of a number that says something alone
+
+
+def words_to_find(question: str) -> list[str]:
+    """Return the words of a question to look for in rows: names, numbers, and other words that are not in every question."""
+    found = [term for term in query_terms(question) if len(term) >= _SHORTEST or not term.isascii() or term.isdigit()]
+    return found[:_TERMS]
+
+
+def candidates(table: Table, name: str, words: Sequence[str], known: KnownTables, most: int) -> str:
+    """Return the SELECT of the rows in which the most of these words occur, also as parts of words."""
+    columns = [known.quote(one.name) for one in table.columns]
+    text = " || ' ' || ".join([f"coalesce(CAST({column} AS TEXT), '')" for column in columns[:_COLUMNS]])
+    found = [f"{_WORDS} LIKE '%{word}%'" for word in words]
+    count = " + ".join([f"CASE WHEN {one} THEN 1 ELSE 0 END" for one in found])
+    inner = f"(SELECT *, lower({text}) AS {_WORDS} FROM {name}) AS kaname_rows"
+    return f"SELECT {', '.join(columns)} FROM {inner} WHERE {' OR '.join(found)} ORDER BY {count} DESC LIMIT {most}"
+
+
+def best(name: str, rows: Sequence[dict[str, Any]], words: Sequence[str], most: int) -> list[dict[str, Any]]:
+    """Return the rows that have the most of these words. If more than `most` rows tie, return nothing.
+
+    A small number alone only counts if the question names the table: `order 7`, but not `7 cups`."""
+    named = not set(words).isdisjoint(terms(name))
+    shared = [_count_shared(row, words, named) for row in rows]
+    top = max(shared, default=0)
+    found = [row for row, count in zip(rows, shared, strict=True) if count == top]
+    return found if top and len(found) <= most else []
+
+
+def _count_shared(row: dict[str, Any], words: Sequence[str], named: bool) -> int:
+    found = set(words).intersection(terms(" ".join([str(value) for value in row.values()])))
+    telling = named or any(not word.isdigit() or len(word) >= _TELLING for word in found)
+    return len(found) if telling else 0

@@ -14,14 +14,11 @@ from ...core.errors import ConfigError
 from ...core.events import Effect
 from ...core.messages import ToolResult
 from ...kernel.threads import off_loop
-from .describe import describe_tables
 from .engines.base import Engine, QueryFailed, QueryLimits, Rows, out_of_time
-from .engines.choice import engine_for
-from .find import best, candidates, words_to_find
 from .sandbox.process import DatabaseCall, WorkerPool
-from .session import DatabaseSession
+from .session import DatabaseSession, engine_for
 from .statement import Comments, StatementRefused, clean_statement
-from .tables import KnownTables, Table, no_such_tables
+from .tables import KnownTables, Table, best, candidates, describe_tables, no_such_tables, words_to_find
 
 __all__ = ["DatabaseTool", "engine_for"]
 _PAUSE = 30.0  # seconds

@@ -59,11 +59,11 @@ class McpConnection:
         if isinstance(where, fastmcp.Client):
             where = where.transport
         if entry.command:
-            where = self.process = import_module("kaname.tools.mcp.process_transport").OwnedProcess(entry, ended)
+            where = self.process = import_module("kaname.tools.mcp.transports").OwnedProcess(entry, ended)
         elif entry.url:
             signer = None if entry.auth is None else import_module("kaname.tools.mcp.oauth").oauth(entry, *auth)
             given = {"headers": dict(entry.headers), "httpx_client_factory": self._http, "auth": signer}
-            self._over_http = import_module("kaname.tools.mcp.http_transport")
+            self._over_http = import_module("kaname.tools.mcp.transports")
             if entry.sse:
                 where = import_module("fastmcp.client.transports").SSETransport(entry.url, **given)
             else:

@@ -25,7 +25,7 @@ from ...core.install import this_command
 from ...core.notices import notice
 from ...core.project import user_state
 from .config import Entry
-from .elicitation import Clock, Elicit
+from .questions import Clock, Elicit
 
 _SIGN_IN_SECONDS = 600.0
 _FIRST_PORT, _PORTS = 49_152, 16_000

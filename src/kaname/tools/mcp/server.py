@@ -21,9 +21,8 @@ from ...kernel.ports import ToolContext
 from ...kernel.results import timeout_result
 from .config import Entry
 from .connection import McpConnection, causes, reason
-from .elicitation import Clock, Elicit, Questions
+from .questions import Clock, Elicit, Questions, Sample, Samples
 from .results import to_result
-from .sampling import Sample, Samples
 
 _LONGEST_WAIT = 30.0
 _STEADY = 30.0  # seconds after which a server that was started again counts as well

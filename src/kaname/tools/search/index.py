@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .chunk import best
 from .dialogue import speaker
 from .readers.base import page_of
-from .sentences import best
 from .store import FileRow as FileRow
 from .store import IndexStore
 from .store import StoredChunk as StoredChunk

@@ -8,15 +8,13 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.project import state_path
-from .chunk import chunk_blocks
+from .chunk import chunk_blocks, sentences
 from .cite import Hit, find_cited, hit
 from .embed import Embeddings, check_vectors, embeddings_for
-from .folders import FolderScan
 from .index import FileRow, Index
-from .ingest import Added, Adding, Progress, embed_text
+from .ingest import Added, Adding, FolderScan, Progress, embed_text
 from .rank import rank, score
 from .readers.base import Block
-from .sentences import sentences
 
 __all__ = ["Added", "Hit", "Progress", "RAGPipeline", "default_index"]
 _AT_ONCE = 32  # chunks of an older index whose sentences are embedded together

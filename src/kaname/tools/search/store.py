@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from . import index_file as opening
-from .chunk import TextChunk
+from .chunk import TextChunk, pack_vectors
 from .dialogue import turns
 from .embed import other_embeddings
 from .readers.base import page_of
-from .sentences import pack_vectors
 from .tokenize import terms
 
 

@@ -15,8 +15,7 @@ from typing import Any, TextIO
 from ....core.errors import ConfigError
 from ....kernel.boundary import Border
 from ..engines.base import QueryFailed, QueryLimits, too_large
-from ..engines.choice import engine_for
-from ..session import DatabaseSession
+from ..session import DatabaseSession, engine_for
 from ..statement import StatementRefused
 
 _LARGEST_FILE = 64_000_000  # bytes; SQLite may have to make the index of a write-ahead log

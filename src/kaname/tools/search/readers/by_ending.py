@@ -38,7 +38,7 @@ def _text(path: Path) -> Iterator[Block]:
 
 
 def _values(path: Path) -> Iterator[Block]:
-    from .csv import values
+    from .text import values
 
     return values(path)
 

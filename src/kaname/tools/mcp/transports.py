@@ -1,9 +1,12 @@
-"""A transport that owns its child process: it records how the child ended and its last output, and ends the process group."""
+"""Transports: a server as a child process that kaname owns, or over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
+import subprocess
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -11,15 +14,17 @@ from functools import partial
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types
 from fastmcp.client.transports.base import ClientTransport, TransportOptions
+from fastmcp.client.transports.http import StreamableHttpTransport
 from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from ...core.notices import notice
 from .config import Entry
-from .probe import PROBE, ask_within
-from .watchdog import ProcessGuard, kill_group
 
 _GRACE, _LAST_GRACE = 1.0, 0.5  # seconds to end politely: after its input is closed, and after SIGTERM
 _LAST_WORDS = 20
@@ -206,3 +211,108 @@ async def _wait_for_end(process: asyncio.subprocess.Process, seconds: float) -> 
         async with asyncio.timeout(seconds):
             await process.wait()
     return process.returncode is not None
+
+
+_LARGEST = 64 << 20  # bytes of one answer: pictures are some megabytes
+
+
+class LargeHttp(StreamableHttpTransport):
+    """A streamable HTTP transport with a higher limit for the size of answers.
+
+    `patience`: seconds to wait for the server's protocol version; `None` if a person may have to sign in first."""
+
+    def __init__(self, url: str, patience: float | None, **options: Any) -> None:
+        super().__init__(url, **options)
+        self._patience = patience
+
+    @asynccontextmanager
+    async def connect_session(self, *, transport_options: Any = None, **session: Any) -> AsyncIterator[Any]:
+        options = transport_options or TransportOptions()
+        assert self.httpx_client_factory is not None
+        made = self.httpx_client_factory(headers=dict(self.headers), auth=self.auth)
+        async with (
+            made as client,
+            streamable_http_client(str(self.url), http_client=client, max_sse_event_size=_LARGEST) as (read, write),
+            options.session_class(read, write, **session) as opened,
+        ):
+            if self._patience is not None:
+                opened.send_discover = partial(ask_within, min(PROBE, self._patience / 2), opened.send_discover)  # type: ignore[method-assign]
+            yield opened
+
+
+class UnsentRecorder(httpx2.AsyncBaseTransport):
+    """An HTTP transport that reports tool calls for which no connection could be made: the server has not seen them."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, unsent: Callable[[str], None]) -> None:
+        self._inner, self._unsent = inner, unsent
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await self._inner.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            self._unsent(call_key_of(request))
+            raise
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def call_key(tool: str, args: Any) -> str:
+    return json.dumps([tool, args], sort_keys=True, default=str)
+
+
+def call_key_of(request: httpx2.Request) -> str:
+    try:
+        params = json.loads(request.content).get("params") or {}
+    except (ValueError, AttributeError, httpx2.RequestNotRead):
+        return ""
+    return call_key(params.get("name", ""), params.get("arguments") or {})
+
+
+PROBE = 10.0  # seconds: a busy server of the newest kind must not be taken for an old one
+
+
+async def ask_within(seconds: float, ask: Callable[[str], Awaitable[Any]], version: str) -> Any:
+    """Ask with a timeout. A late answer counts as a refusal, so that the client falls back to the older handshake."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await ask(version)
+    except TimeoutError:
+        raise MCPError(mcp_types.REQUEST_TIMEOUT, f"no answer to {version} within {seconds:g} s") from None
+
+
+_SCRIPT = 'read -r _ || kill -9 "-$1"'
+
+
+class ProcessGuard:
+    """A shell that kills the server's process group when this process dies, even by SIGKILL.
+
+    After SIGKILL kaname cannot end its servers, and a server that ignores the end of its input would run forever. The shell
+    reads from a pipe that kaname holds open: when kaname is gone, reading ends. A helper that has left the process group is
+    not killed. Call `end` after the group has ended normally.
+    """
+
+    def __init__(self, group: int) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+        with suppress(OSError):  # no shell, no guard
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", _SCRIPT, "kaname-guard", str(group)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # a Ctrl-C in our terminal is not meant for it
+                cwd="/",
+                env={"PATH": os.defpath},
+            )
+
+    def end(self) -> None:
+        shell, self._shell = self._shell, None
+        if shell is not None and shell.stdin is not None:
+            shell.kill()
+            shell.wait()
+            shell.stdin.close()
+
+
+def kill_group(group: int, number: signal.Signals = signal.SIGKILL) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
