@@ -36,7 +36,7 @@ def as_tools(tools: Any, own: Sequence[Any]) -> ToolRegistry:
 
 def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: Sequence[Policy] = ()) -> ToolRegistry:
     """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
-    models = [model, *[other for policy in policies for other in getattr(policy, "all_models", ())]]
+    models = [model, *[other for policy in policies for other in policy.all_models or ()]]
     searches = all(optional(one, ModelBase, "searches_tools") for one in models)
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []

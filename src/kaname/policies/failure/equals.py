@@ -36,7 +36,7 @@ class Equals(Policy):
     """
 
     replayed = False
-    depth = -1
+    place = "choice"
 
     def __init__(self, *names: str) -> None:
         if len(set(names)) < 2 or not all(isinstance(name, str) and name for name in names):

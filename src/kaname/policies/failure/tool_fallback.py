@@ -73,7 +73,7 @@ class FallbackStrategy(Policy):
     the call with everything that is around it; `fallback={…}` is not used then, and is refused.
     """
 
-    depth = -1
+    place = "choice"
     replayed = False  # the recorded result is what came of all tries
 
     def __init__(

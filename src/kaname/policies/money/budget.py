@@ -96,7 +96,7 @@ class Budget(Policy):
         if not any(self.limits.values()) and not self.tools:
             raise ConfigError.of("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")')
 
-    depth = 6  # each try counts, and nothing is counted before it is allowed
+    place = "money"  # each try counts, and nothing is counted before it is allowed
 
     def check(self, tools: Mapping[str, Action]) -> None:
         for name in self.tools:

@@ -37,7 +37,7 @@ class Pace(Policy):
     """
 
     stands_alone = True
-    depth = 4
+    place = "attempt"
 
     def __init__(
         self,

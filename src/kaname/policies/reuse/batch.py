@@ -130,7 +130,7 @@ class Desk:
 class Batching(Policy):
     """Answers model calls from batches. `tries`: how often a request is sent that the provider does not answer."""
 
-    depth = 8
+    place = "send"
     replayed = False
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:

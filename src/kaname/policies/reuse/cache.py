@@ -65,7 +65,7 @@ class Cache(Policy):
     """
 
     stands_alone, replayed = True, False
-    depth = -1
+    place = "choice"
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class CacheLookup(Policy):
     """The inner part of `Cache`: looks a request up, or computes the reply once for all callers who wait for it."""
 
     stands_alone, replayed = True, False
-    depth = 1
+    place = "allowed"
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
