@@ -25,7 +25,7 @@ from tests.work.fleet import Fleet
 from tests.work.fleet import make_agent as fleet_agent
 
 from kaname import Agent, PostgresJournal, ScriptedModel, SqliteJournal, Worker, call, tool
-from kaname.journals.queue import Wanted
+from kaname.stores.queue import Wanted
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
 
 STEPS = 20

@@ -19,7 +19,7 @@ from kaname.core.codec import encode_body
 from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.messages import user
 from kaname.core.steps import Stop
-from kaname.journals.rows import fact_sum
+from kaname.stores.rows import fact_sum
 from kaname.testing import crash
 
 RECORDED, AT_ONCE, LONG, SHORT = 100_000, 200, 500, 5

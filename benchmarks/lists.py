@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from kaname import SqliteJournal
-from kaname.agent.figures import figures
 from kaname.core.events import Asked, Event, ModelReplied, Opened, Received, Stopped
 from kaname.core.messages import ModelReply, Usage, assistant, user
 from kaname.core.steps import CallModel, Stop
 from kaname.memory.sessions import Sessions
+from kaname.run.figures import figures
 
 RUNS = 120_000
 TIMES = 5

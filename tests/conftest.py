@@ -64,7 +64,7 @@ def disk_faults(tmp_path_factory):
     if sys.platform != "linux" or (compiler := shutil.which("cc")) is None:
         pytest.skip("needs Linux and a C compiler, to make a disk that fails")
     shim = tmp_path_factory.mktemp("shim") / "disk_faults.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, TESTS / "journals" / "disk_faults.c", "-ldl"], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", shim, TESTS / "stores" / "disk_faults.c", "-ldl"], check=True)
     return shim
 
 
@@ -75,8 +75,8 @@ _SLOW = (
     "api/test_types.py",
     "api/test_memory.py",
     "api/test_concurrency.py",
-    "journals/test_damage.py",
-    "journals/test_disk.py",
+    "stores/test_damage.py",
+    "stores/test_disk.py",
 )
 _SLOW += tuple(f"tools/test_{name}" for name in ("database", "mcp", "search", "office"))
 _SLOW += (
@@ -87,7 +87,7 @@ _SLOW += (
     "models/test_react_protocol.py",
     "models/test_wire_contract.py",
     "kernel/test_streams.py",
-    "journals/test_snapshots.py",
+    "stores/test_snapshots.py",
     "designs/test_e_states.py",
     "kernel/test_random",
     "policies/test_patterns.py",
@@ -96,10 +96,10 @@ _SLOW += tuple(
     f"serve/test_{name}"
     for name in ("a", "facts", "failures", "hooks", "leaving", "long", "mcp", "mounted", "node", "op", "runs", "slow")
 )
-_SLOW += ("journals/postgres/test_postgres_crash.py", "journals/postgres/test_postgres_failover.py", "work/test_fleet.py")
+_SLOW += ("stores/postgres/test_postgres_crash.py", "stores/postgres/test_postgres_failover.py", "work/test_fleet.py")
 _SLOW += tuple(f"senses/test_{name}" for name in ("hostile", "local", "heard", "tools"))  # processes that load large libraries
 _SLOW += (
-    "journals/postgres/",
+    "stores/postgres/",
     "work/",
     "protection/",
     "evals/test_statistics",
@@ -116,7 +116,7 @@ _HEAVY = ("litellm", "postgres", "procrastinate")  # wherever its tests are
 _LONGEST = (
     "designs/test_d_models.py",
     "e2e/test_crash.py",
-    "journals/postgres/test_postgres_crash.py",
+    "stores/postgres/test_postgres_crash.py",
     "work/test_fleet.py",
     "page/",
     "tools/test_database",
@@ -129,9 +129,9 @@ _LONGEST = (
     "api/test_memory",
     "e2e/",
     "cli/test_commands",
-    "journals/test_disk.py",
+    "stores/test_disk.py",
     "models/",
-    "journals/",
+    "stores/",
 )
 
 

@@ -26,7 +26,7 @@ MODULES = (
     "kaname",
     "kaname.cli.main",
     "kaname.cli.run",
-    "kaname.journals.sqlite",
+    "kaname.stores.sqlite",
     "kaname.serve.server",
     "prompt_toolkit",
     "pydantic",

@@ -14,8 +14,8 @@ _HOMES = {
     "config.build": ("Config", "load_config"),
     "config.llm": ("ClaudeConfig", "LLMConfig", "OpenAIConfig"),
     "agent.judge": ("Judge",),
-    "agent.many.batches": ("BatchPrices",),
-    "agent.many.map": ("MapInput",),
+    "run.many.batches": ("BatchPrices",),
+    "run.many.map": ("MapInput",),
     "memory.compact": ("Compact",),
     "memory.lessons.part": ("Lessons",),
     "memory.results.part": ("LargeResults",),
@@ -26,8 +26,8 @@ _HOMES = {
     "memory.protection.exporting": ("export_user",),
     "memory.protection.places": ("DataPlaces",),
     "memory.retention": ("Keep", "prune"),
-    "agent.result": ("Result",),
-    "agent.run": ("Run",),
+    "run.result": ("Result",),
+    "run.run": ("Run",),
     "memory.sessions": ("Sessions",),
     "designs.react.runtime": ("AgentResult", "AgentRuntime", "ReActPlanner"),
     "designs.react.parts": ("PlanResult",),
@@ -36,7 +36,7 @@ _HOMES = {
     "agent.steps.phase": ("LoopPhase",),
     "context.history": ("AgentState",),
     "core.chunks": ("Chunk",),
-    "agent.ids": ("SharedSession",),
+    "run.ids": ("SharedSession",),
     "core.encryption.keys": ("use_key",),
     "agent.work.worker": ("Worker",),
     "core.errors": (
@@ -84,20 +84,20 @@ _HOMES = {
     "strategies.graph.plan": ("ExecutionPlan", "ExecutionStep"),
     "strategies.graph.asking": ("EvaluationResult",),
     "workflows.workflow": ("Workflow",),
-    "agent.handoffs.handoff": ("MAX_HANDOFF_DEPTH", "Team"),
+    "run.handoffs.handoff": ("MAX_HANDOFF_DEPTH", "Team"),
     "context.window": ("Window",),
     "teams.meeting": ("Meeting", "NotAllowed"),
     "teams.merge": ("Merged", "merge"),
     "teams.person": ("DelegateToHuman",),
-    "agent.handoffs.roles": ("Role",),
+    "run.handoffs.roles": ("Role",),
     "core.demands": ("Ask", "Refuse", "Wait"),
     "core.record": ("replace",),
     "core.state": ("State",),
     "core.steps": ("AgentStep", "Stop"),
-    "journals.audit.log": ("AuditLog",),
-    "journals.memory": ("MemoryJournal",),
-    "journals.postgres": ("PostgresJournal",),
-    "journals.sqlite": ("SqliteJournal",),
+    "stores.audit.log": ("AuditLog",),
+    "stores.memory": ("MemoryJournal",),
+    "stores.postgres": ("PostgresJournal",),
+    "stores.sqlite": ("SqliteJournal",),
     "kernel.bases": ("ActionBase", "ContextBase", "ModelBase", "SinkBase", "StrategyBase"),
     "kernel.ports": ("Model", "Policy", "Tool", "ToolContext"),
     "models.prices": ("Price",),
@@ -170,15 +170,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .agent.agent import Agent as Agent
-    from .agent.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
-    from .agent.handoffs.handoff import Team as Team
-    from .agent.handoffs.roles import Role as Role
-    from .agent.ids import SharedSession as SharedSession
     from .agent.judge import Judge as Judge
-    from .agent.many.batches import BatchPrices as BatchPrices
-    from .agent.many.map import MapInput as MapInput
-    from .agent.result import Result as Result
-    from .agent.run import Run as Run
     from .agent.steps.configuration import AgentConfiguration as AgentConfiguration
     from .agent.steps.phase import LoopPhase as LoopPhase
     from .agent.steps.sequence import AgentStepSequence as AgentStepSequence
@@ -250,10 +242,6 @@ if TYPE_CHECKING:
     from .designs.react.runtime import AgentResult as AgentResult
     from .designs.react.runtime import AgentRuntime as AgentRuntime
     from .designs.react.runtime import ReActPlanner as ReActPlanner
-    from .journals.audit.log import AuditLog as AuditLog
-    from .journals.memory import MemoryJournal as MemoryJournal
-    from .journals.postgres import PostgresJournal as PostgresJournal
-    from .journals.sqlite import SqliteJournal as SqliteJournal
     from .kernel.bases import ActionBase as ActionBase
     from .kernel.bases import ContextBase as ContextBase
     from .kernel.bases import ModelBase as ModelBase
@@ -298,14 +286,23 @@ if TYPE_CHECKING:
     from .policies.money.budget import Budget as Budget
     from .policies.pace.machine import Machine as Machine
     from .policies.pace.policy import Pace as Pace
-    from .policies.permission.approve import Approve as Approve
-    from .policies.permission.flow.policy import Flow as Flow
     from .policies.permission.permit import Permit as Permit
     from .policies.permission.rules import PermitRule as PermitRule
-    from .policies.reuse.cache import Cache as Cache
+    from .run.handoffs.handoff import MAX_HANDOFF_DEPTH as MAX_HANDOFF_DEPTH
+    from .run.handoffs.handoff import Team as Team
+    from .run.handoffs.roles import Role as Role
+    from .run.ids import SharedSession as SharedSession
+    from .run.many.batches import BatchPrices as BatchPrices
+    from .run.many.map import MapInput as MapInput
+    from .run.result import Result as Result
+    from .run.run import Run as Run
     from .senses.process.client import SenseError as SenseError
     from .senses.senses import Senses as Senses
     from .senses.tools import senses_tools as senses_tools
+    from .stores.audit.log import AuditLog as AuditLog
+    from .stores.memory import MemoryJournal as MemoryJournal
+    from .stores.postgres import PostgresJournal as PostgresJournal
+    from .stores.sqlite import SqliteJournal as SqliteJournal
     from .strategies.graph.asking import EvaluationResult as EvaluationResult
     from .strategies.graph.plan import ExecutionPlan as ExecutionPlan
     from .strategies.graph.plan import ExecutionStep as ExecutionStep

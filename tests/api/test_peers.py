@@ -9,9 +9,9 @@ import pytest
 
 import kaname
 from kaname import Agent, AgentError, ScriptedModel
-from kaname.agent.peers.names import ATTRIBUTES, PARAMETERS
-from kaname.agent.result import Result
 from kaname.cli.messages import translate
+from kaname.run.peers.names import ATTRIBUTES, PARAMETERS
+from kaname.run.result import Result
 from kaname.tools.function import PEERS
 
 
@@ -166,7 +166,7 @@ def test_table_is_loaded_only_when_a_name_was_wrong():
     code = (
         "import sys; from kaname import Agent, ScriptedModel\n"
         "Agent(ScriptedModel(['hi']), journal='memory').run_sync('hi')\n"
-        "assert 'kaname.agent.peers.names' not in sys.modules"
+        "assert 'kaname.run.peers.names' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr

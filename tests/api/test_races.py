@@ -26,8 +26,8 @@ from kaname.core.errors import JournalLocked, RunNotFound
 from kaname.core.events import Event, Noted, Opened, Received, Warned
 from kaname.core.messages import assistant, system, user
 from kaname.core.state import State, evolve
-from kaname.journals.sqlite.owners import Owner, is_alive
 from kaname.policies.failure.timeout import Late, within
+from kaname.stores.sqlite.owners import Owner, is_alive
 from kaname.testing import ModelContract, SinkContract, ToolContract
 from tests.parts import Died, MortalJournal, add, adding
 

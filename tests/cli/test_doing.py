@@ -72,10 +72,10 @@ async def test_loading_is_told_where_there_is_no_spinner_too(monkeypatch):
 
 def test_slip_at_a_question_in_doubt_is_asked_again(monkeypatch):
     from kaname import Result
-    from kaname.agent.result import result_of
     from kaname.cli.terminal import questions
     from kaname.core.events import Asked
     from kaname.core.state import State
+    from kaname.run.result import result_of
 
     monkeypatch.setattr("sys.stdin", Terminal('yes\n{"result": "done"}\n'))
     state = State(questions={"in-doubt:c1": Asked("in-doubt:c1", "?", ("retry", "skip"), in_doubt=True)})
@@ -100,10 +100,10 @@ async def test_changed_arguments_that_do_not_fit_are_asked_for_once_more(monkeyp
 
 
 def test_question_is_shown_where_it_is_asked_unless_it_stands_there_already(monkeypatch):
-    from kaname.agent.result import result_of
     from kaname.cli.terminal import questions
     from kaname.core.events import Asked
     from kaname.core.state import State
+    from kaname.run.result import result_of
 
     result = result_of("r", State(questions={"approve:c1": Asked("approve:c1", "Pay 88000?", ("yes", "no"))}), None)
     for shown, times in (((), 1), (("Pay 88000?",), 0)):

@@ -13,7 +13,6 @@ import pytest
 
 import kaname
 from kaname import Agent, Approve, ScriptedModel, Workflow, call, deadline, max_steps, tool
-from kaname.agent.replay import Difference, Replay, _changes
 from kaname.cli.chat import as_command
 from kaname.cli.docs import place_text
 from kaname.cli.messages import catalogue, many, say, translate
@@ -28,6 +27,7 @@ from kaname.core.openai_shape import result_text as shown_to_model
 from kaname.core.runs import UNDER_WAY
 from kaname.core.steps import StopKind
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator, TaskPlanner
+from kaname.run.replay import Difference, Replay, _changes
 from kaname.tools.arguments.schema import problems
 from tests.api import test_workflow_files as workflow_files
 

@@ -10,7 +10,7 @@ from kaname.agent.work.order import encode_reason
 from kaname.cli.main import DONE, FAILED, USAGE, main
 from kaname.cli.messages import catalogue
 from kaname.core.notices import notice
-from kaname.journals.queue import QueuedRun, Wanted
+from kaname.stores.queue import QueuedRun, Wanted
 
 CONFIG = """
 journal: journal.db

@@ -3,7 +3,7 @@
 import pytest
 
 from kaname import MAX_HANDOFF_DEPTH, Agent, ModelError, ScriptedModel, Team, call
-from kaname.agent.handoffs.handoff import join
+from kaname.run.handoffs.handoff import join
 from kaname.serve.dialects.transcript import Transcript
 from tests.parts import chunks
 

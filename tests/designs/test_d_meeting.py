@@ -6,7 +6,7 @@ import json
 import pytest
 
 from kaname import Agent, Approve, ConfigError, Meeting, Memory, NotAllowed, Role, ScriptedModel, Sessions, Team, call, tool
-from kaname.agent.handoffs.roles import choose
+from kaname.run.handoffs.roles import choose
 
 PAID = []
 

@@ -23,12 +23,12 @@ from kaname import (
     max_steps,
     tool,
 )
-from kaname.agent.child import SharedLimit
-from kaname.agent.handoffs.handoff import join
 from kaname.core.errors import InvalidState
 from kaname.core.messages import Message, ModelReply, ToolCall, Usage, assistant
 from kaname.core.state import State
 from kaname.core.steps import CallModel
+from kaname.run.child import SharedLimit
+from kaname.run.handoffs.handoff import join
 
 PAID = []
 

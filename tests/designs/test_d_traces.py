@@ -16,10 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from kaname import Agent, ConfigError, Retry, ScriptedModel, ToolContext, Worker, call, load_config, max_steps, tool
 from kaname.core.errors import ModelUnavailable
 from kaname.core.tracing import current, parse_traceparent
-from kaname.journals.queue import QueuedRun
 from kaname.models import OpenAI
 from kaname.sinks import Console, JsonLines, OpenTelemetry
 from kaname.sinks.spans import Span, Spans
+from kaname.stores.queue import QueuedRun
 from kaname.testing import WireServer
 from kaname.testing.wire import Answer, reply
 from tests.parts import add, adding, fail, wait_until

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from kaname import ConfigError, Guardrails, InvalidState, ScriptedModel, ToolResult, ToolRule, cost, deadline, max_steps, tool
-from kaname.agent.figures import figures
 from kaname.core.errors import ModelError
 from kaname.core.messages import ModelReply, Usage, assistant
 from kaname.designs import (
@@ -26,6 +25,7 @@ from kaname.designs import (
     TaskPlanner,
 )
 from kaname.policies.failure.timeout import Timeout
+from kaname.run.figures import figures
 
 DONE = []
 

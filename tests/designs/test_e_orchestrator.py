@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, ScriptedModel, cost, deadline, max_steps, tool
-from kaname.agent.figures import figures, rate
 from kaname.core.messages import ModelReply, assistant
 from kaname.designs.orchestrator.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
+from kaname.run.figures import figures, rate
 from kaname.strategies.graph.asking import EvaluationResult
 
 DONE = []

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from kaname.core.messages import Message, Text
-from kaname.journals.audit.log import AuditLog
+from kaname.stores.audit.log import AuditLog
 from kaname.testing.combine.ledger import Got, PersonAnswer, root
 from kaname.testing.combine.stage import Stage
 from kaname.testing.combine.ways import on_file, way, work

@@ -27,7 +27,6 @@ from kaname import (
     call,
     tool,
 )
-from kaname.agent.ids import SharedSession
 from kaname.core.codec import encode_body
 from kaname.core.errors import Suspend
 from kaname.core.events import Custom, Interjected, Received
@@ -35,6 +34,7 @@ from kaname.core.messages import FILE, Media, Message, Text, ToolResult, map_tex
 from kaname.core.reading.as_read import read_text
 from kaname.kernel.load import load
 from kaname.kernel.ports import ToolContext
+from kaname.run.ids import SharedSession
 from kaname.serve import app
 from kaname.teams.meeting import Meeting
 

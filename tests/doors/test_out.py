@@ -364,7 +364,7 @@ def functions_that_make(name: str) -> set[str]:
 
 
 def test_one_function_records_an_answer_and_one_asks_about_a_call():
-    assert functions_that_make("Answered") == {"agent/opening/opener.py _answer_facts"}
+    assert functions_that_make("Answered") == {"run/opener.py _answer_facts"}
     asked = functions_that_make("Suspend")
     assert {one for one in asked if one.startswith(("kernel/door.py", "policies/"))} == {
         "kernel/door.py _question",  # whether a call is allowed

@@ -13,8 +13,8 @@ from kaname import Agent, Approve, Budget, Flow, InvalidState, Team, tool
 from kaname.core.events import ToolStarted
 from kaname.core.messages import Message, Text
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator
-from kaname.journals.memory import MemoryJournal
 from kaname.models import ScriptedModel
+from kaname.stores.memory import MemoryJournal
 from kaname.testing import call
 
 DONE = '{"is_successful": true, "should_retry": false, "feedback": "", "reason": "", "answer": "Done."}'

@@ -29,20 +29,20 @@ from kaname import (
     call,
     tool,
 )
-from kaname.agent.figures import rate
-from kaname.agent.talk.background import InBackground
 from kaname.cli.many.files import Line, Results
 from kaname.core.errors import RunExists
 from kaname.core.messages import Media, Text, ToolResult
 from kaname.evals.case import Case
 from kaname.evals.evaluation import Evaluation
-from kaname.journals.audit.facts import FactFollower
-from kaname.journals.audit.log import AuditLog
 from kaname.kernel.identity import model_identity, result_identity, tool_identity
 from kaname.memory.lessons.history import read_history
 from kaname.memory.look_back import look_back
 from kaname.memory.results.read import read_result
+from kaname.run.background import InBackground
+from kaname.run.figures import rate
 from kaname.senses.entry import text_of
+from kaname.stores.audit.facts import FactFollower
+from kaname.stores.audit.log import AuditLog
 from kaname.testing import freeze, save_run
 from kaname.testing.combine.dying import Died, MortalJournal
 from kaname.tools.mcp.config import entries

@@ -50,10 +50,10 @@ def test_call_that_is_added_to_each_step_is_named(tmp_path):
     (tmp_path / "benchmarks").mkdir()
     shutil.copy(ROOT / "benchmarks" / "gate.py", tmp_path / "benchmarks")
     shutil.copytree(ROOT / "benchmarks" / "gate", tmp_path / "benchmarks" / "gate")
-    with (tmp_path / "src" / "kaname" / "journals" / "memory.py").open("a", encoding="utf-8") as changed:
+    with (tmp_path / "src" / "kaname" / "stores" / "memory.py").open("a", encoding="utf-8") as changed:
         changed.write(COSTLY)
     done = gate(tmp_path, "--counts", "calls")
     assert done.returncode == 1, done.stdout + done.stderr
     slipped, _, grown = done.stdout.partition("function calls per step, grew most:")
     assert "SLIPPED" in slipped
-    assert "kaname/journals/memory.py costly_habit" in grown.splitlines()[1]
+    assert "kaname/stores/memory.py costly_habit" in grown.splitlines()[1]

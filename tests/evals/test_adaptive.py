@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from kaname import Agent, ConfigError, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
-from kaname.agent.figures import rate
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
 from kaname.evals import AdaptiveAgent, Evaluation, Reward, Standing, explain_choice
 from kaname.evals.adaptive import choose
 from kaname.kernel.load import read_run
+from kaname.run.figures import rate
 
 
 def fails_unless(word):

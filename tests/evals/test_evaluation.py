@@ -26,12 +26,12 @@ from kaname import (
     max_steps,
     tool,
 )
-from kaname.agent.figures import rate
 from kaname.core.errors import ModelDenied
 from kaname.core.events import ModelReplied, Stopped
 from kaname.core.messages import Usage
 from kaname.evals import Case, Evaluation, SimulatedUser, compare, find_report, list_reports, read_report
 from kaname.kernel.load import read_run
+from kaname.run.figures import rate
 from tests import warm
 
 YES = '{"reason": "it is polite", "verdict": "pass"}'

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from kaname import Agent, ConfigError, RunNotFound, ScriptedModel, Sessions, call
-from kaname.agent.figures import rate
 from kaname.cli.main import main
 from kaname.evals import Case, Evaluation, add_case, as_test, case_from_run, load_evaluation
 from kaname.evals.results.formats import as_html, as_junit
+from kaname.run.figures import rate
 from tests.evals.test_evaluation import price, shop
 
 PROGRAM = """

@@ -19,7 +19,6 @@ from kaname import (
     max_steps,
     tool,
 )
-from kaname.agent.figures import rate
 from kaname.core.notices import Notice
 from kaname.core.record import replace
 from kaname.evals import (
@@ -44,6 +43,7 @@ from kaname.memory.lessons.propose import judge_by_runs
 from kaname.memory.protection.erasing import erase_user
 from kaname.memory.protection.places import DataPlaces
 from kaname.memory.retention import Keep, prune
+from kaname.run.figures import rate
 from tests.protection.evaluated import SECRETS, evaluate_words
 
 

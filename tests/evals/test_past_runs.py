@@ -22,7 +22,6 @@ from kaname import (
     no_repeats,
     tool,
 )
-from kaname.agent.figures import rate
 from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import Usage
@@ -33,6 +32,7 @@ from kaname.evals.records import read_rating
 from kaname.memory.lessons.history import PastRun, UsedTool
 from kaname.memory.lessons.patterns import group_tasks, telling_words
 from kaname.memory.lessons.propose import suggest
+from kaname.run.figures import rate
 
 
 @tool(effect="pure")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kaname import Agent, Memory, MemoryJournal, ScriptedModel
-from kaname.agent.figures import rate
 from kaname.memory.lessons.history import is_correction
 from kaname.memory.preferences import preferences_in
+from kaname.run.figures import rate
 
 CORRECTIONS = """
 That's wrong.

@@ -180,7 +180,7 @@ async def test_a_policy_that_ends_the_run_while_a_question_is_open_ends_it():
 
 async def test_when_the_journal_fails_no_call_goes_on():
     from kaname.core.errors import JournalError
-    from kaname.journals.memory import MemoryJournal
+    from kaname.stores.memory import MemoryJournal
 
     class Failing(MemoryJournal):
         async def append(self, events, epoch):

@@ -19,11 +19,11 @@ import msgspec  # noqa: F401
 import pydantic  # noqa: F401
 
 from kaname import Agent, SqliteJournal, tool
-from kaname.agent.many.batches import BatchPrices
 from kaname.models.batches import anthropic
 from kaname.models.prices import Price
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
+from kaname.run.many.batches import BatchPrices
 
 anthropic.PAUSE = 0.01
 

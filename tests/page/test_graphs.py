@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from kaname import Agent, AgentOrchestrator, ScriptedModel, TaskPlanner, Workflow, tool
-from kaname.agent.recipe import describe
 from kaname.core.events import Event, ModelReplied, Opened, ToolFinished
 from kaname.core.messages import Message, ModelReply, Text, ToolResult
 from kaname.core.steps import CallModel
+from kaname.run.recipe import describe
 from kaname.serve.page.graphs import Graphs, draw_graph
 
 

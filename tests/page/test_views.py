@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kaname import SqliteJournal
-from kaname.journals.queue import QueuedRun, Wanted
+from kaname.stores.queue import QueuedRun, Wanted
 from tests.serve.npm import packages
 from tests.serve.serving import client, serving
 

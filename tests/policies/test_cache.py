@@ -479,7 +479,7 @@ def test_cost_of_a_tool_result_is_not_in_the_key():
 
 
 async def test_cached_reply_is_in_the_metrics_as_a_model_call(path):
-    from kaname.agent.figures import figures
+    from kaname.run.figures import figures
 
     journal = MemoryJournal()
     agent = Agent(Counting(), policies=[Cache(path=path)], journal=journal)

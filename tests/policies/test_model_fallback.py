@@ -19,7 +19,6 @@ from kaname import (
     call,
     tool,
 )
-from kaname.agent.recipe import fallback_of
 from kaname.core import errors
 from kaname.core.errors import ContentFiltered, ModelError, ModelUnavailable, RateLimited, RequestRefused
 from kaname.core.messages import Media, Provided, Text, Thinking, ToolResult
@@ -28,6 +27,7 @@ from kaname.kernel.channel import Channel
 from kaname.memory.compact import Compact
 from kaname.models import Anthropic, OpenAI, OpenAIResponses
 from kaname.policies.failure import breaker
+from kaname.run.recipe import fallback_of
 from kaname.sinks.spans import Spans
 from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply, status
 from kaname.testing.wire_contract import FAILURES

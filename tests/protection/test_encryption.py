@@ -17,10 +17,10 @@ from kaname.core.encryption import keys
 from kaname.core.encryption.database import open_database
 from kaname.core.encryption.keys import create_key_file, read_key_file
 from kaname.core.encryption.user_keys import UserKeys
-from kaname.journals.default import choose
 from kaname.memory.files import MemoryFiles
 from kaname.memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
 from kaname.policies.reuse.store import CacheStore
+from kaname.stores.default import choose
 from kaname.testing import JournalContract
 from tests import warm
 from tests.parts import SOURCE, add, adding

@@ -28,8 +28,8 @@ from kaname import (
 )
 from kaname.core.encryption import keys
 from kaname.core.encryption.keys import create_key_file
-from kaname.journals.audit.log import AuditLog
 from kaname.memory.files import MemoryFiles
+from kaname.stores.audit.log import AuditLog
 from tests.protection.planted import OTHER, PLANTED, USER, found_in_files, places, plant
 
 

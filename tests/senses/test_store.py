@@ -11,10 +11,10 @@ from kaname.core.codec import dump
 from kaname.core.errors import JournalError
 from kaname.core.events import Received
 from kaname.core.messages import ModelReply, assistant
-from kaname.journals import media as shared
-from kaname.journals.sqlite import SqliteJournal
-from kaname.journals.sqlite import media as stored
 from kaname.kernel.bases import ModelBase
+from kaname.stores import media as shared
+from kaname.stores.sqlite import SqliteJournal
+from kaname.stores.sqlite import media as stored
 
 
 def photo(number=0, size=200_000):

@@ -13,9 +13,9 @@ import pytest
 import kaname.serve
 from kaname import Agent, Approve, AuditLog, Guardrails, Permit, SqliteJournal, tool
 from kaname.cli.main import main
-from kaname.journals.audit.facts import FactFollower
 from kaname.serve.access.auditor import Failures
 from kaname.serve.users import Users
+from kaname.stores.audit.facts import FactFollower
 from kaname.testing import ScriptedModel, call
 from tests.serve.serving import Served, client, serving
 

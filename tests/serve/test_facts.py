@@ -182,8 +182,8 @@ def test_a_run_of_odd_words_is_made_into_a_test_that_passes(http, served, tmp_pa
 
 
 def test_costs_that_nobody_knows_are_not_told_as_zero():
-    from kaname.agent.figures import sum_tallies
     from kaname.core.runs import Tally
+    from kaname.run.figures import sum_tallies
     from kaname.serve.page.figures import Uses
 
     unknown = Tally("completed", 1, 2, 30, 0.0, 2)

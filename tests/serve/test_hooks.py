@@ -17,9 +17,9 @@ from kaname.core.codec import decode_body, decode_state, encode_body, encode_sta
 from kaname.core.events import Received
 from kaname.core.messages import Message, Text
 from kaname.core.state import State
-from kaname.journals.queue import QueuedRun
 from kaname.serve import app
 from kaname.serve.guard import RequestLimits
+from kaname.stores.queue import QueuedRun
 
 SECRET = "a-secret-that-nobody-knows"
 CONFIG = """

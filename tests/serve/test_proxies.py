@@ -8,9 +8,9 @@ import pytest
 import kaname.serve
 from kaname import Agent, MemoryJournal, ScriptedModel
 from kaname.core.errors import ConfigError
-from kaname.journals.audit.log import AuditLog
 from kaname.serve.access.guessing import _BURST
 from kaname.serve.users import Users
+from kaname.stores.audit.log import AuditLog
 from tests.serve.serving import client, serving
 
 TOKEN = "a-token-of-the-operator"

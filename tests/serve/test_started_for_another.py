@@ -9,8 +9,8 @@ import kaname.serve
 from kaname import Agent, Approve, MemoryJournal, ScriptedModel, SqliteJournal, call, tool
 from kaname.core.errors import InvalidState
 from kaname.core.events import Opened
-from kaname.journals.sqlite.protection.erasure import erase_user_from
 from kaname.serve.users import Users
+from kaname.stores.sqlite.protection.erasure import erase_user_from
 from tests.parts import facts
 
 

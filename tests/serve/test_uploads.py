@@ -19,11 +19,11 @@ from kaname.core.events import Event, Opened, Received, Stopped
 from kaname.core.reading.media_types import LARGEST_FILE
 from kaname.core.runs import UPLOAD, is_own_run
 from kaname.core.steps import Stop
-from kaname.journals.sqlite.protection.erasure import erase_user_from
 from kaname.serve.changes import Changes
 from kaname.serve.guard import RequestLimits
 from kaname.serve.service import Service
 from kaname.serve.users import OWNER, Caller
+from kaname.stores.sqlite.protection.erasure import erase_user_from
 
 TALKER, READER = Caller("ann", frozenset(["talk"])), Caller("bob", frozenset(["read"]))
 

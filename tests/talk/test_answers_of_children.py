@@ -119,7 +119,7 @@ async def test_answer_in_time_counts_for_a_child_that_takes_it_later(journal, mo
     run = agent.resume(asked.run_id, dict.fromkeys(asked.questions, "yes"), by="mia")
     await run.begun()  # the answer is on disk, and the child has not begun
     now = time.time
-    monkeypatch.setattr("kaname.agent.opening.answers.time.time", lambda: now() + 7200)
+    monkeypatch.setattr("kaname.people.answers.time.time", lambda: now() + 7200)
     assert (await run).output == "paid 10"
 
 
@@ -251,7 +251,7 @@ async def test_answer_waits_for_the_task_of_an_ended_run_that_another_process_ex
             busy.set()
             raise
 
-    monkeypatch.setattr("kaname.agent.opening.opener._BUSY", SECONDS)
+    monkeypatch.setattr("kaname.run.opener._BUSY", SECONDS)
     journal.claim = watched
     resuming = asyncio.ensure_future(agent.resume(ended.run_id, {key: "yes"})._result())
     await asyncio.wait_for(busy.wait(), SECONDS)

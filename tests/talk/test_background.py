@@ -21,10 +21,10 @@ from kaname import (
     deadline,
     tool,
 )
-from kaname.agent.talk.tasks import _look_after, settle_tasks
 from kaname.cli.main import main
 from kaname.core.events import BACKGROUND, Interjected
 from kaname.core.messages import Message, ModelReply, Usage, assistant
+from kaname.run.tasks import _look_after, settle_tasks
 
 SECONDS = 60
 

@@ -1,1 +1,1 @@
-from tests.journals.postgres.conftest import server, url  # noqa: F401
+from tests.stores.postgres.conftest import server, url  # noqa: F401

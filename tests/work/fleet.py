@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kaname import Agent, ScriptedModel, ToolContext, Worker, call, tool
 from kaname.core.messages import ToolResult
-from kaname.journals.default import choose
+from kaname.stores.default import choose
 from kaname.strategies.stop import max_steps, no_repeats, per_tool
 from tests import warm
 

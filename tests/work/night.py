@@ -6,7 +6,7 @@ import sys
 
 from kaname import Agent, ScriptedModel, Worker
 from kaname.agent.work.scheduler import Scheduler
-from kaname.journals.default import choose
+from kaname.stores.default import choose
 
 
 def answer(request):

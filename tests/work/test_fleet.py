@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kaname.core.events import Resumed, Stopped
-from kaname.journals.default import choose
+from kaname.stores.default import choose
 from tests import postgres
 from tests.parts import until
 from tests.work.fleet import Fleet, make_agent

@@ -17,8 +17,8 @@ from kaname.agent.work.overview import list_schedules, steer_schedule
 from kaname.agent.work.schedule import make_schedule
 from kaname.agent.work.scheduler import Scheduler
 from kaname.core.events import Stopped
-from kaname.journals.default import choose
-from kaname.journals.transfer import copy_journal
+from kaname.stores.default import choose
+from kaname.stores.transfer import copy_journal
 from kaname.testing.journal_lists import write
 from tests import warm
 from tests.work.test_fleet import completed

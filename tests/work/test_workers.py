@@ -20,14 +20,14 @@ from kaname import (
     call,
     tool,
 )
-from kaname.agent.input import as_turn
-from kaname.agent.run import find_live
 from kaname.agent.work import deaths as rule
 from kaname.agent.work import worker as module
 from kaname.agent.work.order import encode_order, request_for
 from kaname.core.events import Answered, Event, Opened, Received, Resumed
 from kaname.core.messages import Message, ModelReply, assistant, user
-from kaname.journals.queue import QueuedRun, Wanted
+from kaname.run.input import as_turn
+from kaname.run.run import find_live
+from kaname.stores.queue import QueuedRun, Wanted
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -14,27 +14,36 @@ from ..core.errors import ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
-from ..journals.default import choose
 from ..kernel.bases import ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
 from ..kernel.view import current_view
+from ..run.afterwards import Afterwards
+from ..run.child import Parent
+from ..run.handoffs.handoff import HandingBack, Team, check_policies, join
+from ..run.ids import check_ids
+from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
+from ..run.many.verb import Mappable
+from ..run.opener import Opener
+from ..run.recipe import (
+    all_models,
+    changed_recipe,
+    check_parts,
+    choose_models,
+    describe,
+    recipe_of,
+    tools_of_context,
+    traced_by,
+)
+from ..run.request import RunRequest, Turns, new_run_id
+from ..run.result import OutputT, Result, read_result, result_of, run_blocking
+from ..run.run import Run
+from ..run.turns import Recent
+from ..stores.default import choose
 from ..strategies.output import Output
 from ..strategies.stop import Rules
-from .afterwards import Afterwards
-from .child import Parent
-from .handoffs.handoff import HandingBack, Team, check_policies, join
-from .ids import check_ids
-from .input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
-from .many.verb import Mappable
-from .opening.opener import Opener
-from .opening.request import RunRequest, Turns, new_run_id
-from .opening.turns import Recent
 from .options import AgentOptions, Explained
-from .recipe import all_models, changed_recipe, check_parts, choose_models, describe, recipe_of, tools_of_context, traced_by
-from .result import OutputT, Result, read_result, result_of, run_blocking
-from .run import Run
 from .steps.conversation import Conversation, Conversing
 from .work.verb import Submits
 
@@ -42,10 +51,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..config.build import Config
+    from ..run.replay import Replay
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
-    from .replay import Replay
     from .steps.configuration import AgentConfiguration
     from .steps.sequence import AgentStepSequence
 
@@ -154,8 +163,8 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         self.config = config
 
     def _make_servers(self, servers: Servers, elicit: Elicit | None) -> McpServers:
+        from ..run.sampling import answers_for
         from ..tools.mcp.servers import McpServers
-        from .sampling import answers_for
 
         return McpServers(servers, self.tools, elicit, answers_for(self))
 
@@ -319,13 +328,13 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
     def attach(self, run_id: str, after: int = 0) -> AsyncIterator[Chunk]:
         """Read a run that is under way, here or in another process: the chunks of its facts after that number, and those to
         come, until it is over. In this process with the deltas; a run that waits is waited for."""
-        from .attach import follow_chunks
+        from ..run.attach import follow_chunks
 
         return follow_chunks(self.journal, run_id, after)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
         """Stop a run and its work in the background, wherever they are. Return False if all was over; raise `RunNotFound`."""
-        from .attach import stop_run
+        from ..run.attach import stop_run
 
         return await stop_run(self.journal, run_id, reason)
 
@@ -360,7 +369,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
 
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
-        from .replay import replay
+        from ..run.replay import replay
 
         if rerun_pure_tools:
             check_deps(self.tools, deps)

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..kernel.ports import ContextPart, Journal, Policy, Sink, StopRule, Strategy
+    from ..run.handoffs.handoff import Team
     from ..strategies.stop import Rules
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
-    from .handoffs.handoff import Team
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,7 @@ class Explained:
     if not TYPE_CHECKING:  # a type checker would take any attribute
 
         def __getattr__(self, name: str) -> Any:
-            from .peers.names import raise_missing
+            from ..run.peers.names import raise_missing
 
             raise_missing(self, name)
 
@@ -43,7 +43,7 @@ def _explain_errors(function: F, owner: type) -> F:
         try:
             return function(*given, **options)
         except TypeError:
-            from .peers.names import explain
+            from ..run.peers.names import explain
 
             explain(function, options, owner)
             raise

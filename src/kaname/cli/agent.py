@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
-from ..agent.recipe import with_models
 from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
-from ..journals.default import choose, default_path
-from ..journals.places import is_file, shown_place
 from ..kernel.bases import StopRuleBase, optional
 from ..kernel.ports import Model
 from ..models.registry import resolve
+from ..run.recipe import with_models
+from ..stores.default import choose, default_path
+from ..stores.places import is_file, shown_place
 from ..strategies.stop import cost, deadline, max_steps
 from ..tools.loading import all_tools, object_from
 from ..tools.registry import ToolRegistry

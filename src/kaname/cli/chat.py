@@ -15,8 +15,6 @@ from typing import Any
 from unicodedata import normalize
 
 from ..agent.agent import Agent
-from ..agent.opening.request import new_run_id
-from ..agent.run import Run
 from ..core.errors import AgentError, nearest
 from ..core.events import Interjected, Opened, Received, ToolStarted
 from ..core.install import this_command
@@ -26,6 +24,8 @@ from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.threads import off_loop
+from ..run.request import new_run_id
+from ..run.run import Run
 from .agent import agent_from, input_for, place_options, restore_options
 from .main import DONE
 from .messages import say, translate
@@ -111,7 +111,7 @@ class _Chat:
     async def _begin(self) -> None:
         """Make the agent and show the last exchanges. A session is continued with the agent that it was begun with."""
         if self._given.session:
-            from ..journals.default import choose
+            from ..stores.default import choose
             from .agent import journal_for
 
             journal = choose(journal_for(self._given))

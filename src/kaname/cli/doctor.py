@@ -17,14 +17,14 @@ from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
-from ..journals.default import choose
-from ..journals.places import is_file, shown_place
-from ..journals.sqlite import SqliteJournal
 from ..kernel.bases import Verifies
 from ..kernel.ports import Journal
 from ..models.compatible import with_keys
 from ..models.local import weights
 from ..models.registry import resolve_all
+from ..stores.default import choose
+from ..stores.places import is_file, shown_place
+from ..stores.sqlite import SqliteJournal
 from .agent import agent_from, config_for, journal_place
 from .last import take_last
 from .main import DONE, FAILED

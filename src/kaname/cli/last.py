@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.project import FILE, path_without_project
-from ..journals.default import default_path
-from ..journals.places import MEMORY, is_file, shown_place
+from ..stores.default import default_path
+from ..stores.places import MEMORY, is_file, shown_place
 from .messages import say
 from .terminal.screen import Screen
 

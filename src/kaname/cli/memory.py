@@ -13,11 +13,11 @@ from ..core.durations import seconds
 from ..core.errors import ConfigError
 from ..core.install import this_command
 from ..core.project import FOLDER
-from ..journals.default import choose
-from ..journals.places import is_file
 from ..memory.files import MemoryFiles, Owner, as_data, day, moment
 from ..memory.memory import Memory
 from ..memory.store import Memories, Remembered
+from ..stores.default import choose
+from ..stores.places import is_file
 from .agent import agent_name, config_for, journal_place, programs_agent
 from .main import DONE, FAILED
 from .messages import many, say

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from threading import Timer
 
 from ..agent.agent import Agent
-from ..agent.result import Result, settle
-from ..agent.run import Run
 from ..core.errors import AgentError
 from ..core.install import this_command
 from ..core.messages import Media
 from ..core.values import plain_text
+from ..run.result import Result, settle
+from ..run.run import Run
 from .agent import agent_from, input_for, place_options, programs_workflow, take_workflow
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ConfigError
 from ..core.install import install_command, this_command
-from ..journals.default import check_server
+from ..stores.default import check_server
 from ..tools.loading import object_from
 from .agent import agent_from, config_for, journal_place, origin_of_program
 from .last import remember

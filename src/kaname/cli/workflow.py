@@ -10,9 +10,9 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.events import Opened
-from ..journals.default import choose
 from ..kernel.load import load, read_run
 from ..models.http.keys import keys_at_first_call
+from ..stores.default import choose
 from ..workflows import draw
 from ..workflows.file import SCHEMA
 from ..workflows.workflow import Workflow

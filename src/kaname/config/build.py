@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ..agent.handoffs.handoff import Named
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.notices import notice
 from ..core.project import FOLDER
 from ..core.record import field, record
-from ..journals.places import is_file
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
+from ..run.handoffs.handoff import Named
+from ..stores.places import is_file
 from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
 from .encryption import apply_encryption
 from .llm import LLM_SETTINGS, LLMConfig

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core.encryption.keys import files_of, use_key
 from ..core.project import FILE, FOLDER
-from ..journals.default import refuse_to_encrypt
-from ..journals.places import is_file
+from ..stores.default import refuse_to_encrypt
+from ..stores.places import is_file
 
 
 def apply_encryption(given: Mapping[str, Any], folder: Path, journals: Iterable[str], caches: Iterable[str]) -> None:

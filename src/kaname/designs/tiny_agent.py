@@ -7,10 +7,6 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, Generic
 
 from ..agent.agent import Agent as KanameAgent
-from ..agent.input import Input, is_config
-from ..agent.peers.unused import Refusing
-from ..agent.result import OutputT, Result
-from ..agent.run import Run
 from ..agent.steps.conversation import Conversation
 from ..config.build import Config, config_of, load_config
 from ..config.llm import LLM_SETTINGS, ClaudeConfig, LLMConfig, OpenAIConfig
@@ -18,6 +14,10 @@ from ..core import errors
 from ..core.chunks import Chunk
 from ..core.errors import AgentConnectionError, AgentError, ConfigError, ModelError, UnexpectedError
 from ..core.record import replace
+from ..run.input import Input, is_config
+from ..run.peers.unused import Refusing
+from ..run.result import OutputT, Result
+from ..run.run import Run
 from ..tools.mcp.config import as_entry, servers_by_name
 
 __all__ = [

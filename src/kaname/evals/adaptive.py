@@ -16,12 +16,6 @@ from random import Random
 from typing import Any
 
 from ..agent.agent import Agent
-from ..agent.figures import RATING
-from ..agent.input import check_argument
-from ..agent.opening.opener import Opener
-from ..agent.opening.request import RunRequest
-from ..agent.recipe import changed_recipe
-from ..agent.result import OutputT
 from ..core.codec import digest
 from ..core.errors import ConfigError, RunNotFound, nearest
 from ..core.events import Asked, Custom, Opened, Stopped
@@ -32,6 +26,12 @@ from ..kernel.channel import Channel
 from ..kernel.load import list_runs, read_run
 from ..kernel.ports import Recipe
 from ..kernel.scope import Scope
+from ..run.figures import RATING
+from ..run.input import check_argument
+from ..run.opener import Opener
+from ..run.recipe import changed_recipe
+from ..run.request import RunRequest
+from ..run.result import OutputT
 from ..tools.registry import ToolRegistry
 from .case import without_address
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import isfunction
 from typing import Any, TypedDict, Unpack
 
-from ..agent.input import Input, as_turn, check_argument
 from ..core.codec import digest, encode_body
 from ..core.errors import ConfigError, nearest
 from ..core.events import Received
@@ -15,6 +14,7 @@ from ..core.notices import notice
 from ..core.runs import as_title
 from ..kernel.identity import describe_model, value_identity
 from ..kernel.ports import Model
+from ..run.input import Input, as_turn, check_argument
 from .checks.kinds import KINDS, RUBRIC, prepare
 from .simulated import SimulatedUser
 

@@ -20,8 +20,8 @@ from .results.report import EvalReport
 from .subject import Subject
 
 if TYPE_CHECKING:
-    from ..agent.many.batches import BatchPrices
     from ..kernel.ports import Journal, Model
+    from ..run.many.batches import BatchPrices
 
 _PLAIN = re.compile(r"[\w.-]{1,40}", re.ASCII)
 

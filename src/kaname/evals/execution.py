@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..agent.agent import Agent
-from ..agent.input import as_turn
-from ..agent.many.map import MapInput, run_id_of
-from ..agent.result import Result
 from ..core.codec import digest
 from ..core.errors import AgentError
 from ..core.messages import NOTHING, Usage
 from ..core.record import record
 from ..core.runs import UNDER_WAY
 from ..kernel.identity import describe_model
+from ..run.input import as_turn
+from ..run.many.map import MapInput, run_id_of
+from ..run.result import Result
 from .case import Case
 from .checks.kinds import RUBRIC, find_problem
 from .checks.outcome import CaseOutcome
@@ -29,8 +29,8 @@ from .simulated import Talk
 from .subject import Subject
 
 if TYPE_CHECKING:
-    from ..agent.many.batches import BatchPrices
     from ..kernel.ports import Model
+    from ..run.many.batches import BatchPrices
 
 Progress = Callable[[CaseAttempt, int, int], Any]
 _COMPLETED = ["completed", "degraded"]

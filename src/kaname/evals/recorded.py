@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..agent.result import result_of
 from ..core.codec import dump
 from ..core.errors import ConfigError
 from ..core.events import Answered, Interjected, Opened
@@ -16,6 +15,7 @@ from ..core.runs import EVALUATION_PREFIX
 from ..core.values import plain_text
 from ..kernel.load import load, read_whole
 from ..kernel.ports import Journal
+from ..run.result import result_of
 from .checks.outcome import CaseOutcome
 from .files import load_evaluation, make_case, read_cases
 from .records import people_of, read_rating

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..agent.figures import RATING
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Custom, Event, Fact, Opened, Resumed, Stopped
 from ..core.record import replace
@@ -16,6 +15,7 @@ from ..core.runs import EVALUATION, EVALUATION_PREFIX, TITLE, RunInfo
 from ..core.steps import Stop
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
+from ..run.figures import RATING
 from .results.report import CaseAttempt, EvalReport, make_report
 
 PREFIX = EVALUATION_PREFIX

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent.agent import Agent
-from ..agent.input import Input
-from ..agent.many.map import MapInput
-from ..agent.result import Result
 from ..core.messages import NOTHING, Usage
 from ..core.record import record
 from ..kernel.ports import Journal, Model
+from ..run.input import Input
+from ..run.many.map import MapInput
+from ..run.result import Result
 
 SIMULATED = "simulated user"  # the name of the agent
 _BEGIN = "(The conversation begins. Write your first message.)"

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.agent import Agent
-from ..agent.input import Input
-from ..agent.recipe import describe
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.runs import EVALUATION, EVALUATIONS
-from ..journals.default import choose, path_beside
 from ..kernel.bases import ContextBase, StopRuleBase, optional
 from ..kernel.identity import describe_model, describe_tool
 from ..kernel.ports import Journal, Recipe
 from ..memory.lessons.book import LessonBook
 from ..memory.lessons.part import Lessons
+from ..run.input import Input
+from ..run.recipe import describe
+from ..stores.default import choose, path_beside
 from .case import Case, without_address
 
 

@@ -11,13 +11,13 @@ from ..core.errors import AgentError, ConfigError
 from ..core.notices import notice
 from ..core.record import replace
 from ..core.values import shorten
-from ..journals.default import choose
 from ..kernel.ports import Journal, Model
 from ..memory.lessons.book import Lesson, LessonBook
 from ..memory.lessons.history import WRITER
 from ..memory.lessons.part import Lessons
 from ..memory.lessons.patterns import FailureGroup
 from ..memory.lessons.propose import LONGEST, Ask
+from ..stores.default import choose
 from .adaptive import refuse_alternatives
 from .evaluation import Evaluation
 from .results.comparison import Comparison, compare

@@ -10,12 +10,6 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ..agent.figures import RATING
-from ..agent.opening.opener import Opener
-from ..agent.opening.request import RunRequest
-from ..agent.recipe import recipe_of
-from ..agent.result import Result, result_of
-from ..agent.run import Run
 from ..core.codec import digest
 from ..core.events import Custom
 from ..core.messages import ToolResult, user
@@ -25,6 +19,12 @@ from ..kernel.boundary import Failure, attempt
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal, Model, Policy
 from ..kernel.threads import off_loop
+from ..run.figures import RATING
+from ..run.opener import Opener
+from ..run.recipe import recipe_of
+from ..run.request import RunRequest
+from ..run.result import Result, result_of
+from ..run.run import Run
 from ..strategies.output import Output
 from ..tools.registry import ToolRegistry
 from .files import LEARNING, MemoryFiles

@@ -23,9 +23,9 @@ from ..config.build import Config, load_config
 from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
 from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
-from ..journals.default import choose
 from ..kernel.ports import Probes
 from ..memory.retention import Keep, keep_pruning
+from ..stores.default import choose
 from ..workflows.configured import configured_parts
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor, audit_of
@@ -62,8 +62,8 @@ from .work.recovery import Recovery
 from .work.routes import WorkRoutes
 
 if TYPE_CHECKING:
-    from ..journals.audit.log import AuditLog
     from ..kernel.ports import Journal, Sink
+    from ..stores.audit.log import AuditLog
 
 _READY_SECONDS = 2.0
 _READY_AGAIN = 1.0  # seconds for which an answer is reused

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Literal, get_args
 
-from ..agent.result import Result
 from ..core.calls import call_key
 from ..core.errors import ConfigError
 from ..core.events import Asked
@@ -20,6 +19,7 @@ from ..core.values import identity_text
 from ..memory.compact import as_lines
 from ..policies.content.privacy.pseudonyms import labels_in
 from ..policies.permission.lasting import equal_arguments
+from ..run.result import Result
 
 Shown = Literal["nothing", "call", "turn", "run"]
 SHOWN: tuple[Shown, ...] = get_args(Shown)

@@ -11,11 +11,6 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..agent.attach import batches, batches_of
-from ..agent.figures import rate
-from ..agent.opening.answers import read_tasks
-from ..agent.result import Result
-from ..agent.run import Run, find_live
 from ..core.chunks import Chunk, chunks_of
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import ToolFinished
@@ -24,6 +19,11 @@ from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import UNDER_WAY, RunInfo, is_upload
 from ..kernel.load import load
+from ..people.answers import read_tasks
+from ..run.attach import batches, batches_of
+from ..run.figures import rate
+from ..run.result import Result
+from ..run.run import Run, find_live
 from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json, Part

@@ -10,15 +10,15 @@ from logging import getLogger
 from typing import Any, Literal
 
 from ..agent.agent import Agent
-from ..agent.attach import queued_card, stop_run
-from ..agent.result import Result
-from ..agent.run import Run, find_live, let_go_of
 from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
 from ..core.runs import UPLOAD, RunInfo
 from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
+from ..run.attach import queued_card, stop_run
+from ..run.result import Result
+from ..run.run import Run, find_live, let_go_of
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused

@@ -14,7 +14,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..agent.opening.request import new_run_id
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event, Fact, Opened, Received, Stopped
 from ..core.messages import Media, Message
@@ -23,6 +22,7 @@ from ..core.reading.media_types import WrongMediaType
 from ..core.runs import UPLOAD
 from ..core.steps import Stop
 from ..kernel.load import read_run
+from ..run.request import new_run_id
 from .encoding import Json
 from .forms import caller_of
 from .guard import file_too_large

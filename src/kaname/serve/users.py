@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
 from ..core.record import record
-from ..journals.default import path_beside
+from ..stores.default import path_beside
 
 if TYPE_CHECKING:
     from ..config.build import Config

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from ..agent.ids import SharedSession
-from ..agent.run import Run
 from ..core.chunks import Chunk, chunks_of
 from ..core.errors import AgentError, ConfigError, nearest
 from ..core.events import Stopped
@@ -16,6 +14,8 @@ from ..kernel.ports import Journal
 from ..memory.files import LEARNING
 from ..memory.look_back import Said
 from ..memory.sessions import Session, Sessions
+from ..run.ids import SharedSession
+from ..run.run import Run
 
 Right = Literal["read", "speak", "approve"]
 _RIGHTS = ("read", "speak", "approve")  # each has those before it

@@ -10,11 +10,11 @@ from inspect import isawaitable
 from statistics import fmean, median
 from typing import Any, Literal
 
-from ..agent.result import Result
 from ..core.errors import ConfigError
 from ..core.people.answers import normalize_answer
 from ..core.record import field, record
 from ..core.values import plain_text, read_json
+from ..run.result import Result
 
 Strategy = Literal["majority", "weighted", "sum", "average", "median", "best", "synthesis"]
 _SYNONYMS = {"majority_vote": "majority", "summation": "sum", "llm_based_synthesis": "synthesis"}

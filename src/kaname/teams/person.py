@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..agent.actions import AskPerson
 from ..core.errors import ConfigError
 from ..core.messages import ToolResult
 from ..kernel.ports import ToolContext
+from ..run.actions import AskPerson
 
 _TEXT = {"type": "string"}
 

@@ -6,9 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..agent.ids import check_ids
-from ..agent.opening.request import new_run_id
-from ..agent.recipe import describe
 from ..core.errors import InvalidState
 from ..core.events import Custom, Event, Fact, Opened, Stopped
 from ..core.notices import notice
@@ -18,6 +15,9 @@ from ..kernel.load import add_fact, load
 from ..kernel.ports import Journal
 from ..kernel.threads import off_loop
 from ..memory.sessions import Session, Sessions
+from ..run.ids import check_ids
+from ..run.recipe import describe
+from ..run.request import new_run_id
 from .meeting import Meeting, Right
 
 _MEMBERS = "members"  # the fact that says with whom a session is shared

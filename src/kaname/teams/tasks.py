@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from ..agent.handoffs.roles import Role
 from ..core.errors import ConfigError, InvalidState, RunBusy, nearest
 from ..core.notices import notice
 from ..kernel.ports import Journal
+from ..run.handoffs.roles import Role
 from ..workflows.workflow import Workflow
 from .meeting import NotAllowed
 from .person import DelegateToHuman

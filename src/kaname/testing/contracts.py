@@ -23,9 +23,9 @@ from ..core.events import Body, Event, ModelReplied, Opened, Received, Warned
 from ..core.messages import ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, assistant, user
 from ..core.state import State, evolve
 from ..core.steps import CallModel, CallTools, Conclude, Finish
-from ..journals.memory import MemoryJournal
 from ..kernel.ports import Model, Policy, Sink, Strategy
 from ..models.providers.scripted import ScriptedModel, call
+from ..stores.memory import MemoryJournal
 from ..tools.definition import TextTool
 from ..tools.registry import as_action
 from . import samples

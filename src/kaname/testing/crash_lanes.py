@@ -20,9 +20,9 @@ from typing import Any
 from ..core.codec import encode
 from ..core.errors import RunNotFound
 from ..core.events import Event
-from ..journals.default import choose
-from ..journals.places import is_file
 from ..kernel.ports import Journal
+from ..stores.default import choose
+from ..stores.places import is_file
 from .crash_life import WrappedJournal, read_lines, watch, write_line
 from .crash_places import drop_schemas, in_child, place_for, when_free
 from .crash_worker import load, repeated_effects

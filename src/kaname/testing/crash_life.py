@@ -17,12 +17,12 @@ from ..core.events import Event
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import record
 from ..core.runs import RunInfo, SessionInfo, Tally
-from ..journals.default import choose
 from ..kernel.approvals.port import Grants, HasGrants
 from ..kernel.arguments import shown_arguments
 from ..kernel.inbox.port import Inbox, inbox_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Journal, Lease, Lineage, Repair, ToolContext, Turn
+from ..stores.default import choose
 from .crash_places import when_free
 
 RUN = "crash-check"

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from ..core.codec import encode
 from ..core.errors import RunBusy
-from ..journals.default import choose
-from ..journals.places import is_server
-from ..journals.sqlite import reading
+from ..stores.default import choose
+from ..stores.places import is_server
+from ..stores.sqlite import reading
 
 T = TypeVar("T")
 _PATIENCE, _PAUSE = 30.0, 0.05  # seconds
@@ -89,7 +89,7 @@ def drop_schemas(order: dict[str, Any]) -> None:
 async def _drop(url: str, starting: str) -> None:
     import asyncpg
 
-    from ..journals.postgres.address import parse_address
+    from ..stores.postgres.address import parse_address
 
     connection = await asyncpg.connect(parse_address(url).url)
     try:

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.agent import Agent
-from ..agent.replay import replay
-from ..agent.result import Result
 from ..config.build import load_config
 from ..core.codec import decode
 from ..core.errors import ConfigError, RunNotFound
 from ..core.events import Event
 from ..core.notices import notice
 from ..designs.orchestrator.orchestrator import agent_behind
-from ..journals.memory import MemoryJournal
 from ..kernel.load import read_whole
 from ..kernel.ports import Journal
 from ..models.http.keys import keys_at_first_call
 from ..models.providers.replay import read_recording, record_line
+from ..run.replay import replay
+from ..run.result import Result
+from ..stores.memory import MemoryJournal
 from ..tools.loading import object_from
 from ..workflows.configured import configured_workflows
 

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ..journals.queue import AGAIN, MOST_KEYS, QueuedRun, RunQueue, Wanted
 from ..kernel.ports import Journal
+from ..stores.queue import AGAIN, MOST_KEYS, QueuedRun, RunQueue, Wanted
 
 _ANY = Wanted(("clerk",))
 

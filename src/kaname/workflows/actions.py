@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from ..agent.actions import Doing
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
@@ -15,6 +14,7 @@ from ..kernel.arguments import shown_arguments
 from ..kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ..kernel.view import RunView
 from ..policies.failure.timeout import run_with_timeout
+from ..run.actions import Doing
 from ..strategies.graph.task import MARKS, Graph, Task
 
 

@@ -11,8 +11,8 @@ from ..config.build import Config
 from ..config.load import mistakes_error
 from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
-from ..journals.default import choose
 from ..kernel.ports import Journal, Policy
+from ..stores.default import choose
 from .file import name_in
 from .workflow import Workflow
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ..agent.actions import ASK
 from ..config.load import Reading, check
 from ..core.durations import seconds
 from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..kernel.ports import Action
+from ..run.actions import ASK
 from ..strategies.graph.check import Problem
 from ..strategies.graph.expression import BadExpression, Expression, template
 from ..strategies.graph.task import ALWAYS, ON_FAILURE, Task, Use

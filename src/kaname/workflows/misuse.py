@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..agent.actions import ASK
 from ..core.errors import nearest
 from ..core.notices import notice
 from ..kernel.ports import Action
+from ..run.actions import ASK
 from ..strategies.graph.expression import expressions
 from ..strategies.graph.task import Use
 from ..tools.arguments.schema import problems

@@ -9,10 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
 
-from ..agent.actions import ASK, AskPerson
 from ..agent.agent import Agent
-from ..agent.child import Parent
-from ..agent.run import Run
 from ..core.durations import seconds
 from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
@@ -20,6 +17,9 @@ from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.load import load
 from ..kernel.ports import Action, Journal, Policy, Recipe, Sink
+from ..run.actions import ASK, AskPerson
+from ..run.child import Parent
+from ..run.run import Run
 from ..strategies.graph.check import Problem, problems
 from ..strategies.graph.expression import BadExpression, Expression
 from ..strategies.graph.progress import Progress

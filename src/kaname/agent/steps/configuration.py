@@ -6,10 +6,10 @@ from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record, replace
 from ...kernel.ports import Recipe
+from ...run.recipe import judged_by
 from ...strategies.react import React
 from ...strategies.stop import Rule, count, max_steps, no_repeats, per_tool
 from ...strategies.termination import AskedOnce, TerminationPolicy, check_termination
-from ..recipe import judged_by
 from .hand_out import hand_out_tools
 
 

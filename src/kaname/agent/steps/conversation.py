@@ -22,14 +22,14 @@ from ...kernel.bases import ActionBase, optional
 from ...kernel.channel import Channel
 from ...kernel.ports import Journal, Recipe
 from ...kernel.scope import Scope
+from ...run.input import as_turn
+from ...run.opener import Opener
+from ...run.request import RunRequest, new_run_id
+from ...run.result import Result
+from ...run.run import Run
+from ...run.turns import Recent, take_turns
 from ...strategies.react import React
 from ...tools.registry import ToolRegistry
-from ..input import as_turn
-from ..opening.opener import Opener
-from ..opening.request import RunRequest, new_run_id
-from ..opening.turns import Recent, take_turns
-from ..result import Result
-from ..run import Run
 
 if TYPE_CHECKING:
     from ...config.build import Config

@@ -25,11 +25,11 @@ from ...kernel.loop import advance
 from ...kernel.perform import use
 from ...kernel.scope import Scope
 from ...policies.money.purchase import meter
+from ...run.input import Input
+from ...run.peers.unused import Refusing
+from ...run.result import Result, stop_error
 from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
-from ..input import Input
-from ..peers.unused import Refusing
-from ..result import Result, stop_error
 from .configuration import AgentConfiguration
 from .hand_out import HandedOutTools, Handing
 from .phase import LoopPhase, phase_of

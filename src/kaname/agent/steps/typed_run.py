@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.chunks import PARTS, Chunk
+from ...run.result import OutputT
+from ...run.run import Run
 from ...strategies.output import Output
-from ..result import OutputT
-from ..run import Run
 
 
 class TypedChunk(Chunk):

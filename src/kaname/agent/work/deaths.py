@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core.events import Custom, Event, Opened, Resumed, ToolStarted, Warned
-from ..opening.request import QUEUED
+from ...run.request import QUEUED
 
 DEATHS = 10  # crashes without progress of the run in between, after which it is set aside
 SUSPECT = 2  # crashes after which a run may be their cause: it is resumed alone, so that other runs are not blamed

@@ -11,8 +11,8 @@ from ...core.errors import JournalError
 from ...core.events import Received
 from ...core.messages import Message
 from ...core.notices import Notice, from_json, notice, to_json
-from ...journals.queue import AGAIN, QueuedRun
-from ..opening.request import RunRequest
+from ...run.request import RunRequest
+from ...stores.queue import AGAIN, QueuedRun
 
 
 def encode_order(messages: Sequence[Message]) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...core.errors import ConfigError, nearest
 from ...core.notices import Notice, notice, to_json
-from ...journals.queue import QueuedRun
 from ...kernel.load import list_runs
 from ...kernel.ports import Journal
+from ...run.request import new_run_id
+from ...stores.queue import QueuedRun
 from ..agent import Agent
-from ..opening.request import new_run_id
 from .order import decode_reason
 from .scheduler import marks_of, schedules_of
 from .submit import queue_of

@@ -14,8 +14,8 @@ from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import field, record
-from ...journals.queue import PAUSED
-from ..ids import check_ids
+from ...run.ids import check_ids
+from ...stores.queue import PAUSED
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")

@@ -10,7 +10,7 @@ from random import random
 from typing import Any
 
 from ...core.errors import AgentError, ConfigError
-from ...journals.queue import PAUSED, HasQueue, Marks
+from ...stores.queue import PAUSED, HasQueue, Marks
 from ..agent import Agent
 from .schedule import Schedule
 from .submit import queue_of

@@ -10,13 +10,13 @@ from typing import Any
 from ...core.durations import seconds
 from ...core.errors import ConfigError, RunBusy
 from ...core.notices import notice
-from ...journals.queue import HasQueue, QueuedRun, RunQueue
 from ...kernel.ports import Journal, Recipe
-from ..ids import check_ids
-from ..input import Input, as_mapping, as_turn
-from ..opening.entrance import Origin, admit
-from ..opening.opener import Opener
-from ..opening.request import RunRequest, new_run_id
+from ...people.entrance import Origin, admit
+from ...run.ids import check_ids
+from ...run.input import Input, as_mapping, as_turn
+from ...run.opener import Opener
+from ...run.request import RunRequest, new_run_id
+from ...stores.queue import HasQueue, QueuedRun, RunQueue
 from .order import encode_order
 from .schedule import check_order
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...kernel.ports import Journal, Recipe
-from ..input import Input, as_turn
-from ..opening.opener import Opener
+from ...run.input import Input, as_turn
+from ...run.opener import Opener
 
 if TYPE_CHECKING:
     from .schedule import Missed, Schedule
@@ -90,7 +90,7 @@ class Submits:
         return await self._tell(self.journal, self.recipe, run_id, message, by=by, urgent=urgent)
 
     async def _tell(self, journal: Journal, recipe: Recipe, run_id: str, message: Any, **how: Any) -> bool:
-        from ..talk.say import say
+        from ...run.say import say
 
         return await say(journal, recipe, run_id, message, **how)
 

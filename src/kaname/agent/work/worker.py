@@ -19,11 +19,11 @@ from ...core.errors import AgentError, ConfigError, InvalidState, RunBusy, RunEx
 from ...core.events import Asked, Event
 from ...core.notices import notice
 from ...core.runs import UNDER_WAY, RunInfo
-from ...journals.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ...kernel.load import read_run
+from ...run.request import RunRequest
+from ...run.run import Run, find_live, let_go_of
+from ...stores.queue import AGAIN, DEFAULT_QUEUE, QueuedRun, QueueState, Wanted
 from ..agent import Agent
-from ..opening.request import RunRequest
-from ..run import Run, find_live, let_go_of
 from .deaths import DEATHS, SERVED, SUSPECT, deaths, is_served, pause_left
 from .order import encode_reason, request_for
 from .scheduler import Scheduler

@@ -19,7 +19,7 @@ from ...evals.results.comparison import compare_all, what_it_can_show
 from ...evals.results.formats import as_html, as_junit
 from ...evals.results.report import CaseAttempt, EvalReport
 from ...evals.subject import as_agent
-from ...journals.default import choose
+from ...stores.default import choose
 from ...tools.loading import object_from
 from ..agent import agent_from, journal_place, note_place, place_options, programs_workflow, take_workflow, workflow_from
 from ..last import take_last

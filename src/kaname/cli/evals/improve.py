@@ -17,7 +17,7 @@ from ...evals.improvement.rewrite import rewrite
 from ...evals.improvement.search import Improvement, improve
 from ...evals.improvement.texts import PARTS
 from ...evals.results.comparison import what_it_can_show
-from ...journals.default import choose
+from ...stores.default import choose
 from ..agent import config_for
 from ..main import DONE, FAILED
 from ..messages import many, say, translate

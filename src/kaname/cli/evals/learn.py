@@ -10,12 +10,12 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.install import this_command
 from ...evals.trial import ask_model, try_lesson
-from ...journals.default import choose
 from ...kernel.ports import Journal
 from ...memory.lessons.book import Lesson, LessonBook
 from ...memory.lessons.history import PastRun, read_history
 from ...memory.lessons.patterns import find_patterns, group_failures
 from ...memory.lessons.propose import learn_lessons
+from ...stores.default import choose
 from ..agent import agent_name, journal_place, note_place
 from ..last import take_last
 from ..main import DONE

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.many.map import Map, MapInput
 from ...core.codec import digest
 from ...core.errors import ConfigError
 from ...core.install import this_command
+from ...run.many.map import Map, MapInput
 from ..agent import agent_from, input_for, place_options
 from ..main import DONE, FAILED, USAGE, WAITING
 from ..messages import many, say

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ...agent.input import as_turn
-from ...agent.result import Result
 from ...core.codec import digest, dump
 from ...core.errors import AgentError, ConfigError
+from ...run.input import as_turn
+from ...run.result import Result
 from ..messages import say, translate
 
 _FIELDS = {"input", "id", "session", "user"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
 from ...core.errors import ConfigError
-from ...journals.default import choose
+from ...stores.default import choose
 from ..agent import config_for, journal_for, note_place
 from ..last import take_last
 from ..main import DONE

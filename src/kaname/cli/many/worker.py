@@ -20,9 +20,9 @@ from ...core.errors import ConfigError
 from ...core.install import install_command
 from ...core.project import FOLDER
 from ...designs.orchestrator.orchestrator import agent_behind
-from ...journals.default import check_server, choose
-from ...journals.places import is_server, shown_place
-from ...journals.queue import DEFAULT_QUEUE
+from ...stores.default import check_server, choose
+from ...stores.places import is_server, shown_place
+from ...stores.queue import DEFAULT_QUEUE
 from ...tools.loading import object_from
 from ...workflows.configured import configured_parts
 from ..agent import agent_from, config_for, journal_place, origin_of_program

@@ -8,8 +8,8 @@ import time
 from datetime import UTC, datetime
 
 from ...core.people.visible import visible, visible_json
-from ...journals.default import choose
 from ...kernel.approvals.port import Grant, Grants, HasGrants
+from ...stores.default import choose
 from ..agent import journal_for, note_place
 from ..last import take_last
 from ..main import DONE, FAILED, USAGE

@@ -7,11 +7,11 @@ import getpass
 import json
 from collections import deque
 
-from ...journals.audit.chain import AuditEntry
-from ...journals.audit.facts import FactFollower
-from ...journals.audit.log import AuditLog
 from ...kernel.ports import Journal
 from ...serve.access.auditor import audit_in, require_audit
+from ...stores.audit.chain import AuditEntry
+from ...stores.audit.facts import FactFollower
+from ...stores.audit.log import AuditLog
 from ..agent import config_for, journal_place
 from ..main import DONE, FAILED
 from ..messages import say, translate

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from ...journals.default import choose
 from ...kernel.ports import Policy
 from ...policies.money.budget import Budget, ledger_of
 from ...policies.money.overview import AccountInfo, overview
+from ...stores.default import choose
 from ..agent import config_for, journal_for, note_place, programs_agent
 from ..last import take_last
 from ..main import DONE

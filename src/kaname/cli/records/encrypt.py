@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE, MasterKey, create_key_file, key_for, use_key
 from ...core.errors import ConfigError
-from ...journals.default import refuse_to_encrypt
 from ...memory.protection.encrypting import decrypt_files, encrypt_files, rotate_key
+from ...stores.default import refuse_to_encrypt
 from ..main import DONE, FAILED
 from ..messages import many, say
 from ..terminal.questions import confirm

@@ -6,9 +6,9 @@ import argparse
 import os
 
 from ...core.errors import ConfigError
-from ...journals.default import choose
-from ...journals.places import is_file, shown_place
-from ...journals.transfer import copy_journal
+from ...stores.default import choose
+from ...stores.places import is_file, shown_place
+from ...stores.transfer import copy_journal
 from ..main import DONE
 from ..messages import many, say
 from ..terminal.screen import Screen

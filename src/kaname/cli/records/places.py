@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ...core.encryption.keys import KEY_FILE
 from ...core.project import FOLDER, default_state_folder
-from ...journals.places import is_file, is_server
 from ...memory.protection.places import DataPlaces
 from ...serve.access.auditor import audit_in
+from ...stores.places import is_file, is_server
 from ..agent import config_for, journal_place
 
 

@@ -13,9 +13,6 @@ from contextlib import aclosing, nullcontext
 from datetime import datetime
 from typing import Any
 
-from ...agent.attach import follow_chunks, queued_card, stop_run
-from ...agent.figures import rate
-from ...agent.opening.answers import questions_of_tasks
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.install import this_command
@@ -24,12 +21,15 @@ from ...core.project import path_without_project
 from ...core.runs import RunInfo, is_own_run
 from ...core.state import State
 from ...core.values import plain_text
-from ...journals.default import choose, default_path
-from ...journals.places import is_file
 from ...kernel.load import load, read_run
 from ...kernel.ports import Journal
 from ...models.http.keys import keys_at_first_call
+from ...people.answers import questions_of_tasks
+from ...run.attach import follow_chunks, queued_card, stop_run
+from ...run.figures import rate
 from ...serve.questions import same_question
+from ...stores.default import choose, default_path
+from ...stores.places import is_file
 from ..agent import agent_from, is_resumable, journal_place, note_place, place_options, restore_options
 from ..last import take_last
 from ..main import DONE, FAILED, INTERRUPTED, USAGE, WAITING

@@ -12,10 +12,10 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.install import this_command
-from ...journals.default import choose
-from ...journals.places import is_file
 from ...memory.look_back import Said
 from ...memory.sessions import SEARCHED, Session, Sessions
+from ...stores.default import choose
+from ...stores.places import is_file
 from ..agent import agent_name, journal_place, note_place, place_options
 from ..last import take_last
 from ..main import DONE, FAILED

@@ -6,8 +6,8 @@ import argparse
 import json
 from collections import Counter
 
-from ...agent.figures import Figures, figures, sum_tallies
-from ...journals.default import choose
+from ...run.figures import Figures, figures, sum_tallies
+from ...stores.default import choose
 from ..agent import agent_name, journal_for, note_place
 from ..last import take_last
 from ..main import DONE

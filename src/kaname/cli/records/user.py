@@ -7,11 +7,11 @@ import json
 import time
 from pathlib import Path
 
-from ...journals.places import is_server
 from ...memory.protection.erasing import Erasure, erase_user
 from ...memory.protection.exporting import export_user
 from ...serve.access.cookies import SignIns
 from ...serve.users import Users, users_file, users_named_by
+from ...stores.places import is_server
 from ..agent import config_for, journal_place
 from ..main import DONE, FAILED
 from ..messages import many, say, translate

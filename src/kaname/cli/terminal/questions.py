@@ -11,14 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.opening.answers import is_expired
-from ...agent.result import Result
-from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.install import this_command
 from ...core.people.answers import ALWAYS, NO, YES, can_last, check_answer, normalize_answer, says
 from ...core.values import read_json
+from ...people.answers import is_expired
+from ...run.result import Result
+from ...run.run import Run
 from ..messages import say, translate
 from .screen import Screen
 

@@ -10,11 +10,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ...agent.agent import Agent
-from ...agent.handoffs import handoff as teams
-from ...agent.handoffs.handoff import Team
-from ...agent.opening.request import new_run_id
 from ...agent.options import AgentOptions
-from ...agent.peers.unused import Refusing
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError, nearest
 from ...core.messages import Message
@@ -23,6 +19,10 @@ from ...core.record import replace
 from ...core.values import plain_text
 from ...kernel.chain import can_call, overrides
 from ...kernel.ports import Sink
+from ...run.handoffs import handoff as teams
+from ...run.handoffs.handoff import Team
+from ...run.peers.unused import Refusing
+from ...run.request import new_run_id
 from ...tools.registry import ToolRegistry
 from .adapters import ChatModel, LLMAdapter, model_of
 from .attached import Attached

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from logging import getLogger
 from typing import Any
 
-from ...agent.input import check_argument
 from ...core.errors import ConfigError, nearest
 from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.chain import can_call
 from ...kernel.threads import runs_on_loop
 from ...policies.money.budget import Verdict
+from ...run.input import check_argument
 
 Fits = tuple[Callable[[Any], bool], str]
 """Returns True if a value can be used, and says what is expected."""

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.handoffs.roles import Choice, Role, choose
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.values import plain_text
-from ...journals.default import choose as choose_journal
 from ...kernel.ports import Journal
 from ...memory.sessions import Sessions
+from ...run.handoffs.roles import Choice, Role, choose
+from ...stores.default import choose as choose_journal
 from ...teams.meeting import Meeting, Right
 from ...teams.merge import Merged, merge
 from ...teams.person import DelegateToHuman

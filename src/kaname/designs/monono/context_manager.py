@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakMethod
 
-from ...agent.ids import SharedSession
 from ...context.window import tokens_of
 from ...core.errors import ConfigError
 from ...core.messages import user
@@ -25,6 +24,7 @@ from ...kernel.view import RunView
 from ...memory.memory import Memory
 from ...memory.notes import Notes
 from ...memory.store import Memories
+from ...run.ids import SharedSession
 from ...tools.database.engines.base import QueryFailed
 from ...tools.database.statement import StatementRefused
 from ...tools.database.tool import DatabaseTool

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from ...agent.input import check_argument
 from ...core.notices import join_notices, notice
 from ...core.runs import EVALUATION_PREFIX
 from ...kernel.threads import off_loop
@@ -18,6 +17,7 @@ from ...memory.lessons.patterns import SuccessPattern, find_patterns, group_fail
 from ...memory.lessons.propose import suggest
 from ...memory.memory import Memory
 from ...memory.preferences import preferences_in
+from ...run.input import check_argument
 from .checks import check_method
 
 if TYPE_CHECKING:

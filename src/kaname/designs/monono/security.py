@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ...agent.input import check_argument
 from ...core.errors import UnexpectedError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Text, Thinking, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
-from ...journals.audit.log import AuditLog
 from ...kernel.chain import can_call, overrides
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...policies.content.privacy.leaving import Leaving
@@ -21,6 +19,8 @@ from ...policies.content.privacy.scan import Detector
 from ...policies.content.privacy.values import mask, sanitize_data
 from ...policies.money.budget import Verdict
 from ...policies.permission.permit import Permit, Roles
+from ...run.input import check_argument
+from ...stores.audit.log import AuditLog
 from .checks import check_method, refusal
 from .security_parts import Audited, EncryptionHandler
 

@@ -13,11 +13,11 @@ from ...core.errors import AuditError, EncryptionError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.project import state_path
-from ...journals.audit.log import AuditLog
 from ...kernel.ports import Policy, ToolHandler
 from ...kernel.threads import off_loop
 from ...policies.money.budget import Verdict
 from ...policies.permission.permit import Permit, Roles
+from ...stores.audit.log import AuditLog
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView

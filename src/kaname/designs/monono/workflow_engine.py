@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.input import as_list, as_tools
-from ...agent.run import Run
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
 from ...core.notices import notice
-from ...journals.default import choose
 from ...kernel.ports import Journal
+from ...run.input import as_list, as_tools
+from ...run.run import Run
+from ...stores.default import choose
 from ...strategies.graph.plan import ExecutionPlan
 from ...tools.passed import is_registry
 from ...workflows.file import read_workflow

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from ...agent.actions import ASK, AskPerson
 from ...agent.agent import Agent
-from ...agent.child import Parent
-from ...agent.peers.unused import Refusing
-from ...agent.run import Run
 from ...core.errors import AgentError, ConfigError, JournalError
 from ...core.record import replace
 from ...kernel.bases import StopRuleBase, optional
 from ...kernel.load import load
 from ...kernel.ports import Journal, Policy, Recipe
 from ...models.registry import resolve
+from ...run.actions import ASK, AskPerson
+from ...run.child import Parent
+from ...run.peers.unused import Refusing
+from ...run.run import Run
 from ...strategies.graph.asking import EvaluationResult as EvaluationResult
 from ...strategies.orchestrate import MONITOR, PLANNER, Orchestrate
 from ...strategies.stop import Rule, cost, max_steps, no_repeats, written_kinds

@@ -11,7 +11,6 @@ from itertools import count
 from logging import getLogger
 from typing import Any
 
-from ...agent.actions import Doing
 from ...agent.agent import Agent
 from ...core.errors import AgentError, ConfigError, Halt, Signal
 from ...core.events import Answered, Asked, Event, ModelReplied, Opened, Stopped, ToolFinished
@@ -24,6 +23,7 @@ from ...kernel.chain import overrides
 from ...kernel.ports import Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
 from ...policies.failure.timeout import run_with_timeout
+from ...run.actions import Doing
 from ...strategies.graph.asking import EvaluationResult, as_json
 from ...strategies.graph.plan import plan_as_json
 from ...strategies.orchestrate import Orchestrate

@@ -7,7 +7,6 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ...agent.actions import ASK, AskPerson
 from ...agent.agent import Agent
 from ...core.errors import ConfigError, Signal, UnexpectedError
 from ...core.messages import ModelReply, ModelRequest, ToolSpec, Usage, assistant, user
@@ -19,6 +18,7 @@ from ...kernel.chain import overrides
 from ...kernel.ports import Action, Emit, Journal
 from ...models.prompted.choice_schema import choice_schema
 from ...models.registry import resolve
+from ...run.actions import ASK, AskPerson
 from ...strategies.graph.asking import EvaluationResult, Form, Judging, Writing, simple_form
 from ...strategies.graph.plan import BadPlan, ExecutionPlan, plan_as_json, plan_from, read_plan
 from ...strategies.orchestrate import MONITOR, PLANNER, Judge, Orchestrate, told_results

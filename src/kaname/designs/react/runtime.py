@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.result import Result
-from ...agent.run import Run
 from ...context.history import AgentState
 from ...core.errors import BadArguments, ConfigError, ModelError, ToolNotFoundError
 from ...core.messages import Message, ModelRequest, Thinking, ToolCall, ToolResult, ToolSpec, Usage, user
@@ -25,6 +23,8 @@ from ...models.prompted.react.model import TextOnly
 from ...models.registry import resolve
 from ...policies.content.guardrails.policy import Guardrails
 from ...policies.failure.tool_fallback import FallbackStrategy, one_text
+from ...run.result import Result
+from ...run.run import Run
 from ...strategies.react import React
 from ...strategies.stop import max_steps as steps_limit
 from ...strategies.stop import no_repeats, per_tool

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...agent.result import Result
 from ...core.messages import NOTHING, ToolCall, Usage
 from ...core.values import plain_text
+from ...run.result import Result
 
 
 class CaseOutcome:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...agent.agent import Agent
-from ...agent.many.map import MapInput
 from ...core.codec import digest
 from ...core.messages import Usage
 from ...core.notices import notice
 from ...kernel.identity import describe_model
 from ...kernel.ports import Journal, Model
+from ...run.many.map import MapInput
 from ..case import Case
 from .outcome import CaseOutcome
 

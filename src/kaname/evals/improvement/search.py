@@ -14,8 +14,6 @@ from math import inf
 from typing import Any, cast
 
 from ...agent.agent import Agent
-from ...agent.input import check_argument
-from ...agent.many.map import MapInput
 from ...core.codec import digest
 from ...core.errors import AgentError, ConfigError
 from ...core.install import install_command
@@ -23,6 +21,8 @@ from ...core.record import record, replace
 from ...core.runs import IMPROVEMENT_PREFIX
 from ...kernel.ports import Journal, Model
 from ...models.registry import resolve
+from ...run.input import check_argument
+from ...run.many.map import MapInput
 from ..checks.outcome import CaseOutcome
 from ..evaluation import Evaluation
 from ..records import SEARCH, list_reports

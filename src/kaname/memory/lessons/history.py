@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from ...agent.figures import RATING
 from ...core.calls import call_key
 from ...core.errors import RunNotFound
 from ...core.events import (
@@ -29,6 +28,7 @@ from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
 from ...core.steps import Stop
 from ...kernel.load import list_runs, read_run
 from ...kernel.ports import Journal
+from ...run.figures import RATING
 from ...tools.search.tokenize import query_terms
 
 Cause = Literal["", "tool error", "wrong arguments", "loop", "limit", "refused", "bad form", "user unhappy", "error"]

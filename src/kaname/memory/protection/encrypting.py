@@ -15,9 +15,9 @@ from ...core.encryption.user_keys import UserKeys
 from ...core.errors import EncryptionError
 from ...core.install import this_command
 from ...core.notices import notice
-from ...journals.sqlite.media import seal_media, unseal_media
-from ...journals.sqlite.protection.copies import copies_of
-from ...journals.sqlite.protection.rewriting import seal_all, unseal_all
+from ...stores.sqlite.media import seal_media, unseal_media
+from ...stores.sqlite.protection.copies import copies_of
+from ...stores.sqlite.protection.rewriting import seal_all, unseal_all
 from ..files import MemoryFiles, Owner
 from .places import DataPlaces
 

@@ -18,10 +18,10 @@ from ...core.encryption.database import open_database
 from ...core.errors import ConfigError
 from ...core.record import field, record, replace
 from ...core.runs import EVALUATION_PREFIX, EVALUATIONS
-from ...journals.default import path_beside
-from ...journals.erasing import Erased, Footprint
-from ...journals.sqlite.journal import SqliteJournal
-from ...journals.sqlite.protection.erasure import erase_user_from, find_user, vacuum
+from ...stores.default import path_beside
+from ...stores.erasing import Erased, Footprint
+from ...stores.sqlite.journal import SqliteJournal
+from ...stores.sqlite.protection.erasure import erase_user_from, find_user, vacuum
 from ..files import MemoryFiles
 from ..store import Memories
 from .places import DataPlaces
@@ -93,8 +93,8 @@ async def erase_user(user: str, places: DataPlaces | None = None) -> Erasure:
 
 
 async def _erase_from_server(user: str, places: DataPlaces) -> Erasure:
-    from ...journals.postgres.deletion import erasure
-    from ...journals.postgres.journal import PostgresJournal
+    from ...stores.postgres.deletion import erasure
+    from ...stores.postgres.journal import PostgresJournal
 
     server = PostgresJournal(places.server)
     try:

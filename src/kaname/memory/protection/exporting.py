@@ -20,10 +20,10 @@ from ...core.project import sync_folder
 from ...core.record import replace
 from ...core.runs import RunInfo
 from ...core.state import what_was_said
-from ...journals.sqlite.journal import SqliteJournal
 from ...kernel.approvals.port import HasGrants
 from ...kernel.inbox.port import waiting_letters
 from ...kernel.ports import HasLedger, Journal
+from ...stores.sqlite.journal import SqliteJournal
 from ..files import MemoryFiles, as_data
 from .places import DataPlaces
 from .recording import record_export
@@ -107,7 +107,7 @@ class _Archive:
         journal: Journal | None = None
         place = self._places.journal
         if self._places.server:
-            from ...journals.postgres import PostgresJournal
+            from ...stores.postgres import PostgresJournal
 
             journal = PostgresJournal(self._places.server)  # not the program's own, which stays open
         elif place is not None and place.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from ...journals.audit.log import AuditLog
+from ...stores.audit.log import AuditLog
 
 
 def record_export(user: str, audit: Path | None) -> None:

@@ -1,7 +1,7 @@
 """Answer model calls through the provider's batch API: a run waits, as a fact, until its batch is done.
 
 `Desk` gathers requests into waves, each of which becomes one batch, and finds the answers. The driver of the runs submits the
-waves and resumes the runs (`agent.many.batches`).
+waves and resumes the runs (`run.many.batches`).
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from typing import Any
 from ...agent.agent import Agent
 from ...config.build import Config
 from ...core.errors import AuditError, ConfigError
-from ...journals.audit.chain import user_subject
-from ...journals.audit.facts import FactFollower
-from ...journals.audit.log import AuditLog
-from ...journals.audit.place import audit_beside
-from ...journals.memory import MemoryJournal
 from ...kernel.ports import Journal
 from ...policies.permission.permit import Permit
+from ...stores.audit.chain import user_subject
+from ...stores.audit.facts import FactFollower
+from ...stores.audit.log import AuditLog
+from ...stores.audit.place import audit_beside
+from ...stores.memory import MemoryJournal
 from ..users import Caller, Users
 
 _AGAIN = 600.0  # seconds after which the same read or sign-in is recorded again

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...core.notices import notice
 from ...core.record import record
-from ...journals.audit.file import hold_lock
+from ...stores.audit.file import hold_lock
 from ..problems import HttpRefused
 from ..users import Caller, Users, write_private
 

@@ -32,10 +32,6 @@ from starlette.routing import BaseRoute, Route
 
 from ... import __version__
 from ...agent.agent import Agent
-from ...agent.attach import batches, batches_of
-from ...agent.opening.request import new_run_id
-from ...agent.result import Result
-from ...agent.run import Run
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, RunNotFound
 from ...core.messages import Message
@@ -43,6 +39,10 @@ from ...core.people.asking import question_text
 from ...core.runs import UNDER_WAY, RunInfo
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
+from ...run.attach import batches, batches_of
+from ...run.request import new_run_id
+from ...run.result import Result
+from ...run.run import Run
 from ..admin_only import HIDDEN, stop_for, words_for
 from ..encoding import Json
 from ..service import Service, log

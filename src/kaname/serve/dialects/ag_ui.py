@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...agent.agent import Agent
-from ...agent.run import Run
 from ...core.events import Asked
 from ...core.people.asking import question_text
 from ...core.values import plain_text
+from ...run.run import Run
 from ..forms import caller_of, read_body, refuse_malformed
 from ..runs import user_input, user_of
 from ..service import Service

@@ -14,12 +14,12 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.input import as_turn
 from ...core.errors import ConfigError, ModelError
 from ...core.events import Asked
 from ...core.notices import join_notices
 from ...core.people.asking import question_in_words
 from ...core.values import plain_text
+from ...run.input import as_turn
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import RATE_LIMITED, status_of

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...agent.agent import Agent
-from ...agent.run import Run
 from ...core.errors import InvalidState
 from ...core.events import Asked
 from ...core.messages import Message
@@ -20,6 +19,7 @@ from ...core.notices import notice
 from ...core.people.answers import check_answer, is_yes_or_no, says
 from ...core.people.asking import question_in_words, run_code
 from ...core.runs import RunInfo
+from ...run.run import Run
 from ..forms import require
 from ..service import Service
 from ..users import Caller

@@ -11,14 +11,14 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 
-from ...agent.attach import batches_of
-from ...agent.run import Run
 from ...core.chunks import Chunk, chunks_of
 from ...core.errors import AgentError, ConfigError, RateLimited, RunNotFound
 from ...core.events import Asked
 from ...core.people.answers import is_yes_or_no, read_decision
 from ...core.runs import RunInfo
 from ...kernel.channel import Reader
+from ...run.attach import batches_of
+from ...run.run import Run
 from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of

@@ -15,8 +15,6 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...agent.agent import Agent
-from ...agent.result import Result
-from ...agent.run import Run
 from ...core.errors import AgentError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
@@ -24,6 +22,8 @@ from ...core.people.labels import FLOW, LABELS_KEY
 from ...core.values import plain_text
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
+from ...run.result import Result
+from ...run.run import Run
 from ..admin_only import stop_for, words_for
 from ..forms import require
 from ..problems import HttpRefused

@@ -13,14 +13,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.opening.request import new_run_id
-from ...agent.run import Run
 from ...core.chunks import chunks_of
 from ...core.errors import ConfigError, RateLimited, RunNotFound
 from ...core.events import Answered, Asked, Event
 from ...core.notices import notice
 from ...core.runs import RunInfo
 from ...core.values import plain_text
+from ...run.request import new_run_id
+from ...run.run import Run
 from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed

@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...agent.agent import Agent
-from ...agent.input import as_turn
-from ...agent.run import Run
 from ...core.errors import ConfigError
 from ...core.events import Asked
 from ...core.notices import join_notices
 from ...core.people.asking import question_in_words
 from ...core.values import plain_text
+from ...run.input import as_turn
+from ...run.run import Run
 from ..forms import caller_of, read_body, refuse_malformed
 from ..problems import HttpRefused
 from ..runs import user_input, user_of

@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.attach import batches
 from ...core.chunks import Chunk
 from ...core.codec import encode
 from ...core.events import Custom, Event, ModelReplied, Opened, Stopped, Unknown
@@ -21,6 +20,7 @@ from ...core.runs import RunInfo
 from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
+from ...run.attach import batches
 from ..admin_only import chunks_for, stop_for
 from ..encoding import PIECE, Json, Part, join_parts, keep_once, share, to_json
 from ..forms import caller_of, number

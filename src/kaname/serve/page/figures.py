@@ -11,7 +11,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.figures import sum_tallies
 from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
@@ -19,6 +18,7 @@ from ...kernel.load import read_run
 from ...kernel.ports import HasLedger
 from ...policies.money.budget import Budget
 from ...policies.money.overview import overview
+from ...run.figures import sum_tallies
 from ..encoding import Json
 from ..forms import caller_of, number
 from ..service import Service

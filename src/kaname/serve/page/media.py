@@ -12,11 +12,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...agent.result import Result
 from ...core.codec import encode_body
 from ...core.errors import RunNotFound
 from ...core.notices import notice
 from ...core.reading.files import files_of
+from ...run.result import Result
 from ..forms import caller_of
 from ..problems import HttpRefused
 from ..questions import attached_files

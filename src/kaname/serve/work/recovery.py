@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...agent.work.worker import Worker
-from ...journals.queue import HasQueue
+from ...stores.queue import HasQueue
 from ..service import Service
 
 _AT_ONCE = 256  # runs that the server takes at the same time, in addition to those of requests

@@ -12,8 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from ...agent.work.overview import list_queue, list_schedules, list_workers, retry_run, steer_schedule
 from ...agent.work.submit import queue_of
 from ...core.events import Event, Stopped
-from ...journals.queue import HasQueue
 from ...kernel.bases import SinkBase
+from ...stores.queue import HasQueue
 from ..encoding import Json
 from ..forms import caller_of
 from ..service import Service

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ...agent.agent import Agent
-from ...agent.handoffs.handoff import Team
 from ...core.messages import ToolResult
-from ...journals.memory import MemoryJournal
 from ...kernel.bases import StopRuleBase, optional
 from ...policies.reuse.cache import Cache
+from ...run.handoffs.handoff import Team
+from ...stores.memory import MemoryJournal
 from .brain import Brain
 from .declared import OWN_TOOLS, rules_of
 from .dying import MortalJournal

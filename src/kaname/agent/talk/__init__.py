@@ -1,1 +1,0 @@
-"""Talk to a run that is under way."""

@@ -1,0 +1,1 @@
+"""One run of an agent: the request for it, its opening, its task, its children, its result."""

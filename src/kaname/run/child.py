@@ -1,0 +1,268 @@
+"""Child runs: an agent run inside a tool call, on the parent's journal, within its limits; questions are passed up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
+
+from ..core.chunks import Chunk
+from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
+from ..core.events import Asked
+from ..core.messages import NOTHING, Usage
+from ..core.notices import join_notices, notice
+from ..core.people.labels import FLOW
+from ..core.record import replace
+from ..core.runs import RunInfo
+from ..core.state import State
+from ..core.steps import Step, Stop
+from ..kernel.bases import SinkBase, StopRuleBase, optional
+from ..kernel.chain import in_order
+from ..kernel.channel import Reader
+from ..kernel.load import load
+from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
+from ..kernel.scope import Scope
+from ..people.answers import AGAIN, Given, asked_key
+from ..policies.money.purse import Purse, purse_of
+
+if TYPE_CHECKING:
+    from .result import Result
+    from .run import Run
+
+T = TypeVar("T")
+_PAUSE = 0.2  # seconds between two looks at a child that is busy
+_SHARED = ("budget", "deadline")  # what a child spends is its parent's
+
+
+class Parent(NamedTuple):
+    """The run and the call that open a child, and what they lend to it."""
+
+    run_id: str
+    call_id: str
+    deps: Any
+    user: str = ""
+    first: bool = False  # the call is tried for the first time: there can be no such child yet
+    sinks: tuple[Sink, ...] = ()  # those that tell of the children too
+    by: str = ""  # the person who started the parent for the user
+
+
+class Runnable(Protocol):
+    """An agent, a workflow or an orchestrator, as far as its parent's tool needs it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def recipe(self) -> Recipe: ...
+    def run_on(
+        self, journal: Journal, recipe: Recipe, run_id: str, given: Any, answers: Mapping[str, Any], parent: Parent
+    ) -> Run[Any]: ...
+
+
+async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
+    """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
+    child_id = _name_child(scope, context, agent, name)
+    spent = scope.child_usage.setdefault(context.call_id, {})
+    prefix = f"{child_id}:"
+    answers = await answers_for(scope, child_id)
+    resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
+    first = not resumed and context.attempt == 1
+    parent = Parent(
+        scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope), scope.state.by
+    )
+    known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
+    shown = known[0].seq if known else 0  # in the life before
+    recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known))
+
+    def begin() -> tuple[Run[Any], Reader]:
+        made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
+        reader = made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
+        reader.passes_on_to(lambda: scope.view.is_read)
+        return made, reader
+
+    run, reader = begin()
+    try:
+        while await _is_busy(run):
+            reader.close()
+            await asyncio.sleep(_PAUSE)
+            run, reader = begin()
+        run.detach()
+        await _follow(run, reader, child_id, spent, scope)
+        result = await run
+    except asyncio.CancelledError:
+        try:
+            if context.call_id in scope.signals and not scope.leaves_resumable():
+                await _follow(run, reader, child_id, spent, scope)  # another child asks: this one is not cut off for that
+        finally:
+            await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
+        raise
+    except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
+        scope.unclean.add(context.call_id)
+        raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
+    except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
+        await _ask_again(child_id, str(unusable), scope, context)
+        raise
+    finally:
+        spent[child_id] = run.usage
+    for key, asked in result.questions.items():
+        _pass_up(prefix + key, asked, scope, context)
+    if FLOW in result.state.custom:
+        scope.unclean.add(context.call_id)
+    return result
+
+
+async def answers_for(scope: Scope, child_id: str) -> dict[str, Given]:
+    """Return the answers to a child's questions that were asked in the run. Of several to one question, the last counts."""
+    given = _answers_given(scope, child_id)
+    if not any(AGAIN in key for key in given):
+        return given
+    child = await load(scope.journal, child_id)
+    return {asked_key(key, {**child.questions, **child.answers}): answer for key, answer in given.items()}
+
+
+def _answers_given(scope: Scope, child_id: str) -> dict[str, Given]:
+    prefix, by = f"{child_id}:", scope.state.answered_by
+    given = [(key, Given(answer, by.get(key, ""))) for key, answer in scope.state.answers.items() if key.startswith(prefix)]
+    return {key.removeprefix(prefix): one for key, one in given}
+
+
+def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
+    return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
+
+
+async def seconds_so_far(scope: Scope, known: Sequence[RunInfo]) -> float:
+    """Return the working time of a child that is resumed: its parent has counted it already."""
+    return (await load(scope.journal, known[0].run_id)).spent.seconds if known else 0.0
+
+
+def recipe_within(scope: Scope, child_id: str, recipe: Recipe, seconds: float, *, apart: bool = False) -> Recipe:
+    """Return a child's recipe with the limits and policies of its parent that hold for it. It keeps its memo.
+
+    `seconds`: its working time before it is resumed. `apart`: the call that opens it does not wait for it, so it has to watch
+    the time itself.
+    """
+    limits = (*_shared_limits(scope, child_id, seconds, apart), *recipe.stops)
+    inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
+    return replace(recipe, stops=limits, policies=in_order((*inherited, *recipe.policies)))
+
+
+def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:
+    """Return the id of a child that this attempt of the call has not opened yet."""
+    if not callable(getattr(agent, "run_on", None)):
+        raise ConfigError.of(
+            "child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent
+        )
+    child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
+    opened = scope.children.setdefault((context.call_id, context.attempt), set())
+    if child_id in opened:
+        raise ConfigError.of(
+            "child.twice",
+            "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
+            child_id=child_id,
+        )
+    opened.add(child_id)
+    return child_id
+
+
+async def _follow(run: Run[Any], reader: Reader, child_id: str, spent: dict[str, Usage], scope: Scope) -> None:
+    """Show the parent's readers what a child does, until it stops."""
+    async for chunk in reader:
+        spent[child_id] = run.usage
+        await _relay(chunk, child_id, scope)
+
+
+def _programs_fault(name: str, child_id: str) -> str:
+    return notice(
+        "child.failed", "{agent} failed because of a bug in its program: see run {run_id}", agent=name, run_id=child_id
+    )
+
+
+async def _ask_again(child_id: str, why: str, scope: Scope, context: ToolContext) -> None:
+    """Pass up the first question whose answers could not be used, with the reason."""
+    child, given = await load(scope.journal, child_id), _answers_given(scope, child_id)
+    known = {**child.questions, **child.answers}
+    for key, asked in child.questions.items():
+        if times := len([one for one in given if asked_key(one, known) == key]):
+            told = replace(asked, prompt=join_notices("\n", (why, asked.prompt)))
+            _pass_up(f"{child_id}:{key}{AGAIN}{times}", told, scope, context)
+
+
+async def _is_busy(run: Run[Any]) -> bool:
+    """Begin a child. Return True if another process executes it, or a tool of it is still at work: it is waited for. As an
+    error it would make the model delegate the same work again."""
+    try:
+        await run.begun()
+    except RunBusy:
+        return True
+    except AgentError:  # told by the run itself
+        pass
+    return False
+
+
+async def _leave(run: Run[Any], *, resumable: bool) -> None:
+    """Stop executing a child when its parent's call is cancelled: leave it resumable, or abort it."""
+    if not resumable:
+        run.abort()
+    with suppress(AgentError):  # one that was busy has never begun; its error must not take the cancellation's place
+        await (run.let_go() if resumable else run)
+
+
+def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
+    """Ask a child's question in its parent, even if the tool catches what is raised here."""
+    question = scope.signals[context.call_id] = question_as(key, asked)
+    raise question
+
+
+def question_as(key: str, asked: Asked) -> Suspend:
+    """Return the question of a child as its parent asks it."""
+    terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by, "rules": asked.rules}
+    return Suspend(key, asked.prompt, asked.options, **terms, until=asked.until, then=asked.then)
+
+
+async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:
+    if scope.channel is not None and scope.channel.show(_as_relayed(chunk, child_id)):
+        await scope.channel.pause()
+
+
+def _as_relayed(chunk: Chunk, child_id: str) -> Chunk:
+    """Return a chunk as readers of the parent see it: with the child's id, and without the number of its fact."""
+    data = {key: value for key, value in chunk.data.items() if key != "fact"}
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": child_id, **data})
+
+
+class SharedLimit:
+    """A parent's limit on money or time, judged by what it, this child and the others have spent. It may be a limit that the
+    parent shares with its own parent."""
+
+    def __init__(self, rule: StopRule, scope: Scope, child_id: str, seconds: float = 0.0, apart: bool = False) -> None:
+        self._rule, self._scope, self._child_id = rule, scope, child_id
+        self._begun = scope.state.spent.seconds - seconds  # children work at the same time: theirs is not added up
+        self.kind = optional(rule, StopRuleBase, "kind")
+        limit = rule.left if isinstance(rule, SharedLimit) else optional(rule, StopRuleBase, "limit")
+        self.left: float | None = limit - self._begun if limit and self.kind == "deadline" else None  # seconds
+        self.limit = self.left if apart else None  # else the parent's stands around the whole child
+        self.allows_unpriced = optional(rule, StopRuleBase, "allows_unpriced")
+        self.root: StopRule = optional(rule, StopRuleBase, "root") or rule  # the one that a person has written
+        self.purse: Purse = optional(rule, StopRuleBase, "purse") or purse_of(scope.view)
+
+    def __call__(self, state: State, step: Step) -> Stop | None:
+        return self._with_all_usage(state, lambda: self._rule(state, step))
+
+    def dollars_left(self, state: State) -> float | None:
+        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "dollars_left")
+        return self._with_all_usage(state, lambda: left(state))
+
+    def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:
+        mine, before = state.spent, (state.spent.usage, state.spent.seconds)
+        mine.usage, mine.seconds = mine.usage + self._scope.state.spent.usage, mine.seconds + self._begun
+        for other, usage in [one for family in self._scope.child_usage.values() for one in family.items()]:
+            mine.usage += usage if other != self._child_id else NOTHING
+        try:
+            return judge()
+        finally:
+            mine.usage, mine.seconds = before
+
+
+def _shared_limits(scope: Scope, child_id: str, seconds: float, apart: bool) -> tuple[StopRule, ...]:
+    found = [rule for rule in scope.stops(scope.agent) if optional(rule, StopRuleBase, "kind") in _SHARED]
+    return tuple([SharedLimit(rule, scope, child_id, seconds, apart) for rule in found])

@@ -1,0 +1,383 @@
+"""Open a run from a `RunRequest`: new (in its session), resumed, or forked. After that they are all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from ..core import tracing
+from ..core.chunks import Chunk
+from ..core.errors import AgentError, Halt, InvalidState, RunBusy, RunExists, RunNotFound, SessionBusy, nearest
+from ..core.events import Answered, Custom, Fact, HandedOff, Interjected, Opened, Received, Resumed, Stopped, ToolFinished
+from ..core.messages import Message, ToolResult, is_withheld, said_by, user
+from ..core.notices import notice
+from ..core.people.labels import FLOW
+from ..core.record import replace
+from ..core.state import State
+from ..core.steps import Stop
+from ..kernel.bases import SinkBase, optional
+from ..kernel.chain import overrides
+from ..kernel.channel import Channel
+from ..kernel.load import keep_snapshot, load, read_run
+from ..kernel.perform import joints
+from ..kernel.ports import Journal, Recipe, Sink, Turn
+from ..kernel.scope import Scope
+from ..kernel.threads import off_loop
+from ..people.answers import Given, TaskQuestions, check_answers, read_tasks
+from ..people.entrance import Origin, admit, admit_answer, words_of
+from ..people.history import recognise
+from ..tools.to_json import to_result
+from .child import run_child
+from .hold import hold_run
+from .ids import SharedSession
+from .left import news_of_left
+from .recipe import check_strategy, describe, for_run, other_model, with_flow
+from .request import QUEUED, RunRequest
+from .turns import Recent, take_turns, until_over
+
+FORK = "fork"  # the source of a result that the caller of a fork has written
+_BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
+
+
+class Opener:
+    """Opens runs of one recipe on one journal."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        journal: Journal,
+        sinks: Sequence[Sink] = (),
+        describe: Callable[[Recipe], Mapping[str, Any]] = describe,
+        recent: Recent | None = None,
+    ) -> None:
+        self.recipe, self.journal, self.sinks = recipe, journal, sinks
+        self._describe, self._recent = describe, Recent() if recent is None else recent
+
+    def open(self, request: RunRequest, channel: Channel) -> AbstractAsyncContextManager[Scope]:
+        """Return the scope of the run. It is open, with its first facts recorded, as long as the context is entered."""
+        match request.how:
+            case "new":
+                return self._new(request, channel)
+            case "resume":
+                return self._resume(request, channel)
+            case "either":
+                return self._either(request, channel)
+            case "fork":
+                return self._fork(request, channel)
+
+    async def _description(self) -> Mapping[str, Any]:
+        """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
+        known = self.recipe.memo.description(self.recipe.tools)
+        if known is None:
+            known = await off_loop(self._describe, self.recipe)
+            self.recipe.memo.keep_description(self.recipe.tools, known)
+        return known
+
+    @asynccontextmanager
+    async def _new(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Open a new run, as the next turn of its session."""
+        session, base = request.session, request.base
+        whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, request.user)
+        turn = Turn(session, *whose) if session and base is None and request.turns != "ahead" else None
+        waiting = take_turns(self.journal, session if turn and request.turns == "wait" else "", *whose)
+        async with waiting, AsyncExitStack() as stack:
+            while True:
+                before = await self.journal.runs(run_id=base, limit=1) if base else []
+                if base is None and session:
+                    before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
+                state = await self._recent.load(self.journal, before[0]) if before else State()
+                onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
+                by = "" if request.by == request.user else request.by
+                opened = Opened(
+                    session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
+                )
+                try:
+                    first = await self._turn(request, opened, state, turn)
+                    scope = await stack.enter_async_context(self._begin(request.run_id, state, first, channel, turn))
+                    break
+                except SessionBusy as other:  # another process, or another event loop of this one, is at it
+                    if request.turns == "refuse" and await self._is_running(other.run_id):
+                        raise
+                    channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
+                    await until_over(self.journal, other.run_id)
+            async with self._remember_at_end(scope, facts):
+                yield scope
+
+    async def _is_running(self, run_id: str) -> bool:
+        return (await self.journal.runs(run_id=run_id, limit=1))[0].status == "running"
+
+    async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None) -> list[Fact]:
+        """Return the beginning. The agent that had the conversation continues it."""
+        at_work, state.agent = state.agent, self.recipe.name
+        handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
+        received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
+        late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
+        late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
+        left = await news_of_left(self.journal, state, opened.base[0]) if opened.base else []
+        return [opened, *handed, *left, *late, *received]
+
+    async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
+        """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
+        admitted = [await admit(message, self.recipe, origin) for message in messages]
+        known = await recognise(messages, admitted, self.journal, self.recipe.name, origin.user)
+        noted = Custom(FLOW, {"source": known.taint, "reply": 0}, shown=False)
+        return [*map(Received, known.messages), *([noted] if known.taint and FLOW not in state.custom else [])]
+
+    async def _letters(self, run_id: str) -> list[Interjected]:
+        """Return the messages that wait for a run."""
+        from ..kernel.inbox.port import waiting_letters
+
+        return await waiting_letters(self.journal, run_id)
+
+    @asynccontextmanager
+    async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
+        """Keep what the run came to, however it ended, for the next one of its session."""
+        try:
+            yield
+        except AgentError:
+            if scope.failure is not None:  # it has ended, and the journal says how
+                await self._remember(scope, facts)
+            raise
+        await self._remember(scope, facts)
+
+    async def _remember(self, scope: Scope, facts: int) -> None:
+        self._recent.keep(scope.run_id, scope.state)
+        if scope.state.session:
+            await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
+
+    async def _recall(self, run_id: str) -> None:
+        """Tell sinks that want to know what the run did before."""
+        for recall in [optional(sink, SinkBase, "recall") for sink in self.sinks if overrides(sink, "recall", SinkBase)]:
+            recall(await read_run(self.journal, run_id))
+
+    async def answer(self, scope: Scope, answers: Mapping[str, Any], by: str) -> bool:
+        """Record answers to the questions of an open run, and those of questions that have expired. Return True if there are
+        any.
+
+        Raises `InvalidState` for every answer that `resume` would not accept.
+        """
+        origin = Origin(scope.state.user, agent=scope.state.agent)
+        given = {key: Given(one, by) for key, one in answers.items()}
+        admitted = {key: Given(await admit_answer(one, self.recipe, origin), by) for key, one in answers.items()}
+        known = await check_answers(scope, admitted, await read_tasks(self.journal, scope.state), judged=False)
+        if known:
+            await self._judge(scope, _words(known, given, admitted, scope.state))
+            await scope.record(*_answer_facts(known))
+        return bool(known)
+
+    @asynccontextmanager
+    async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
+        run_id = request.run_id
+        given = {key: one if isinstance(one, Given) else Given(one, request.by) for key, one in request.answers.items()}
+        state = await load(self.journal, run_id)
+        origin = Origin(state.user, agent=state.agent)
+        answers = {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in given.items()}
+        _check_can_resume(request, state, answers)
+        check_strategy(run_id, state, self.recipe)
+        known, rests = await self._take_answers(request, state, channel, answers)
+        if request.after is not None:
+            for event in await read_run(self.journal, run_id):
+                if event.seq > request.after:
+                    channel.event(event)
+        if rests:
+            yield self._scope(run_id, 0, state, channel)
+            return
+        async with hold_run(self.journal, run_id, takeover=request.takeover) as hold:
+            lease = hold.lease
+            if lease.seq != state.seq:  # somebody went on with it in the meantime
+                state = await load(self.journal, run_id)
+                known, rests = await self._take_answers(request, state, channel, answers)
+            if not rests:
+                await self._recall(run_id)
+                scope, facts, before = self._scope(run_id, lease.epoch, state, channel), state.facts, state.stop
+                hold.scope, scope.overtaken = scope, lease.before == "overtaken"
+                resumed = Resumed(state.attempt + 1, renewed=before is not None, died=lease.before == "died" and before is None)
+                first: list[Fact] = [resumed]
+                if words := _words(known, given, answers, state):
+                    await self._record(scope, first)  # the time before it is not counted
+                    await self._judge(scope, words)
+                    first = []
+                if request.queued:  # a worker executes it
+                    await scope.record(*first, *_answer_facts(known), Custom(QUEUED, shown=False))
+                    yield scope
+                    return
+                if first or known:
+                    await self._record(scope, [*first, *_answer_facts(known)])
+                scope.hear(*await self._letters(run_id))
+                if (told := other_model(state, self.recipe)) and request.parent is None:
+                    await scope.view.warn("model", told)
+                async with self._remember_at_end(scope, facts):
+                    yield scope
+                return
+        yield self._scope(run_id, 0, state, channel)
+
+    async def _take_answers(
+        self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
+    ) -> tuple[dict[str, Given], bool]:
+        """Return the answers to record, and whether the run rests. Work in the background whose run has ended gets its own."""
+        scope, until = self._scope(request.run_id, 0, state, channel), time.monotonic() + _BUSY
+        scope.deps = request.deps
+        while True:
+            tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
+            known = await check_answers(scope, answers, tasks, judged=request.parent is not None)
+            left = [key for key in known if state.stop is not None and tasks.key(key) in tasks.questions]
+            handed = {key: known.pop(key) for key in left}
+            answers = {**answers, **handed}  # in the form in which they are recorded, for the next try
+            try:
+                if handed:
+                    from .tasks import hand_over
+
+                    await hand_over(scope, {tasks.key(key): one for key, one in handed.items()})
+                break
+            except RunBusy:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(_PAUSE)
+        inner = state.stop is not None and bool(answers) and all(tasks.has(key) for key in answers)
+        return known, inner or _at_rest(state, known, request)
+
+    async def _judge(self, scope: Scope, words: Sequence[str]) -> None:
+        """Have the policies judge the words of answers as they judge a message. Raises `InvalidState` if they are blocked."""
+        try:
+            for text in words:
+                scope.unbilled += await joints(scope.agent, scope)[2](user(text))
+        except Halt as end:
+            if not end.stop.blocks_input:
+                raise
+            told = notice("run.input_refused", "the answer was not accepted: {text_}", text_=end.stop.detail)
+            raise InvalidState(told) from None
+
+    async def record_answers(self, request: RunRequest) -> None:
+        """Record the answers of a request without executing the run, and release it."""
+        async with self._resume(request, Channel()):
+            pass
+
+    @asynccontextmanager
+    async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
+        get `RunBusy`. Raises `RunExists` if the run belongs to another user."""
+        async with AsyncExitStack() as stack:
+            if await self._is_own(request):
+                yield await stack.enter_async_context(self._resume(request, channel))
+                return
+            try:
+                scope = await stack.enter_async_context(self._new(request, channel))
+            except RunExists:  # another process was quicker, and no longer executes it
+                await self._is_own(request)
+                scope = await stack.enter_async_context(self._resume(request, channel))
+            yield scope
+
+    async def _is_own(self, request: RunRequest) -> bool:
+        """Return False if the run does not exist. Raise `RunExists` if it belongs to another user."""
+        cards = await self.journal.runs(run_id=request.run_id, limit=1)
+        if cards and cards[0].user != request.user:
+            raise RunExists(request.run_id)
+        return bool(cards)
+
+    @asynccontextmanager
+    async def _fork(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Open a new run that continues from a fact of another, with other results or another input if they are given."""
+        (source, at), messages, results = request.source, request.messages, request.results
+        cards = await self.journal.runs(run_id=source, limit=1)
+        if not cards:
+            raise RunNotFound(source)
+        last = cards[0].seq
+        at = last if at is None else at
+        if not 1 <= at <= last:
+            raise InvalidState.of(
+                "run.no_such_fact",
+                "run {source} has no fact {at}; its facts are 1 to {last}",
+                source=source,
+                last=last,
+                at=at,
+            )
+        state = await load(self.journal, source, at)
+        if not messages:  # else it is another turn of the conversation
+            check_strategy(source, state, self.recipe)
+        origin, by = Origin(state.user, agent=state.agent), "" if request.by == state.user else request.by
+        facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get(), by)]
+        for call_id, value in results.items():
+            if call_id not in state.open or call_id in state.results:
+                waiting = [call.id for call in state.pending]
+                told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
+                raise InvalidState(told + nearest(call_id, waiting))
+            result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
+            received = await admit(Message("tool", (result,)), self.recipe, origin)
+            known = isinstance(value, ToolResult)  # then it says itself whose text it is
+            whose = {"source": "", "untrusted": result.untrusted} if known else {"source": FORK}
+            facts += [ToolFinished(replace(one, **whose)) for one in received.parts if isinstance(one, ToolResult)]
+        facts += await self._received(messages, origin, state)
+        if not messages:  # what is still to be answered is this run's question too
+            facts += [asked for asked in state.questions.values() if asked.call_id not in results]
+        async with self._begin(request.run_id, state, facts, channel) as scope:
+            yield scope
+
+    @asynccontextmanager
+    async def _begin(
+        self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
+    ) -> AsyncIterator[Scope]:
+        """Record the first facts of a new run, and hold it."""
+        async with hold_run(self.journal, run_id, turn=turn) as hold:
+            if hold.lease.seq:
+                raise RunExists(run_id)
+            state.seq = 0
+            hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, facts)
+            await self._record(scope, facts)
+            scope.interrupted = dict(state.started)
+            yield scope
+
+    async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
+        """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""
+        try:
+            await scope.record(*facts)
+        except asyncio.CancelledError:
+            await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
+            raise
+
+    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
+        """Return the scope of a run. `opening`: the facts that are about to be recorded."""
+        state.agent = state.agent or self.recipe.name
+        recipe = for_run(self.recipe, state, opening)
+        scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope.open_child, scope.guarded = run_child, with_flow
+        return scope
+
+
+def _check_can_resume(request: RunRequest, state: State, answers: Mapping[str, Any]) -> None:
+    """Raise `InvalidState` for a run that is answered elsewhere, or that has never begun."""
+    run_id = request.run_id
+    if state.parent is not None and answers and request.parent is None:
+        raise InvalidState.of(
+            "run.inner_answer",
+            "run {run_id} is a part of run {parent}. Answer the question there.",
+            run_id=run_id,
+            parent=state.parent[0],
+        )
+    if state.seq == 2 and state.stop is not None and state.stop.kind == "cancelled" and not request.unfinished:
+        raise InvalidState.of(
+            "run.never_begun",
+            "run {run_id} was stopped before it began, so its input is not recorded. Start it again with another id",
+            run_id=run_id,
+        )
+
+
+def _words(known: Mapping[str, Given], given: Mapping[str, Given], admitted: Mapping[str, Given], state: State) -> list[str]:
+    """Return the texts of answers that people have written, for the checks. What a pattern has removed is judged by that."""
+    removed = [one.answer for key, one in admitted.items() if one.answer != given[key].answer]
+    words = [text for key, one in known.items() for text in words_of(one.answer, state.questions.get(key))]
+    return [text for text in words if text not in removed or not is_withheld(user(text))]
+
+
+def _answer_facts(answers: Mapping[str, Given]) -> list[Answered]:
+    return [Answered(key, *one) for key, one in answers.items()]
+
+
+def _at_rest(state: State, answers: Mapping[str, Any], request: RunRequest) -> bool:
+    """Return True if there is nothing to resume: the run is completed, or waits for an answer that was not given."""
+    if state.stop is not None:
+        return request.unfinished or state.stop.kind in ("completed", "degraded")
+    return state.waiting and not answers

@@ -1,0 +1,62 @@
+"""`RunRequest`: a run that is wanted. Every way in makes one, and `Opener.open` opens the run from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..core.messages import Message
+from ..core.record import field, record
+
+QUEUED = "queued"  # the name of a fact: a worker has to continue the run
+Turns = Literal["wait", "refuse", "ahead"]
+
+
+@record
+class RunRequest:
+    """A run that is wanted: its input, its user, and whether it is new, resumed or forked.
+
+    Args:
+        run_id: Its id.
+        messages: What the user says; earlier messages of the conversation can stand before it.
+        how: "new"; "resume" for a run that exists; "either" for both, as the journal has it; "fork" for a copy of another.
+        session: The conversation that it belongs to.
+        user: Whose it is.
+        base: The run whose conversation it continues. By default the last run of its session; "" for none.
+        turns: What to do while another run of the session is at work: wait for it, refuse this one, or go ahead.
+        parent: The run and the tool call that open it.
+        answers: Answers to its questions, by their keys. A parent passes down each as `Given`.
+        by: Who gave the other answers, or starts the run for the user.
+        queued: Record with the answers that a worker has to continue the run.
+        unfinished: Leave it as it is if it has ended, however it ended. A worker asks so, because the run may have ended since.
+        takeover: Take it from a process that seems to execute it.
+        after: Show the facts after this number first.
+        source: The run and the fact that a fork begins at. None for the fact: the last one.
+        results: Results of calls that wait there.
+        deps: What its tools find in `ToolContext.deps`. It is not recorded.
+    """
+
+    run_id: str
+    messages: tuple[Message, ...] = ()
+    how: Literal["new", "resume", "either", "fork"] = "new"
+    session: str = ""
+    user: str = ""
+    base: str | None = None
+    turns: Turns = "wait"
+    parent: tuple[str, str] | None = None
+    answers: Mapping[str, Any] = field(factory=dict)
+    by: str = ""
+    queued: bool = False
+    unfinished: bool = False
+    takeover: bool = False
+    after: int | None = None
+    source: tuple[str, int | None] = ("", None)
+    results: Mapping[str, Any] = field(factory=dict)
+    deps: Any = None
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time, so that the newest facts lie together on the disk."""
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(7).hex()}"

@@ -1,0 +1,277 @@
+"""Work in the background: child runs that go on while their parent does, and even after it has ended.
+
+A task is noted in the record of the run that started it, under `background:` and the id of the child. When it ends, the run
+that has the conversation by then is told so by a message; its model collects the answer with the tool `tasks`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from logging import getLogger
+from typing import Any, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
+
+from ..core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
+from ..core.events import BACKGROUND, Asked, Interjected
+from ..core.messages import ToolResult, user
+from ..core.notices import notice
+from ..core.runs import UNDER_WAY, RunInfo, as_title
+from ..core.state import State
+from ..core.values import plain_text
+from ..kernel.load import load
+from ..kernel.ports import Journal, ToolContext
+from ..kernel.scope import Scope
+from ..people.answers import AGAIN, Given, is_expired
+from .actions import Doing
+from .attach import stop_run
+from .child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
+from .run import Run, find_live
+from .turns import until_over
+
+TASKS = "tasks"  # also in handoffs/handoff.py, which loads this only when it is used
+_TOLD = "Started in the background. Go on with other work: you get a message when it ends. Keep track of it with `tasks`."
+_ENDED = 'The task {task} ({agent}) in the background has ended. Collect its answer: tasks(action="collect", task="{task}").'
+
+_HERE = "kaname: work in the background"  # the name of an asyncio task that executes it in this process
+_keeping: set[asyncio.Task[None]] = set()
+_listening: WeakValueDictionary[tuple[int, str], Scope] = WeakValueDictionary()  # who is told when a child of a journal ends
+
+
+@runtime_checkable
+class StartsTasks(Protocol):
+    """A tool that starts work in the background."""
+
+    def task_agent(self, name: str) -> Runnable:
+        """Return the agent of a task by its name, to resume it after a restart."""
+        ...
+
+
+def open_tasks(state: State) -> dict[str, Mapping[str, Any]]:
+    """Return the tasks of a conversation that were not collected yet, by the ids of their runs."""
+    found = {key.removeprefix(BACKGROUND): value for key, value in state.custom.items() if key.startswith(BACKGROUND)}
+    return {child_id: value for child_id, value in found.items() if not value.get("collected")}
+
+
+async def start_task(tool: str, agent: Runnable, given: Any, context: ToolContext) -> ToolResult:
+    """Start a child run that works in the background. It has begun, and is on disk, when this returns."""
+    scope = _scope_of(context)
+    child_id = f"{scope.run_id}/{context.call_id}/{agent.name}"
+    if BACKGROUND + child_id not in scope.state.custom:
+        noted = {"task": context.call_id, "tool": tool, "agent": agent.name, "about": as_title(plain_text(given))}
+        await context.note(BACKGROUND + child_id, noted)
+    _listening[id(scope.journal), child_id] = scope
+    await _begin(await _run_of(scope, child_id, agent, given, await answers_for(scope, child_id)), scope.journal)
+    return ToolResult({"task": context.call_id, "status": "running", "note": _TOLD})
+
+
+def _scope_of(context: ToolContext) -> Scope:
+    scope: Scope | None = None if context.view is None else context.view._scope
+    if scope is None or scope.open_child is None:
+        raise ConfigError.of("child.not_here", "run_child() cannot be used in a replay")
+    return scope
+
+
+async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
+    """Return the run of a child, within the limits of its parent."""
+    parent_id, call_id, _ = child_id.rsplit("/", 2)
+    parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope), scope.state.by)
+    known = await scope.journal.runs(run_id=child_id, limit=1)
+    recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
+    return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
+
+
+async def _begin(run: Run[Any], journal: Journal) -> None:
+    """Start a child, or resume it, and look after it until it ends or asks."""
+    try:
+        await run.begun()
+    except RunBusy:
+        _look_after(_wait_elsewhere(journal, run.run_id))
+        return
+    except AgentError:  # in its own record
+        pass
+    run.detach()
+    _look_after(_wait_here(run, journal), _HERE)
+
+
+def _look_after(work: Any, name: str | None = None) -> None:
+    _keeping.add(task := asyncio.create_task(work, name=name))
+    task.add_done_callback(_keeping.discard)
+
+
+async def _wait_here(run: Run[Any], journal: Journal) -> None:
+    with suppress(AgentError):  # it has failed, and its record says how
+        await run
+    await _tell_of_end(journal, run.run_id)
+
+
+async def _wait_elsewhere(journal: Journal, child_id: str) -> None:
+    await until_over(journal, child_id)
+    await _tell_of_end(journal, child_id)
+
+
+async def _tell_of_end(journal: Journal, child_id: str) -> None:
+    """Tell the run that has the conversation of a task that has ended, or asks. Without one, the next run looks itself."""
+    scope = _listening.get((id(journal), child_id))
+    if scope is not None and (card := await _card(journal, child_id)) is not None:
+        await _hear(scope, card)
+
+
+async def _hear(scope: Scope, card: RunInfo) -> None:
+    value = open_tasks(scope.state).get(card.run_id)
+    if value is None or value.get("told"):
+        return
+    if card.status == "waiting":
+        state = await load(scope.journal, card.run_id)
+        scope.inbox += [_question(scope, card.run_id, *one) for one in state.questions.items()]
+    elif card.status not in UNDER_WAY:
+        said = user(_ENDED.format(**value))
+        scope.hear(Interjected(said, value["agent"], time.time(), id=BACKGROUND + card.run_id))
+
+
+def _question(scope: Scope, child_id: str, key: str, asked: Asked) -> Suspend:
+    """Return the question of a child as its parent asks it. It has a number if an answer could not be used."""
+    name = own = f"{child_id}:{key}"
+    times = 0
+    while name in scope.state.answers:
+        times += 1
+        name = f"{own}{AGAIN}{times}"
+    return question_as(name, asked)
+
+
+async def _card(journal: Journal, run_id: str) -> RunInfo | None:
+    return next(iter(await journal.runs(run_id=run_id, limit=1)), None)
+
+
+async def revive(scope: Scope) -> None:
+    """Look after the tasks of a conversation that a run continues: resume interrupted ones, and hear of those that ended."""
+    for child_id, value in open_tasks(scope.state).items():
+        _listening[id(scope.journal), child_id] = scope
+        if (card := await _card(scope.journal, child_id)) is None:  # the call that starts it is tried again
+            continue
+        answers, expired = await _news_for(scope, child_id) if card.status in ("waiting", "interrupted") else ({}, False)
+        ready = card.status == "waiting" and bool(answers or expired)
+        if (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+            if not ready:
+                continue
+            await asyncio.wait([work.task])  # it has asked, and is about to rest
+        if card.status == "running":
+            _look_after(_wait_elsewhere(scope.journal, child_id))
+        elif card.status == "interrupted" or ready:
+            try:
+                agent = _agent_of(scope, value)
+            except ConfigError as gone:
+                getLogger("kaname").warning("%s (run %s)", gone, scope.run_id)
+                continue
+            await _begin(await _run_of(scope, child_id, agent, "", answers), scope.journal)
+        else:
+            await _hear(scope, card)
+
+
+async def _news_for(scope: Scope, child_id: str) -> tuple[dict[str, Given], bool]:
+    """Return the answers to open questions of a task, and whether one of these has expired."""
+    asked, given, now = (await load(scope.journal, child_id)).questions, await answers_for(scope, child_id), time.time()
+    return {key: one for key, one in given.items() if key in asked}, any(is_expired(one, now) for one in asked.values())
+
+
+async def hand_over(scope: Scope, answers: Mapping[str, Given]) -> None:
+    """Record answers in the tasks that a run has left behind. What stands in the way is raised, such as `RunBusy`."""
+    for child_id, value in open_tasks(scope.state).items():
+        prefix = f"{child_id}:"
+        given = {key.removeprefix(prefix): one for key, one in answers.items() if key.startswith(prefix)}
+        if given:
+            run = await _run_of(scope, child_id, _agent_of(scope, value), "", given)
+            await run.let_go()
+
+
+def _agent_of(scope: Scope, value: Mapping[str, Any]) -> Runnable:
+    """Return the agent of a task, from the tool that started it. Raise `ConfigError` if there is no such tool."""
+    for one in (scope.root, *scope.root.team.values()):
+        tool = one.tools.get(value["tool"], None)
+        if tool is not None and isinstance(tool, StartsTasks):
+            return tool.task_agent(value["agent"])
+    raise ConfigError.of("task.no_tool", "the tool {tool}, which started a task, no longer exists", tool=value["tool"])
+
+
+async def stop_tasks(scope: Scope) -> None:
+    """Stop what works in the background, because the run is stopped."""
+    for child_id in open_tasks(scope.state):
+        with suppress(RunNotFound):  # it has not begun
+            await stop_run(scope.journal, child_id, notice("task.parent_stopped", "the run that started it was stopped"))
+
+
+async def settle_tasks() -> None:
+    """Wait until nothing works in the background in this event loop, which is about to close. Other processes go on."""
+    loop = asyncio.get_running_loop()
+    while mine := [task for task in _keeping if task.get_loop() is loop and task.get_name() == _HERE]:
+        await asyncio.wait(mine)
+
+
+class TaskList(Doing):
+    """The tool with which the model lists, collects and stops what works in the background."""
+
+    listed = True
+    description = (
+        "Keep track of work in the background. list: what there is, and how it stands. collect: wait for a task and get its "
+        "answer. stop: stop a task."
+    )
+    parameters: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ["list", "collect", "stop"]},
+            "task": {"type": "string", "description": "the id of the task, for collect and stop"},
+        },
+        "required": ["action"],
+        "additionalProperties": False,
+    }
+
+    def __init__(self) -> None:
+        super().__init__(TASKS)
+
+    async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
+        scope = _scope_of(context)
+        held = {key.removeprefix(BACKGROUND): value for key, value in scope.state.custom.items() if key.startswith(BACKGROUND)}
+        if prepared["action"] == "list":
+            return ToolResult([await self._line(scope, *one) for one in open_tasks(scope.state).items()])
+        wanted = prepared.get("task", "")
+        found = next(((child_id, value) for child_id, value in held.items() if wanted in (child_id, value["task"])), None)
+        if found is None:
+            known = ", ".join([value["task"] for value in held.values()]) or "-"
+            told = notice("task.unknown", "there is no task {task!r}. Tasks: {known}", task=wanted, known=known)
+            return ToolResult(error=told, not_run=True)
+        if prepared["action"] == "stop":
+            stopped = await stop_run(scope.journal, found[0])
+            return ToolResult({"task": found[1]["task"], "status": "stopping" if stopped else "it had ended"})
+        return await self._collect(scope, *found, context)
+
+    async def _line(self, scope: Scope, child_id: str, value: Mapping[str, Any]) -> dict[str, Any]:
+        card = await _card(scope.journal, child_id)
+        return {
+            **{name: value[name] for name in ("task", "agent", "about")},
+            "status": "missing" if card is None else card.status,
+        }
+
+    async def _collect(self, scope: Scope, child_id: str, value: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        """Wait for a task. Its question is asked here, and its cost is this run's, once."""
+        while (work := find_live(scope.journal, child_id)) is not None and work.task is not None:
+            await asyncio.wait([work.task])
+        await until_over(scope.journal, child_id)
+        state = await load(scope.journal, child_id)
+        for key, asked in state.questions.items():
+            raise _question(scope, child_id, key, asked)
+        if not value.get("collected"):
+            await context.note(BACKGROUND + child_id, {**value, "told": True, "collected": True})
+            scope.child_usage.setdefault(context.call_id, {})[child_id] = state.usage  # its limits have counted it already
+        return _outcome(value["agent"], state)
+
+
+def _outcome(agent: str, state: State) -> ToolResult:
+    stop = state.stop
+    if stop is not None and stop.kind in ("completed", "degraded"):
+        return ToolResult(state.output)
+    ended = "interrupted" if stop is None else stop.summary
+    unfinished = notice("team.unfinished", "{to} did not finish ({ended})", to=agent, ended=ended)
+    had = notice("team.it_had", "; its result so far: {output}", output=plain_text(state.output))
+    return ToolResult(error=unfinished + had if state.output else unfinished)

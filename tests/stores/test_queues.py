@@ -1,0 +1,56 @@
+"""The queues of runs keep one contract, in a file and in a database."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from kaname import SqliteJournal
+from kaname.testing import QueueContract
+from tests.stores.postgres.conftest import server  # noqa: F401
+
+_schemas = count(1)
+
+
+class TestSqliteQueue(QueueContract):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        self.path = tmp_path / "journal.db"
+
+    def make(self):
+        first, second = SqliteJournal(self.path), SqliteJournal(self.path)
+        return first, first.queue, second, second.queue
+
+    async def kill(self, journal, queue):
+        journal._place.release_owner()
+
+
+class TestPostgresQueue(QueueContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):  # noqa: F811
+        self.server = server
+
+    def make(self):
+        from kaname import PostgresJournal
+
+        url = f"{self.server}&schema=queue_{next(_schemas)}&ttl=0.5"
+        first, second = PostgresJournal(url), PostgresJournal(url)
+        return first, first.queue, second, second.queue
+
+    async def kill(self, journal, queue):
+        journal._own._heartbeat._beating.cancel()
+        await asyncio.sleep(1.0)
+
+
+class TestProcrastinateQueue(TestPostgresQueue):
+    has_keys, shares_workers = False, True
+
+    def make(self):
+        from kaname import PostgresJournal
+
+        url = f"{self.server}&schema=procrastinate_{next(_schemas)}&ttl=0.5&queue=procrastinate"
+        first, second = PostgresJournal(url), PostgresJournal(url)
+        return first, first.queue, second, second.queue
+
+    async def kill(self, journal, queue):
+        await asyncio.sleep(1.0)
