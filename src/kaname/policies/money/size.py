@@ -40,9 +40,9 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
     else:
         counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
-        if (size := _bytes(message, optional(model, ModelBase, "picture_tokens"))) is None:
+        if not _is_bounded(message):
             return None, Measured(request.messages, rest, 0, tools, schema, model)
-        counted += size + _OVERHEAD
+        counted += count_bytes(message, optional(model, ModelBase, "picture_tokens")) + _OVERHEAD
     return counted, Measured(request.messages, rest, 0, tools, schema, model)
 
 
@@ -61,8 +61,14 @@ def _continues(messages: tuple[Message, ...], before: tuple[Message, ...]) -> bo
     return len(messages) >= len(before) and all(map(is_, messages, before))
 
 
-def _bytes(message: Message, picture: int) -> int | None:
-    """Return the bytes of a message, with so many for a picture; None for media whose tokens have no known bound."""
+def _is_bounded(message: Message) -> bool:
+    """Return False if the message has media whose tokens have no known bound."""
+    media = [one for part in message.parts for one in ((part,) if isinstance(part, Media) else getattr(part, "media", ()))]
+    return all(one.mime.startswith("image/") for one in media)
+
+
+def count_bytes(message: Message, picture: int) -> int:
+    """Return the bytes of a message, with so many for a picture."""
     count = 0
     for part in message.parts:
         match part:
@@ -77,7 +83,4 @@ def _bytes(message: Message, picture: int) -> int | None:
                 count += len(dump(data).encode("utf-8", "replace"))
             case _:
                 count += picture
-        for one in (part,) if isinstance(part, Media) else part.media if isinstance(part, ToolResult) else ():
-            if not one.mime.startswith("image/"):
-                return None
     return count
