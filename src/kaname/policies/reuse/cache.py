@@ -57,8 +57,7 @@ class Cache(Policy):
         models: Cache replies of models.
         tools: Cache results of tools.
         ttl: How long an entry is used (default one day): seconds, a text such as "1h", or None for no end.
-        size: The largest size of the file's content (default 200 MB). The entries that were not used for the longest time
-            are removed.
+        size: The largest size of the file's content (default 200 MB). The oldest entries are removed.
         path: The file (default `cache.db` next to the program's journal). Several processes can use one file.
         any_temperature: Also cache replies at a temperature above 0.
         clock: Returns the time in seconds, for tests.
