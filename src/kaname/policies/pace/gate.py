@@ -40,7 +40,7 @@ class TooLong(Exception):
         self.seconds = seconds
 
 
-class Use:
+class CountedUse:
     """An amount that was used at a time."""
 
     __slots__ = ("amount", "at")
@@ -54,7 +54,7 @@ class SlidingWindow:
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.total = seconds, 0.0
-        self._uses: deque[Use] = deque()
+        self._uses: deque[CountedUse] = deque()
 
     def wait(self, amount: float, limit: float, now: float) -> float:
         """Return the seconds until `amount` fits under the limit. More than the limit fits when the window is empty."""
@@ -71,13 +71,13 @@ class SlidingWindow:
                 break
         return max(0.001, use.at + self.seconds - now)
 
-    def add(self, amount: float, now: float) -> Use:
-        use = Use(now, amount)
+    def add(self, amount: float, now: float) -> CountedUse:
+        use = CountedUse(now, amount)
         self._uses.append(use)
         self.total += amount
         return use
 
-    def correct(self, use: Use, amount: float) -> None:
+    def correct(self, use: CountedUse, amount: float) -> None:
         """Replace an estimate by the amount that was really used, unless the window has passed it."""
         if self._uses and use.at >= self._uses[0].at:
             self.total += amount - use.amount
@@ -109,7 +109,7 @@ class PacedCall:
     ) -> None:
         self.limits, self.rates, self.tokens, self.patience = limits, rates, tokens, patience
         self.user, self.session, self.number, self.under_way = user, session, 0, False
-        self.uses: list[tuple[SlidingWindow, Use]] = []
+        self.uses: list[tuple[SlidingWindow, CountedUse]] = []
         self._future: asyncio.Future[None] | None = None
 
     @property
