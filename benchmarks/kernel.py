@@ -20,6 +20,7 @@ from typing import Any
 
 from kaname import Agent, MemoryJournal, Pace, ScriptedModel, SqliteJournal, State, call, max_steps, no_repeats, per_tool, tool
 from kaname.core.messages import ModelReply, ModelRequest, ToolCall, Usage, assistant, user
+from kaname.kernel.bases import ModelInfo
 from kaname.models.http.rates import ProviderRates
 
 ROUNDS = 8
@@ -105,7 +106,7 @@ async def bench_pace() -> None:
 
     async def took(policy: Pace | None, rates: ProviderRates | None) -> float:
         model, calls = Deltas(0), 5_000
-        model.rates = rates  # type: ignore[attr-defined]
+        model.about = ModelInfo(rates=rates)  # type: ignore[attr-defined]
         view: Any = SimpleNamespace(agent=SimpleNamespace(model=model), state=State(), run_id="r")
         request = ModelRequest((user("hi"),))
         reply = ModelReply(assistant("x"), "end_turn")

@@ -34,7 +34,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import ModelReply, ToolCall, Usage, assistant
-from kaname.kernel.bases import ModelBase
+from kaname.kernel.bases import ModelBase, ModelInfo
 from kaname.models.http.rates import ProviderRates
 
 REPEAT = 8  # runs in a sample: the system counts user time coarsely
@@ -52,11 +52,9 @@ async def add(a: int, b: int) -> int:
 class Steps(ModelBase):
     """A model that asks for a tool `steps` times and then answers. It has a price, rates and a prompt cache."""
 
-    caches_prompts = True
-
     def __init__(self, name, steps=0):
         self.name, self.steps, self.price = name, steps, Price(1.0, 10.0)
-        self.rates = ProviderRates(name)
+        self.about = ModelInfo(caches_prompts=True, rates=ProviderRates(name))
 
     def most_expensive(self, request, input, output):
         return self.price.most(input, output)

@@ -147,7 +147,7 @@ async def test_headers_and_time_limit_of_a_model_are_no_part_of_the_body(kind):
     async with WireServer(lambda request: reply("hi")) as server:
         own = {"extra_headers": {"X-Trace": "abc", "X-Key": "s"}, "timeout": "5s", "seed": 3, "temperature": 0}
         model = kind("m", base_url=server.url, api_key="k", headers={"X-Own": "o"}, settings=own)
-        assert (model.patience, {*model.settings} & {"extra_headers", "timeout"}) == (5.0, set())
+        assert (model.about.patience, {*model.about.settings} & {"extra_headers", "timeout"}) == (5.0, set())
         with contextlib.suppress(AgentError):  # the server speaks chat completions
             await Agent(model, journal="memory").run("go", settings={"extra_headers": {"X-Trace": "later"}})
         sent, headers = server.requests[0], server.headers[0]

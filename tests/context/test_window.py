@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, ScriptedModel, call, max_steps, tool
-from kaname.context.window import Window, tokens_of
+from kaname.context.window import Window
 from kaname.core.messages import Message, ToolCall, ToolResult, assistant, system, user
+from kaname.core.tokens import tokens_of
 from tests.parts import assert_valid_history
 from tests.properties import tries
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kaname.core import events as facts
 from kaname.core.chunks import chunks_of
 from kaname.core.codec import decode, decode_body, dump, encode, encode_body
-from kaname.core.durations import dollars, seconds
+from kaname.core.durations import backoff, dollars, read_count, retry_after, seconds
 from kaname.core.errors import ConfigError, JournalCorrupt
 from kaname.core.events import Event
 from kaname.core.messages import Media, Message, ModelReply, Provided, Text, Thinking, ToolCall, ToolResult, Usage
@@ -20,6 +20,7 @@ from kaname.core.record import field, record, replace
 from kaname.core.runs import RunInfo, index
 from kaname.core.state import State, evolve
 from kaname.core.steps import CallModel, Stop
+from kaname.core.tokens import estimate_tokens, quarter_tokens
 from kaname.core.values import identity, read_json, unescape_json
 from kaname.testing import samples
 from tests.parts import assert_valid_history
@@ -277,6 +278,9 @@ def test_unknown_cost_stays_unknown():
         ("1h30m", 5400.0),
         ("250ms", 0.25),
         ("1.5 s", 1.5),
+        ("5 min", 300.0),
+        ("1 hour 30 minutes", 5400.0),
+        ("2 moons", None),
         ("", None),
         (0, None),
         ("-5s", None),
@@ -288,6 +292,32 @@ def test_durations(text, value):
             seconds(text)
     else:
         assert seconds(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("100", 100), ("1,000", 1000), ("1_000", 1000), ("1.5k", 1500), ("2M", 2e6), ("5,00", None), ("1.5.2", None), ("k", None)],
+)
+def test_counts(text, value):
+    assert read_count(text) == value
+
+
+def test_pauses_grow_up_to_the_longest():
+    assert [backoff(failures, 0.5, 3.0) for failures in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
+    assert backoff(10_000, 0.5) == 0.5 * 2.0**60
+    assert all(0.75 <= backoff(1, 1.0, jitter=0.25) <= 1.0 for _ in range(100))
+
+
+def test_retry_after():
+    assert retry_after({"retry-after": "2", "retry-after-ms": "1500"}) == 1.5
+    assert retry_after({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}) == 0.0
+    assert retry_after({"retry-after": "nan"}) is None
+    assert retry_after({}) is None
+
+
+def test_tokens_of_pieces_add_up():
+    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "ab日本", "é")] == [0, 1, 1, 2, 3, 1]
+    assert sum(map(quarter_tokens, ("ab", "日", "cé"))) == quarter_tokens("ab日cé") == 8
 
 
 def test_money():

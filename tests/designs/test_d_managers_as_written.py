@@ -180,15 +180,15 @@ async def test_trace_of_a_subclass_and_of_an_object_of_ones_own_is_what_is_calle
 async def test_trace_logger_sends_spans_to_opentelemetry_too():
     with Receiver() as receiver:
         logger = TraceLogger("error", console=False, otel=receiver.url)
-        assert logger.traces, "what the run calls is told where it stands"
+        assert "trace" in logger.wants, "what the run calls is told where it stands"
         await Agent(
             ScriptedModel([call("price", item="cup"), "800"]), [price], name="desk", sinks=[logger], journal="memory"
         ).run("?")
         logger.close()
         tree = receiver.tree()
     assert tree["execute_tool price"] == "invoke_agent desk"
-    assert not TraceLogger(console=False).traces
-    assert TraceLogger(console=False, otel=OpenTelemetry("http://127.0.0.1:1")).traces
+    assert "trace" not in TraceLogger(console=False).wants
+    assert "trace" in TraceLogger(console=False, otel=OpenTelemetry("http://127.0.0.1:1")).wants
 
 
 # 3.6 Planning & Task Decomposition Engine

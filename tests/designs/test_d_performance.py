@@ -110,9 +110,8 @@ def test_damaged_file_of_values_is_logged_once_and_computed_past(tmp_path, caplo
     assert len([one for one in caplog.records if "cannot be used" in one.getMessage()]) == 1
 
 
-def test_tool_is_selected_by_success_then_cost_then_speed():
-    optimizer = PerformanceOptimizer.__new__(PerformanceOptimizer)
-    optimizer.reason, optimizer._past = "", {}
+def test_tool_is_selected_by_success_then_cost_then_speed(manager):
+    optimizer = PerformanceOptimizer(manager)
     select = optimizer.optimize_tool_selection
     assert select("Search the web", {"a": {"success_rate": 0.6}, "b": {"success_rate": 0.95}}) == "b"
     assert "succeeded" in optimizer.reason

@@ -157,7 +157,8 @@ async def test_e1_revisions_are_bounded_for_parts_of_ones_own_too():
 @pytest.mark.requirement("E1")
 def test_e1_time_and_money_are_bounded_by_default():
     def limits(**more):
-        return AgentOrchestrator(TaskPlanner(ScriptedModel([])), None, "memory", **more)._limits()
+        stops = AgentOrchestrator(TaskPlanner(ScriptedModel([])), None, "memory", **more).recipe.stops
+        return {rule.kind: rule.limit for rule in stops if rule.kind in ("deadline", "budget") and rule.limit is not None}
 
     assert limits() == {"deadline": 1800, "budget": 10}
     assert limits(stops=cost("$2")) == {"deadline": 1800, "budget": 2}

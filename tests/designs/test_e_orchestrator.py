@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, ScriptedModel, cost, deadline, max_steps, tool
 from kaname.core.messages import ModelReply, assistant
 from kaname.designs.orchestrator.orchestrator import AgentContext, AgentOrchestrator, ExecutionMonitor, TaskPlanner
+from kaname.kernel.bases import ModelInfo
 from kaname.run.figures import figures, rate
 from kaname.strategies.graph.asking import EvaluationResult
 
@@ -112,7 +113,7 @@ async def test_e2_small_model_plans_in_a_simple_form():
     seen = []
 
     class Small:
-        name, tool_mode = "small", "constrained"
+        name, about = "small", ModelInfo(tool_mode="constrained")
 
         async def reply(self, request, emit):
             seen.append(request)

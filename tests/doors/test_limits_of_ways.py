@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kaname import Agent, Price, Team, ToolContext, ToolResult, Usage, call, cost, per_tool, tool
-from kaname.agent.steps.configuration import AgentConfiguration
+from kaname.designs import AgentConfiguration
 from kaname.designs.orchestrator.orchestrator import AgentOrchestrator
 from kaname.models.providers.scripted import ScriptedModel
 

@@ -34,6 +34,7 @@ from kaname.core.errors import RunExists
 from kaname.core.messages import Media, Text, ToolResult
 from kaname.evals.case import Case
 from kaname.evals.evaluation import Evaluation
+from kaname.kernel.bases import ModelInfo
 from kaname.kernel.identity import model_identity, result_identity, tool_identity
 from kaname.memory.lessons.history import read_history
 from kaname.memory.look_back import look_back
@@ -262,13 +263,13 @@ async def test_cache_does_not_share_replies_of_models_that_it_cannot_tell_apart(
 
 async def test_cache_shares_replies_of_models_that_say_what_they_are(tmp_path):
     model = OwnModel("x")
-    model.identity = "https://models.example"
+    model.about = ModelInfo(identity="https://models.example")
     agent = Agent(model, policies=[Cache(path=tmp_path / "cache.db")], journal="memory")
     assert [(await agent.run("?")).output for _ in range(2)] == ["x"] * 2
     assert model.asked == 1
 
     class Other(OwnModel):
-        identity = model.identity
+        about = model.about
 
     assert model_identity(Other("y")) != model_identity(model)
 

@@ -15,7 +15,6 @@ from kaname.cli.main import main
 from kaname.core.errors import ModelDenied
 from kaname.core.messages import ModelReply, Usage, assistant
 from kaname.evals import Case, Evaluation, improve, list_reports, read_history
-from kaname.evals.improvement.rewrite import rewrite
 from kaname.evals.improvement.search import split
 from kaname.evals.improvement.texts import read_texts, with_texts
 
@@ -187,94 +186,6 @@ def test_descriptions_of_tools_and_examples_are_texts_too():
         read_texts(agent, ["model"])
 
 
-PROGRAM = '''"""A shop. Answer."""
-from kaname import Agent, ScriptedModel, tool
-
-
-@tool(effect="pure")
-def price(item: str) -> int:
-    """The price of an item.
-
-    Args:
-        item: 何か
-    """
-    return 300  # comments stay
-
-
-shop = Agent(ScriptedModel(["x"]), [price], instructions=("Answer " "all."), journal="memory")  # ここ
-'''
-
-
-def load_program(tmp_path, name, text):
-    from kaname.tools.loading import object_from
-
-    (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    return object_from(f"{tmp_path / name}.py:shop", tmp_path)
-
-
-@pytest.mark.parametrize(
-    "new", ["Answer politely.", 'Answer:\n- "politely"\n- with \\n', 'Say """please"""\nor "please"', 'Say "yes"']
-)
-def test_texts_are_written_to_a_program_and_nothing_else_changes(tmp_path, new):
-    agent = load_program(tmp_path, f"shop{abs(hash(new))}", PROGRAM)
-    place = next(tmp_path.glob("shop*.py"))
-    made = rewrite(agent, [place], {"instructions": new, "tool:price": new, "examples": "tea: 300"})
-    again = load_program(tmp_path, f"again{abs(hash(new))}", made[place])
-    assert again.recipe.instructions == f"{new}\n\nExamples:\ntea: 300"
-    assert again.tools["price"].description == new
-    assert again.tools["price"].parameters == agent.tools["price"].parameters
-    for kept in ('"""A shop. Answer."""', "# comments stay", "# ここ", "item: 何か"):
-        assert kept in made[place]
-
-
-def test_a_text_that_is_not_there_once_is_left_to_the_person(tmp_path):
-    agent = load_program(tmp_path, "twice", PROGRAM + 'other = "Answer all."\n')
-    with pytest.raises(ConfigError, match="change this text yourself"):
-        rewrite(agent, [tmp_path / "twice.py"], {"instructions": "Answer politely."})
-
-
-CONFIG = """# my agents
-agents:
-  desk:
-    model: local  # free
-    instructions: {old}
-    # what it can do
-    tools: [calculator]
-"""
-
-
-@pytest.mark.parametrize("old", ["Answer all.", '"Answer all."', "|\n      Answer all.\n", ">-\n      Answer\n      all.\n"])
-@pytest.mark.parametrize("new", ["Answer: politely.", "Answer\n\n- politely # really\n- 丁寧に"])
-def test_texts_are_written_to_a_configuration_and_comments_stay(tmp_path, old, new):
-    from kaname import load_config
-
-    place = tmp_path / "kaname.yaml"
-    place.write_text(CONFIG.format(old=old), encoding="utf-8")
-    agent = Agent(ScriptedModel(["x"]), instructions="Answer all.", journal="memory")
-    place.write_text(rewrite(agent, [place], {"instructions": new})[place], encoding="utf-8")
-    assert load_config(place).agent("desk").instructions == new
-    assert [line.strip() in place.read_text() for line in ("# my agents", "# free", "# what it can do")] == [True] * 3
-
-
-@pytest.mark.parametrize("text", ["agents: {desk: {instructions: Answer all.}}\n", CONFIG.format(old="Answer all.  # mine")])
-def test_configuration_stays_readable(tmp_path, text):
-    from kaname import load_config
-
-    place = tmp_path / "kaname.yaml"
-    place.write_text(text, encoding="utf-8")
-    agent = Agent(ScriptedModel(["x"]), instructions="Answer all.", journal="memory")
-    place.write_text(rewrite(agent, [place], {"instructions": " Answer:\nall"})[place], encoding="utf-8")
-    assert load_config(place).agent("desk").instructions == " Answer:\nall"
-
-
-def test_program_keeps_its_line_ends_and_form_feeds(tmp_path):
-    place = tmp_path / "shop.py"
-    place.write_bytes("a = '\u2028'\r\n\f\r\nb = 'Answer all.'\r\nc = 1\r\n".encode())
-    agent = Agent(ScriptedModel(["x"]), instructions="Answer all.", journal="memory")
-    made = rewrite(agent, [place], {"instructions": "Be polite."})[place]
-    assert made == "a = '\u2028'\r\n\f\r\nb = \"Be polite.\"\r\nc = 1\r\n"
-
-
 SHOP = """from __future__ import annotations
 from kaname import Agent, ScriptedModel
 from tests.evals.test_improvement import Proposer, say
@@ -295,23 +206,19 @@ def shop(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_command_shows_the_difference_and_writes_it_only_if_accepted(shop, capsys):
-    command = ["improve", "--proposer", "any", "--part", "instructions"]
-    assert main(command) == 0
+def test_the_command_shows_the_difference_and_changes_no_file(shop, capsys):
+    assert main(["improve", "--proposer", "any", "--part", "instructions"]) == 0
     said = capsys.readouterr()
     assert "-Answer.\n+Answer politely.\n" in said.out
     assert "real:" in said.out
-    assert "nothing was written" in said.err
+    assert "put the new texts into your files" in said.out
     assert (shop / "shop.py").read_text() == SHOP
-    assert main([*command, "--accept"]) == 0
-    assert (shop / "shop.py").read_text() == SHOP.replace('"Answer."', '"Answer politely."')
 
 
-def test_the_command_writes_nothing_if_nothing_better_is_found(shop, capsys, monkeypatch):
+def test_the_command_fails_if_nothing_better_is_found(shop, capsys, monkeypatch):
     monkeypatch.setattr("kaname.evals.improvement.search.resolve", lambda name: Proposer("Answer quickly."))
-    assert main(["improve", "--proposer", "any", "--part", "instructions", "--accept", "--calls", "60"]) == 1
+    assert main(["improve", "--proposer", "any", "--part", "instructions", "--calls", "60"]) == 1
     assert "no better version was found" in capsys.readouterr().out
-    assert (shop / "shop.py").read_text() == SHOP
 
 
 async def test_a_proposer_that_fails_ends_the_search_instead_of_spending_the_budget_on_nothing():

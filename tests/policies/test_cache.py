@@ -28,6 +28,7 @@ from kaname import (
 )
 from kaname.core.events import Custom, ModelReplied, ToolStarted, Warned
 from kaname.core.messages import NOTHING, Media, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, system, user
+from kaname.kernel.bases import ModelInfo
 from kaname.policies.reuse.keys import model_key
 from tests.parts import chunks, facts
 from tests.policies.ledger import ran_at_module, write_down
@@ -37,12 +38,9 @@ from tests.properties import tries
 class Counting:
     """A model that counts its calls. Its name and its address tell it apart, as with a provider."""
 
-    settings = {}
-    identity = "one"
-    caches_prompts = False
-
     def __init__(self, answer="It is sunny.", name="counting", stop="end_turn", **settings):
-        self.name, self.answer, self.stop, self.settings, self.asked = name, answer, stop, settings, 0
+        self.name, self.answer, self.stop, self.asked = name, answer, stop, 0
+        self.about = ModelInfo(settings=settings, identity="one")
 
     async def reply(self, request, emit):
         self.asked += 1
@@ -441,7 +439,7 @@ def test_every_part_of_a_request_is_in_its_key():
     base = ModelRequest((system("Be brief."), user("Hi")), (ToolSpec("a", "b", {"type": "object"}, "pure"),), None, {"seed": 1})
     other_model = Counting(name="other")
     other_place = Counting()
-    other_place.identity = "two"
+    other_place.about = ModelInfo(identity="two")
     called = (*base.messages, Message("assistant", (ToolCall("c1_0", "a", {}),)))
     variants = [
         base,

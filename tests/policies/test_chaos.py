@@ -5,7 +5,7 @@ import logging
 import pytest
 from benchmarks import chaos
 
-from kaname.policies import retry
+from kaname.policies.failure import retry
 
 
 @pytest.mark.parametrize(("policies", "runs", "at_least"), [("on", 70, 0.3), ("off", 30, 0.0)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, Message, ModelReply, ModelRequest, Pace, Policy, Retry, Usage, deadline, load_config
 from kaname.core.errors import RateLimited
 from kaname.core.messages import Text, user
+from kaname.kernel.bases import ModelInfo
 from kaname.models import Anthropic, OpenAI
 from kaname.models.http.rates import ProviderRates, rates_of
 from kaname.policies.failure.timeout import Timeout
@@ -456,14 +457,14 @@ async def test_call_that_began_before_the_refusal_wakes_those_that_wait_for_it()
     slow, came = asyncio.Event(), []
 
     class Reporting(Held):
-        rates = ProviderRates("own")
+        about = ModelInfo(rates=ProviderRates("own"))
 
         async def reply(self, request, emit):
             came.append(request.messages[-1].text)
             if came[-1] == "slow":
                 await slow.wait()
             elif came[-1] == "refused":
-                self.rates.learn(429, {})
+                self.about.rates.learn(429, {})
                 raise RateLimited("slow down")
             return DONE
 

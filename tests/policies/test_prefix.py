@@ -3,6 +3,7 @@
 from kaname import Agent, MemoryJournal, Message, ModelReply, Policy, ScriptedModel, Usage, call, replace
 from kaname.core.events import Warned
 from kaname.core.messages import Text, ToolSpec, system
+from kaname.kernel.bases import ModelInfo
 from kaname.policies.reuse.prefix import PrefixWatch
 from tests.parts import add, facts
 
@@ -10,7 +11,7 @@ from tests.parts import add, facts
 class Caching:
     """A provider that reads the beginning of a request from its cache if it has seen it, message by message."""
 
-    name, caches_prompts, settings = "caching", True, {}
+    name, about = "caching", ModelInfo(caches_prompts=True)
 
     def __init__(self, steps=4, caches=True, least=2):
         self.steps, self.caches, self.least, self.seen = steps, caches, least, []

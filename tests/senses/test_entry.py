@@ -12,7 +12,7 @@ import pytest
 from kaname import Agent, ConfigError, Guardrails, Media, ScriptedModel, call, tool
 from kaname.core.messages import Message, ModelReply, ModelRequest, Text, ToolResult, assistant, user
 from kaname.core.reading.media_types import checked_type, type_of
-from kaname.kernel.bases import ModelBase
+from kaname.kernel.bases import ModelBase, ModelInfo
 from kaname.models.media import as_takeable, seen_by
 from kaname.senses import entry, sources
 from kaname.senses.process.client import SenseError
@@ -79,7 +79,7 @@ def test_first_bytes_of_random_data_are_no_type():
 class Blind(ModelBase):
     """A model that reads only text, and keeps what it is sent."""
 
-    name, takes = "blind", ()
+    name, about = "blind", ModelInfo(takes=())
 
     def __init__(self, *replies):
         self.replies, self.seen = list(replies), []
@@ -143,7 +143,7 @@ async def test_model_that_sees_gets_the_picture_itself(monkeypatch):
 
     monkeypatch.setattr(entry, "text_of", read)
     model = Blind()
-    model.takes = ("image/",)
+    model.about = ModelInfo(takes=("image/",))
     await Agent(model, journal="memory").run(["look", media()])
     assert model.seen[0].messages[0].parts[1] == media()
 

@@ -20,8 +20,8 @@ from kaname import (
     call,
     tool,
 )
-from kaname.context.window import tokens_of
 from kaname.core.messages import ToolResult, user
+from kaname.core.tokens import tokens_of
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
 from kaname.models.providers.responses import OpenAIResponses

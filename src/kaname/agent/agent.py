@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, Unpack, cast, overload
+from warnings import warn
 from weakref import ref
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
-from ..core.notices import notice
+from ..core.messages import Message
 from ..core.record import replace
 from ..core.state import State
-from ..kernel.bases import ContextBase, ModelBase, optional
+from ..kernel.bases import ActionBase, ContextBase, ModelBase, optional
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
@@ -24,7 +27,6 @@ from ..run.child import Parent
 from ..run.handoffs.handoff import HandingBack, Team, check_policies, join
 from ..run.ids import check_ids
 from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
-from ..run.many.verb import Mappable
 from ..run.opener import Opener
 from ..run.recipe import (
     all_models,
@@ -43,20 +45,21 @@ from ..run.turns import Recent
 from ..stores.default import choose
 from ..strategies.output import Output
 from ..strategies.stop import Rules
-from .options import AgentOptions, Explained
-from .steps.conversation import Conversation, Conversing
-from .work.verb import Submits
+from .conversation import Conversation
+from .options import AgentOptions, explained
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..config.build import Config
+    from ..designs.step_sequence import AgentConfiguration, AgentStepSequence
+    from ..run.many.batches import BatchPrices
+    from ..run.many.map import Map, MapInput, Runner
     from ..run.replay import Replay
     from ..tools.mcp.config import Servers
     from ..tools.mcp.elicitation import Elicit
     from ..tools.mcp.servers import McpServers
-    from .steps.configuration import AgentConfiguration
-    from .steps.sequence import AgentStepSequence
+    from .work.schedule import Missed, Schedule
 
     Thinks: TypeAlias = Model | str | Config | Sequence[Model | str | Sequence[Model | str]] | None
 
@@ -64,15 +67,38 @@ T = TypeVar("T")
 _SETTINGS = "{'temperature': 0}"  # an example, for errors
 
 
-class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT]):
-    """`model` is a name (`provider/model`), an object, or a `Config` with all that a file says. In a list, the next model is
-    asked when one fails (`ModelFallback`); a list inside it holds equals. `output` is any type that pydantic can validate.
+@explained
+class Agent(Generic[OutputT]):
+    """An agent: a model, its tools, and the rules it works under.
 
-    `mcp_servers`: tool servers by name, in the usual form; they start with `async with`, or with the first run, and end with
-    `close`. `elicit(server, question, schema)` answers what a server asks the user. `team`: agents to hand work to.
+    Inside `async with`, the runs of one user without a `session_id` are one conversation (`messages`). Otherwise each run
+    stands alone.
 
-    Inside `async with`, runs of one user without a `session_id` are one conversation (`messages`); otherwise each stands alone.
+    Args:
+        model: A model name ("openai/gpt-5.4-mini", "local"), a `Model`, or a `Config` with everything that its file says. In a
+            list, the next model is asked when one fails (`ModelFallback`); a list inside it holds equal models.
+        tools: Functions, `Tool` objects, or definitions. Functions are wrapped with `@tool`.
+        name: The name, in records and traces, and for other agents of a team.
+        instructions: The system prompt.
+        output: The type of the answer: any type that pydantic validates. By default the answer is text.
+        strategy: What decides the next step (default: `React`, which calls tools until the model answers).
+        policies: Rules around each model call and tool call: approvals, guardrails, budgets, caches.
+        stops: Limits. Each replaces the default of its kind: `max_steps(20) | cost("$1")`.
+        journal: Where runs are recorded: a path, a `Journal`, or "memory" (default: the journal of the project).
+        sinks: Receivers of everything that is recorded: a console, a log file, OpenTelemetry.
+        context: Parts that change what the model sees: memories, summaries, project files. One, or a list.
+        settings: Settings of the model, such as `{"temperature": 0}`.
+        mcp_servers: Tool servers by name, in the usual form. They start with `async with` or the first run, and end with
+            `close`.
+        elicit: A function `elicit(server, question, schema)` that answers what a tool server asks the user.
+        team: Agents to transfer or delegate work to, or a `Team`.
+
+    Raises:
+        ConfigError: A value cannot be used.
     """
+
+    config: Config | None = None  # what it was made of, if it was a configuration
+    schedules: Mapping[str, Schedule] = {}
 
     @overload
     def __init__(
@@ -145,12 +171,11 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
     def from_config(cls, config: Config, *, agent: str = "", **options: Any) -> Agent[Any]:
         """An agent of the file, the first unless it is named; what is said beside it goes over what the file says."""
         if not is_config(config):
-            told = notice(
+            raise ConfigError.of(
                 "agent.config",
                 "from_config() expects a Config. Load the file first: Agent.from_config(load_config({given!r}))",
                 given=config,
             )
-            raise ConfigError(told)
         parts = {**config.parts(agent or None), **options}
         return Agent(parts.pop("model"), parts.pop("tools"), **parts)
 
@@ -169,12 +194,55 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         return McpServers(servers, self.tools, elicit, answers_for(self))
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:
+        """The name of the agent."""
         return self.recipe.name
 
     def __repr__(self) -> str:
         model = getattr(self.recipe.model, "name", "no model")
         return f"<Agent {self.recipe.name!r}: {model}, tools: {', '.join(self.tools) or 'none'}>"
+
+    if not TYPE_CHECKING:  # a type checker would take any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            from ..run.peers.names import raise_missing
+
+            raise_missing(self, name)
+
+    @property
+    def available_tools(self) -> list[dict[str, Any]]:
+        """The tools as the model sees them."""
+        listed = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
+        shown = [tool for tool in listed if tool.name not in self.tools.hidden]
+        return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
+
+    # The open agent
+
+    async def __aenter__(self) -> Self:
+        """Start the tool servers, and begin a conversation."""
+        if self.servers is not None:
+            await self.servers.start()
+        self._conversation.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._conversation.close()
+        await self.close()
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The open agent's conversation (of runs without a `user_id`) in the OpenAI shapes.
+
+        It is a plain list: clear it, append to it, or set another. The next run continues from what it holds then. Read it
+        from the agent while a run is under way: it has the user's message, and every exchange that is finished.
+        """
+        return self._conversation.messages
+
+    @messages.setter
+    def messages(self, given: Iterable[Mapping[str, Any] | Message]) -> None:
+        self._conversation.messages = given
 
     # The verbs
 
@@ -234,15 +302,27 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         run_id: str | None = None,
         deps: Any = None,
     ) -> AgentStepSequence:
-        """Return the run as an `AgentStepSequence` that the caller pulls.
+        """Return the run as an `AgentStepSequence`, which the caller pulls step by step.
 
-        It does not wait for other runs of its session; later runs wait for it."""
-        from .steps.configuration import as_sequence
-        from .steps.sequence import AgentStepSequence
+        It does not wait for other runs of its session; later runs wait for it. For the parameters see `AgentStepSequence`.
+        """
+        sequence: AgentStepSequence = import_module("kaname.designs").AgentStepSequence(  # the one arrow that points up
+            self,
+            user_input,
+            configuration=configuration,
+            termination_policy=termination_policy,
+            session_id=session_id,
+            user_id=user_id,
+            run_id=run_id,
+            deps=deps,
+        )
+        return sequence
 
-        opener = self._opener(as_sequence(self.recipe, configuration, termination_policy))
-        request = self._request(user_input, session_id, user_id, run_id, deps, "ahead")
-        return AgentStepSequence.opened_by(request.run_id, partial(self._open_run, opener, request), self._view, opener.answer)
+    def process_single_turn_with_tools(self, messages: list[Any]) -> Run[Any]:
+        """Use `kaname.designs.TinyAgent` instead. This name ends with the next release."""
+        warn("Agent.process_single_turn_with_tools has moved to kaname.designs.TinyAgent", DeprecationWarning, stacklevel=2)
+        run: Run[Any] = import_module("kaname.designs.tiny_agent").process_single_turn_with_tools(self, messages)
+        return run
 
     def _request(
         self, given: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
@@ -367,6 +447,151 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         request = RunRequest(new_id or new_run_id(), messages, "fork", source=(run_id, at), results=given, deps=deps, by=by)
         return self._run(request, abort_event, self._opener(recipe))
 
+    def map(
+        self,
+        inputs: Iterable[Input | MapInput] | AsyncIterable[Input | MapInput],
+        *,
+        job: str = "",
+        at_once: int = 8,
+        batch: bool | BatchPrices = False,
+        deps: Any = None,
+    ) -> Map[OutputT]:
+        """Run the agent once for each input, several at a time.
+
+        Args:
+            inputs: A list, an iterator or an async iterator of inputs. It is read as the runs progress, so it can be very long.
+                Pass `MapInput(…)` for an input with a key, a session or a user of its own.
+            job: The name of the job. The ids of its runs follow from it, the key and the input: with the same name, inputs that
+                have a result are not run again, and runs that were interrupted are resumed. By default it is a new one.
+            at_once: How many runs are under way at the same time (default: 8).
+            batch: True to call the model through the provider's batch API, for half the price. A run waits until its batch is
+                done, which takes up to a day for each of its steps.
+            deps: What tools find in `ToolContext.deps`.
+
+        Returns:
+            `Map`: iterate it for `(key, result)` as they come, or await it for all results in the order of the inputs.
+
+        An input that fails does not stop the others: `result.stop` says what happened.
+        """
+        from ..run.many.map import Map
+
+        return Map(cast("Runner[OutputT]", self), inputs, job, at_once, batch, deps)
+
+    async def submit(
+        self,
+        user_input: Input,
+        *,
+        session_id: str = "",
+        user_id: str = "",
+        run_id: str | None = None,
+        priority: int = 0,
+        delay: float | str = 0.0,
+        at: float = 0.0,
+        key: str = "",
+        queue: str = "default",
+    ) -> str:
+        """Queue a run for a worker (`kaname worker`, or `kaname serve` on this journal), and return its id.
+
+        When this returns, the run is in the database of the journal. With the same `run_id` it is queued once.
+
+        Args:
+            user_input: The input, as for `run`.
+            session_id: The conversation. Its runs are executed one after the other, over all machines.
+            user_id: The user.
+            run_id: The id of the run. By default it is a new one.
+            priority: Runs with a higher priority are started first (default: 0).
+            delay: Start it not before this time has passed, in seconds or as text such as "5m".
+            at: Start it not before this time, in seconds since 1970.
+            key: A user, tenant or provider. Workers with a limit per key execute only so many of its runs at a time.
+            queue: The queue, for workers with `--queues`.
+
+        Raises:
+            ConfigError: If the journal is in memory.
+        """
+        from .work.submit import submit_run
+
+        how = {"priority": priority, "at": at, "key": key, "queue": queue}
+        return await submit_run(self.journal, self.recipe, user_input, session_id, user_id, run_id, delay, **how)
+
+    async def submit_answers(
+        self, run_id: str, answers: Mapping[str, Any], *, by: str = "", priority: int = 0, queue: str = "default"
+    ) -> None:
+        """Record the answers to the questions of a waiting run, and queue the run for a worker.
+
+        When this returns, the answers are in the journal. Raises `InvalidState` if they are not accepted.
+        """
+        from .work.submit import submit_answers
+
+        await submit_answers(self._opener(self.recipe), run_id, answers, by, priority, queue)
+
+    async def say(self, run_id: str, message: Any, *, by: str = "", urgent: bool = False) -> bool:
+        """Say something to a run while it works, in any process. When this returns, the message is on disk.
+
+        The model sees it at its next call. If the run ends before that, the next run of its session gets the message.
+
+        Args:
+            run_id: The run.
+            message: A text, a list of texts and `Media`, or a message.
+            by: The person who says it.
+            urgent: End the model call under way, so that the model sees the message at once.
+
+        Returns:
+            False if the run had ended already.
+
+        Raises:
+            RunNotFound: If there is no such run.
+            InvalidState: If the run has ended and belongs to no session.
+        """
+        return await self._tell(self.journal, self.recipe, run_id, message, by=by, urgent=urgent)
+
+    async def _tell(self, journal: Journal, recipe: Recipe, run_id: str, message: Any, **how: Any) -> bool:
+        from ..run.say import say
+
+        return await say(journal, recipe, run_id, message, **how)
+
+    def schedule(
+        self,
+        name: str,
+        user_input: Input,
+        *,
+        cron: str = "",
+        tz: str = "UTC",
+        every: float | str | None = None,
+        at: Any = None,
+        missed: Missed = "one",
+        session_id: str = "",
+        user_id: str = "",
+        priority: int = 0,
+        key: str = "",
+        queue: str = "default",
+    ) -> None:
+        """Queue a run at certain times, as long as a worker or a server with this agent works.
+
+        Several workers can have the same schedule: the run of each time is executed once.
+
+            agent.schedule("report", "Write the daily report", cron="0 9 * * 1-5", tz="Asia/Tokyo")
+
+        Args:
+            name: The name of the schedule. Ids of its runs begin with it and the name of the agent.
+            user_input: The input, as for `run`.
+            cron: A cron expression with five fields: minute, hour, day, month, day of the week.
+            tz: The time zone of `cron` and `at` (default: UTC).
+            every: An interval such as "15m", up to "400d", counted from 1970-01-01 00:00 UTC, so that all machines agree.
+            at: One time: a `datetime`, a text such as "2026-12-01T09:00", or seconds since 1970.
+            missed: What to do after a time at which no worker was alive: "skip" it, run "one" for all missed times (default),
+                or run "all" of them, up to 100.
+            session_id, user_id, priority, key, queue: As for `submit`.
+
+        Raises:
+            ConfigError: If a value is wrong.
+        """
+        from .work.schedule import make_schedule
+
+        as_turn(user_input)
+        how = {"session_id": session_id, "user_id": user_id, "priority": priority, "key": key, "queue": queue}
+        made = make_schedule(self.name, name, user_input, cron, tz, every, at, missed, **how)
+        self.schedules = {**self.schedules, name: made}
+
     async def replay(self, run_id: str, *, rerun_pure_tools: bool = False, deps: Any = None) -> Replay:
         """Run a recorded run again, offline, and compare: did it take the same decisions? `deps`: for tools that are rerun."""
         from ..run.replay import replay
@@ -392,7 +617,7 @@ class Agent(Conversing, Mappable[OutputT], Submits, Explained, Generic[OutputT])
         given = (request.run_id, partial(self._open_run, opener, request), self._view, opener.journal, *how)
         if self._output is None:
             return Run(*given)
-        from .steps.typed_run import TypedRun
+        from .typed_run import TypedRun
 
         return TypedRun(self._output, *given)
 

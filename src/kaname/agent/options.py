@@ -17,24 +17,15 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 _EXPLAINED = ("__init__", "run", "run_sync", "steps", "resume", "start_or_resume", "fork")
 
 
-class Explained:
-    """A class that names its own parameters and attributes where those of another agent library are used."""
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if Explained in cls.__bases__:
-            for name in [one for one in _EXPLAINED if one in vars(cls)]:
-                setattr(cls, name, _explain_errors(vars(cls)[name], cls))
-
-    if not TYPE_CHECKING:  # a type checker would take any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            from ..run.peers.names import raise_missing
-
-            raise_missing(self, name)
+def explained(kind: type[T]) -> type[T]:
+    """Have the errors of a class name its own parameters where those of another agent library are used."""
+    for name in _EXPLAINED:
+        setattr(kind, name, _explain_errors(vars(kind)[name], kind))
+    return kind
 
 
 def _explain_errors(function: F, owner: type) -> F:

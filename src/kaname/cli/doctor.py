@@ -10,13 +10,12 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import AgentError, JournalCorrupt
 from ..core.install import this_command
+from ..core.web import BadStatus, open_url
 from ..kernel.bases import Verifies
 from ..kernel.ports import Journal
 from ..models.compatible import with_keys
@@ -177,14 +176,13 @@ def _keys(given: argparse.Namespace) -> list[Finding]:
 
 def _answers(what: str, url: str, headers: dict[str, str]) -> Finding:
     try:
-        with urlopen(Request(url, headers=headers), timeout=_PATIENCE):
+        with open_url(url, headers=headers, timeout=_PATIENCE):
             return what, True, f"{url}: {say('reachable', '接続できます')}"
-    except HTTPError as refused:
-        refused.close()
-        bad = refused.code in (401, 403)
-        told = say("the key was rejected", "キーが拒否されました") if bad else f"HTTP {refused.code}"
+    except BadStatus as refused:
+        bad = refused.status in (401, 403)
+        told = say("the key was rejected", "キーが拒否されました") if bad else str(refused)
         return what, False if bad else None, f"{url}: {told}"
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
         reason = getattr(problem, "reason", problem)
         return what, False, f"{url}: {say('cannot be reached', '接続できません')}: {reason}"
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from http.client import HTTPException
 from threading import Thread
 from time import monotonic
-from typing import Any, NamedTuple
-from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, ProxyHandler, build_opener
+from typing import NamedTuple
+
+from ..core.web import request
 
 _USUAL = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080}
 _PATIENCE = 1.0  # seconds for the connection
@@ -23,13 +22,6 @@ class Nearby(NamedTuple):
     server: str
     address: str
     models: list[str]
-
-
-class _StayHere(HTTPRedirectHandler):
-    """Follow no redirects: a model server answers itself."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def nearby() -> list[Nearby]:
@@ -63,23 +55,8 @@ def _look_into(found: dict[str, Nearby | None], server: str, address: str) -> No
 
 def _look(server: str, address: str) -> Nearby | None:
     try:
-        opener = build_opener(ProxyHandler({}), _StayHere)
-        with opener.open(f"{address}/models", timeout=_PATIENCE) as answer:
-            listed = json.loads(_read_all(answer))["data"]
-        names = [str(model["id"]) for model in listed]
-    except HTTPError as refused:
-        refused.close()
-        return None
-    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):  # no server, or another program
+        answer = request(f"{address}/models", timeout=_PATIENCE, longest=_DEADLINE, most=_MOST_BYTES, proxies=False)
+        names = [str(model["id"]) for model in json.loads(answer.content)["data"]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # no server, or another program
         return None
     return Nearby(server, address, [name for name in names if name.isprintable() and name and not _NO_CHAT.search(name)])
-
-
-def _read_all(answer: Any) -> bytes:
-    """Read the whole answer. Raise TimeoutError if it is too slow or too large for a model server."""
-    end, held = monotonic() + _DEADLINE, b""
-    while block := answer.read1(65536):
-        held += block
-        if monotonic() > end or len(held) > _MOST_BYTES:
-            raise TimeoutError
-    return held

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.errors import ConfigError
-from ..core.messages import Media, Message, Provided, Text, Thinking, ToolCall, ToolResult
-from ..core.values import plain_text
+from ..core.messages import Message
+from ..core.tokens import tokens_of
 from ..kernel.bases import ContextBase
 
 if TYPE_CHECKING:
     from ..kernel.view import RunView
-
-_PICTURE = 1_000  # tokens, roughly
-_AROUND = 4  # of a message itself
 
 
 class Window(ContextBase):
@@ -97,26 +94,3 @@ def steps_from_end(messages: Sequence[Message], first: int) -> Iterator[int]:
         while place > first and messages[place].role == "tool":
             place -= 1
         yield place
-
-
-def tokens_of(message: Message) -> int:
-    """Estimate the tokens of a message: four Latin letters, or one letter of any other script, are one token."""
-    count = _AROUND
-    for part in message.parts:
-        match part:
-            case Text(text=text) | Thinking(text=text):
-                count += _of_text(text)
-            case ToolCall(name=name, args=args):
-                count += _of_text(name) + _of_text(plain_text(args))
-            case ToolResult():
-                count += _of_text(part.error or (plain_text(part.output) if part.shown is None else part.shown))
-            case Media():
-                count += _PICTURE
-            case Provided(data=data):
-                count += _of_text(plain_text(data))
-    return count
-
-
-def _of_text(text: str) -> int:
-    latin = len(text) if text.isascii() else sum([char < "\u0250" for char in text])
-    return latin // 4 + len(text) - latin + 1

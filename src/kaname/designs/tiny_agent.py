@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic
 
 from ..agent.agent import Agent as KanameAgent
-from ..agent.steps.conversation import Conversation
+from ..agent.conversation import Conversation, check_messages
 from ..config.build import Config, config_of, load_config
 from ..config.llm import LLM_SETTINGS, ClaudeConfig, LLMConfig, OpenAIConfig
 from ..core import errors
 from ..core.chunks import Chunk
 from ..core.errors import AgentConnectionError, AgentError, ConfigError, ModelError, UnexpectedError
+from ..core.openai_shape import to_openai
 from ..core.record import replace
+from ..core.state import State
+from ..core.steps import Finish, Step, Stop
+from ..kernel.channel import Channel
+from ..kernel.scope import Scope
 from ..run.input import Input, is_config
 from ..run.peers.unused import Refusing
+from ..run.request import RunRequest, new_run_id
 from ..run.result import OutputT, Result
 from ..run.run import Run
+from ..strategies.react import React
 from ..tools.mcp.config import as_entry, servers_by_name
 
 __all__ = [
@@ -180,12 +188,63 @@ class TinyAgent(Refusing, KanameAgent[OutputT]):
         return TinyRun(super().run(user_input, abort_event=abort_event, **options))
 
     def process_single_turn_with_tools(self, messages: list[Any]) -> TinyRun[Any]:  # type: ignore[override]
-        return TinyRun(super().process_single_turn_with_tools(messages))
+        """Ask the model once about these messages and run the tools that it calls: `await` it, or iterate its chunks.
+
+        Args:
+            messages: A list, to which the reply and the tools' results are added. The conversation changes only if the list is
+                the agent's own `messages`.
+
+        Raises:
+            ConfigError: The agent has a strategy of its own, which decides by itself what a turn is.
+        """
+        return TinyRun(process_single_turn_with_tools(self, messages))
 
     async def _cache_available_tools(self) -> None:
         """Connect the servers, as entering does: the document's example calls it."""
         if self.servers is not None:
             await self.servers.start()
+
+
+class OneTurn(React):
+    """One reply of the model, and the tools that it calls."""
+
+    __slots__ = ()
+    kind = "React"
+
+    def next(self, state: State) -> Step:
+        if state.replies and not state.judging:
+            return Finish(Stop("completed"), state.replies[-1].reply.message.text)
+        return super().next(state)
+
+
+def process_single_turn_with_tools(agent: KanameAgent[Any], messages: list[Any]) -> Run[Any]:
+    """Return the run of a single turn of an agent: see `TinyAgent.process_single_turn_with_tools`."""
+    strategy = agent.recipe.strategy
+    if not isinstance(strategy, React):
+        raise ConfigError.of(
+            "agent.single_turn",
+            "a single turn needs the default strategy React, and this agent uses {kind}",
+            kind=type(strategy).__name__,
+        )
+    settings = {name: getattr(strategy, name) for name in strategy.__match_args__}
+    opener = agent._opener(agent.recipe.with_changes(strategy=OneTurn(**settings)))
+    session = agent._conversation.session if messages is agent._conversation.messages else ""
+    request = RunRequest(new_run_id(), check_messages(messages), session=session, base="")
+
+    def open_run(channel: Channel) -> AbstractAsyncContextManager[Scope]:
+        run = agent._open_run(opener, request, channel)
+        return run if session else _extend_at_end(messages, run)
+
+    return Run(request.run_id, open_run, agent._view, agent.journal)
+
+
+@asynccontextmanager
+async def _extend_at_end(messages: list[Any], opened: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
+    async with opened as scope:
+        try:
+            yield scope
+        finally:
+            messages += [to_openai(message) for message in scope.state.turn[1:]]
 
 
 def _as_config(given: Any) -> Any:

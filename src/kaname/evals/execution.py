@@ -171,15 +171,22 @@ class Execution:
         expect = case.expect if "stop" in case.expect else {"stop": _COMPLETED, **case.expect}
         if outcome.stop == "failed" and "failed" not in expect["stop"]:
             error = error or str(outcome.last.stop.summary)
-        checks = [(check, value) for check, value in expect.items() if check != RUBRIC] if not error else []
-        findings = [Finding(check, await find_problem(check, value, outcome)) for check, value in checks]
-        if RUBRIC in expect and not error and all(one.passed for one in findings):
-            assert self._options.judge is not None
-            run_id = f"{self._job}-{todo.key}"
-            problem, cost, error = await judge_rubric(self._options.judge, self._journal, run_id, case, outcome)
-            findings.append(Finding(RUBRIC, problem))
-            spent += cost
+        findings = list[Finding]()
+        if not error:
+            checks = [(check, value) for check, value in expect.items() if check != RUBRIC]
+            findings += [Finding(check, await find_problem(check, value, outcome)) for check, value in checks]
+            if RUBRIC in expect and all(one.passed for one in findings):
+                judgement, cost, error = await self._judge(todo, outcome)
+                findings.append(judgement)
+                spent += cost
         await self._add(made, findings, outcome, spent, error)
+
+    async def _judge(self, todo: _Todo, outcome: CaseOutcome) -> tuple[Finding, Usage, str]:
+        """Have the model judge the answer. Return the finding, what it cost, and the reason if there is no verdict."""
+        assert self._options.judge is not None
+        run_id = f"{self._job}-{todo.key}"
+        problem, cost, error = await judge_rubric(self._options.judge, self._journal, run_id, todo.case, outcome)
+        return Finding(RUBRIC, problem), cost, error
 
     async def _add(self, made: CaseAttempt, findings: list[Finding], outcome: CaseOutcome, spent: Usage, error: str) -> None:
         ran = bool(outcome.results)

@@ -7,7 +7,6 @@ from typing import Any
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
 from ..core.install import install_command
-from ..core.notices import notice
 from .subject import as_agent
 
 
@@ -25,8 +24,9 @@ def as_solver(agent: Any) -> Any:
         from inspect_ai.solver import solver
     except ImportError as problem:
         command = install_command("inspect")
-        told = notice("eval.no_inspect", "inspect_ai is not installed. Install it with: {command}", command=command)
-        raise ConfigError(told) from problem
+        raise ConfigError.of(
+            "eval.no_inspect", "inspect_ai is not installed. Install it with: {command}", command=command
+        ) from problem
     found = as_agent(agent)
     if found is None:
         raise ConfigError.of("eval.no_solver", "as_solver() expects an Agent or a Workflow, not {given!r:.100}", given=agent)

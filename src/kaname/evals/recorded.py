@@ -9,7 +9,6 @@ from typing import Any
 from ..core.codec import dump
 from ..core.errors import ConfigError
 from ..core.events import Answered, Interjected, Opened
-from ..core.notices import notice
 from ..core.openai_shape import to_openai
 from ..core.runs import EVALUATION_PREFIX
 from ..core.values import plain_text
@@ -107,5 +106,6 @@ def _check_added(path: Path, before: str, after: str, case: dict[str, Any]) -> N
     except (yaml.YAMLError, TypeError, AttributeError):
         same = False
     if not same:
-        told = notice("eval.cannot_add", "the case cannot be added to {path}: `cases` must be a list at its end", path=path)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "eval.cannot_add", "the case cannot be added to {path}: `cases` must be a list at its end", path=path
+        )

@@ -87,13 +87,16 @@ async def try_lesson(
     target, guard = adjust(*[compare(_part(without, wanted, inside), _part(told, wanted, inside)) for inside in (True, False)])
     decision = decide(target, guard, everywhere=not lesson.when and not [*helps])
     figures = {"decision": decision, "jobs": [without.job, told.job], "helps": _figures(target), "holds": _figures(guard)}
-    book = LessonBook(journal or getattr(agent, "journal", None) or choose(None))
+    return await _conclude(lesson, LessonBook(journal or getattr(agent, "journal", None) or choose(None)), figures, target)
+
+
+async def _conclude(lesson: Lesson, book: LessonBook, figures: dict[str, Any], target: Comparison) -> Lesson:
+    """Store the trial of a lesson. A lesson that harms is dropped, and so is one in use that was not shown to help."""
     now = next((one for one in await book.all(lesson.agent) if one.id == lesson.id), lesson)  # dropped meanwhile, perhaps
-    made = replace(now, trial=figures)
+    made, decision = replace(now, trial=figures), figures["decision"]
     if decision == "harms" or (now.status == "approved" and target.p > ALPHA):
-        made = replace(
-            made, status="dropped", why=notice("lessons.trial", "dropped after its trial: {decision}", decision=decision)
-        )
+        why = notice("lessons.trial", "dropped after its trial: {decision}", decision=decision)
+        made = replace(made, status="dropped", why=why)
     return await book.put(made)
 
 

@@ -6,48 +6,64 @@ any part, or the default that is declared here. `Policy`, in `ports.py`, is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
+from ..core.record import record
 from ..core.state import State
 from ..core.steps import Finish, Step, Stop
 
 _ABSENT: Any = object()
+_REPLY_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # names of one setting
 
 
-class ModelBase:
-    """A model.
+@record
+class ModelInfo:
+    """What kaname knows about a model. Everything has a default, for a model of which it is unknown.
 
-    Attributes: tool_mode: "constrained" or "text" if the model cannot call tools natively. stop_setting: The provider's name
-    for stop sequences. settings: Settings that are sent with every request. patience: Seconds that a call can take, unless
-    the agent has a `Timeout` that says otherwise. rounds: The most requests that one reply can take. picture_tokens: The
-    most tokens that a picture counts. takes: The beginnings of the media types that the model accepts, such as "image/"; ()
-    for a model that reads only text; None if that is unknown, and everything is sent. api: The API whose names the settings
-    have. instance: Equal for two objects that call the same model at one address with one key; None if the
-    object is the instance. identity: What tells it apart from other models of its class and name, such as its address (see
-    `kernel/identity.py`); "" if that is unknown, and its replies are not cached. caches_prompts: True if the provider charges
-    less for the beginning of a request that it has seen before. searches_tools: True if the provider looks up tools by
-    itself (see `ToolSpec.namespace`). rates: The rate limits that the provider reports (see `ReportedRates` in
-    policies/pace/gate.py), or None.
+    Args:
+        served: The provider's name of the model, if it is not the second part of `name`.
+        api: The API whose names the settings have.
+        settings: Settings that are sent with every request.
+        tool_mode: "constrained" or "text" if the model cannot call tools natively.
+        stop_setting: The provider's name for stop sequences.
+        patience: Seconds that a call can take, unless the agent has a `Timeout` that says otherwise.
+        rounds: The maximum number of requests for one reply.
+        picture_tokens: The maximum number of tokens of a picture.
+        takes: The beginnings of the media types that the model accepts, such as "image/"; () for a model that reads only
+            text. None if it is unknown: everything is sent.
+        caches_prompts: True if the provider charges less for the beginning of a request that it has seen before.
+        searches_tools: True if the provider looks up tools by itself (see `ToolSpec.namespace`).
+        instance: Equal for two objects that call the same model at one address with one key. None: the object itself.
+        identity: Tells the model apart from others of its class and name, such as its address (see `kernel/identity.py`).
+            Replies are not cached if it is "".
+        rates: The rate limits that the provider reports (see `ReportedRates` in policies/pace/gate.py), or None.
     """
 
-    __slots__ = ()
-
-    tool_mode: str = ""
-    stop_setting = "stop"
+    served: str = ""
+    api: str = ""
     settings: Mapping[str, Any] = {}
+    tool_mode: str = ""
+    stop_setting: str = "stop"
     patience: float = 600.0
     rounds: int = 1
     picture_tokens: int = 50_000
     takes: Sequence[str] | None = None
-    api: str = ""
-    instance: Hashable = None
-    identity: Any = ""
     caches_prompts: bool = False
     searches_tools: bool = False
+    instance: Hashable = None
+    identity: Any = ""
     rates: Any = None
+
+
+class ModelBase:
+    """A model. `about` describes it."""
+
+    __slots__ = ()
+
+    about: ModelInfo = ModelInfo()
 
     def ignores(self, settings: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of the settings that the model's protocol does not have. kaname warns about them once."""
@@ -63,11 +79,15 @@ class ModelBase:
 
     def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
         """Return the maximum number of tokens of a reply with these settings, or None if there is no maximum."""
-        return None
+        every = {**model_info(self).settings, **settings}
+        limits = [int(every[name]) for name in _REPLY_LIMITS if isinstance(every.get(name), int | float) and every[name] >= 1]
+        return max(limits, default=None)
 
     def shorten_replies(self, settings: Mapping[str, Any], tokens: int) -> Mapping[str, Any]:
         """Return settings with which a reply has no more than so many tokens."""
-        return {**settings, "max_tokens": tokens}
+        every = {**model_info(self).settings, **settings}
+        names = [name for name in _REPLY_LIMITS if every.get(name) is not None] or _REPLY_LIMITS[:1]
+        return {**settings, **dict.fromkeys(names, tokens)}
 
     async def close(self) -> None:
         """Close the connections. `agent.close()` calls it."""
@@ -137,15 +157,14 @@ class ContextBase:
 class SinkBase:
     """A sink.
 
-    Attributes: with_children: True if it also sees the facts of child runs. traces: True if runs pass their trace on to what
-    they call. reads_deltas: False if it ignores the pieces of replies, so that a reply that breaks can be requested again.
+    Attributes: wants: What the sink needs in addition to the facts of its run. "deltas": the pieces of replies; without it, a
+    reply that breaks can be requested again. "children": the facts of child runs. "trace": runs pass their trace on to what
+    they call.
     """
 
     __slots__ = ()
 
-    with_children: bool = False
-    traces: bool = False
-    reads_deltas: bool = True
+    wants: Collection[str] = ("deltas",)
 
     def recall(self, facts: Sequence[Event]) -> None:
         """Take the earlier facts of a run that is resumed in this process."""
@@ -215,6 +234,12 @@ def optional(part: Any, base: type, name: str) -> Any:
         return value
     default = getattr(base, name)
     return default.__get__(part) if hasattr(default, "__get__") else default
+
+
+def model_info(model: Any) -> ModelInfo:
+    """Return the description of a model."""
+    info: ModelInfo = getattr(model, "about", ModelBase.about)
+    return info
 
 
 def conclude(strategy: Any, state: State, stop: Stop) -> Step:

@@ -22,7 +22,7 @@ from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any
 
 from ..core.record import Record
-from .bases import ActionBase, ModelBase, optional
+from .bases import ActionBase, ModelBase, model_info, optional
 
 _SCALARS = (str, int, float, bool, type(None))
 _FIXED = ("datetime", "decimal", "fractions", "pathlib", "uuid", "typing", "types")  # `repr` says all about their values
@@ -50,7 +50,7 @@ def describe_tool(action: Any) -> list[Any]:
 
 def describe_model(model: Any) -> list[Any]:
     """Return what a model is, as JSON: its class, its name, and its `identity` or its texts."""
-    own = optional(model, ModelBase, "identity")
+    own = model_info(model).identity
     return [*_kind(model, ModelBase), _Description(strict=False).of(model if own == "" else own)]
 
 
@@ -70,7 +70,7 @@ def result_identity(action: Any) -> str:
 
 def model_identity(model: Any) -> str:
     """Return a fingerprint of a model; "" if it has no `identity`, so that nothing tells it apart from others."""
-    own = optional(model, ModelBase, "identity")
+    own = model_info(model).identity
     try:
         return _fingerprint([*_kind(model, ModelBase), _Description(strict=True).of(own)]) if own else ""
     except _UNKNOWN:
@@ -170,8 +170,10 @@ class _Description:
 
     def _object(self, value: Any) -> Any:
         kind = _name(type(value))
-        if isinstance(value, ActionBase | ModelBase) and value.identity != "":
-            return [kind, self.of(value.identity)]
+        if isinstance(value, ActionBase | ModelBase):
+            own = value.identity if isinstance(value, ActionBase) else value.about.identity
+            if own != "":
+                return [kind, self.of(own)]
         if isinstance(value, Enum):
             return [kind, value.name]
         if isinstance(value, bytes | complex | range) or type(value).__module__ in _FIXED:

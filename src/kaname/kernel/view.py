@@ -167,7 +167,7 @@ class RunView:
         """Return True if a reader or a sink may have seen the pieces of the reply that is being written."""
         channel = self._scope.channel
         read = channel is not None and channel.is_read
-        return read or any(optional(sink, SinkBase, "reads_deltas") for sink in self._scope.sinks)
+        return read or any("deltas" in optional(sink, SinkBase, "wants") for sink in self._scope.sinks)
 
     async def warn(self, source: str, text: str) -> None:
         await self._scope.record(Warned(source, text))

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..context.window import steps_from_end, tokens_of
+from ..context.window import steps_from_end
 from ..core.errors import ConfigError, JournalError, ModelError, Signal
 from ..core.messages import Media, Message, ToolCall, ToolResult, Usage, is_withheld, user
 from ..core.notices import notice
+from ..core.tokens import tokens_of
 from ..core.values import plain_text, shorten
 from ..kernel.bases import ContextBase
 from ..kernel.boundary import Failure, attempt

@@ -11,11 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from ..context.window import tokens_of
 from ..core.durations import seconds
 from ..core.errors import ConfigError
 from ..core.messages import Message, user
 from ..core.notices import notice
+from ..core.tokens import tokens_of
 from ..core.values import plain_text
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Model

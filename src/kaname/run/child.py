@@ -127,7 +127,7 @@ def _answers_given(scope: Scope, child_id: str) -> dict[str, Given]:
 
 
 def sinks_of_children(scope: Scope) -> tuple[Sink, ...]:
-    return tuple([sink for sink in scope.sinks if optional(sink, SinkBase, "with_children")])
+    return tuple([sink for sink in scope.sinks if "children" in optional(sink, SinkBase, "wants")])
 
 
 async def seconds_so_far(scope: Scope, known: Sequence[RunInfo]) -> float:

@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, ModelBase, SinkBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, model_info, optional
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -67,15 +67,15 @@ def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]
     fallback: Any = next((policy for policy in policies if policy.all_models is not None), None)
     models = [] if model is None else [model] if fallback is None else fallback.all_models
     made: list[Policy] = []
-    if any(optional(one, ModelBase, "rates") is not None for one in models):
+    if any(model_info(one).rates is not None for one in models):
         from ..policies.pace.policy import Pace
 
         made.append(Pace())
-    if any(optional(one, ModelBase, "caches_prompts") for one in models):
+    if any(model_info(one).caches_prompts for one in models):
         from ..policies.reuse.prefix import PrefixWatch
 
         made.append(PrefixWatch())
-    if any(optional(one, ModelBase, "takes") is not None for one in models):
+    if any(model_info(one).takes is not None for one in models):
         from ..senses.policy import ReadMedia, is_blind
 
         made += [ReadMedia()] if any(map(is_blind, models)) else []
@@ -305,5 +305,5 @@ def other_model(state: State, recipe: Recipe) -> str:
 
 def traced_by(scope: Scope) -> AbstractContextManager[None]:
     """Pass the trace on to what the run calls, if a sink makes a trace."""
-    traces = any(optional(sink, SinkBase, "traces") for sink in scope.sinks)
+    traces = any("trace" in optional(sink, SinkBase, "wants") for sink in scope.sinks)
     return within(scope.run_id, scope.state.trace) if traces else nullcontext()

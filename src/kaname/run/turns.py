@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
+from ..core.durations import backoff
 from ..core.runs import RunInfo
 from ..core.state import State, copy_of
 from ..kernel.load import load
@@ -51,7 +52,7 @@ async def take_turns(journal: Journal, *session: str | None) -> AsyncIterator[No
 
 async def until_over(journal: Journal, run_id: str) -> None:
     """Wait until no process executes the run."""
-    pause = 0.02
+    looks = 0
     while (cards := await journal.runs(run_id=run_id, limit=1)) and cards[0].status == "running":
-        await asyncio.sleep(pause)
-        pause = min(0.5, pause * 1.5)
+        looks += 1
+        await asyncio.sleep(backoff(looks, 0.02, 0.5))

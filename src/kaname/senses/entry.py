@@ -14,7 +14,7 @@ from ..core.messages import Media, Message, Part, Text
 from ..core.notices import notice
 from ..core.reading.as_read import file_source, file_text
 from ..core.reading.media_types import LARGEST_FILE
-from ..kernel.bases import ModelBase, optional
+from ..kernel.bases import model_info
 from .process.client import SenseError
 from .sources import open_source
 
@@ -54,7 +54,7 @@ async def _admit(media: Media, model: Any) -> Media:
 
 def takes(model: Any, mime: str) -> bool:
     """Return True if the model accepts such media, or if that is unknown."""
-    taken = None if model is None else optional(model, ModelBase, "takes")
+    taken = None if model is None else model_info(model).takes
     return taken is None or mime.startswith(tuple(taken))
 
 

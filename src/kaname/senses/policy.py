@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import ModelBase, optional
+from ..kernel.bases import model_info
 from ..kernel.ports import Policy, ToolHandler
 from ..kernel.view import RunView
 
@@ -34,5 +34,5 @@ class ReadMedia(Policy):
 
 def is_blind(model: object) -> bool:
     """Return True if it is known that the model takes no pictures."""
-    taken = optional(model, ModelBase, "takes")
+    taken = model_info(model).takes
     return taken is not None and not any(one.startswith("image") for one in taken)

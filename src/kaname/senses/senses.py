@@ -10,7 +10,7 @@ from ..core.errors import AgentError, ConfigError, Halt, ModelError
 from ..core.messages import NOTHING, Media, Message, ModelRequest, Text
 from ..core.notices import notice
 from ..core.record import replace
-from ..kernel.bases import ModelBase, optional
+from ..kernel.bases import model_info
 from ..kernel.replies import ask_for_run
 from ..models.registry import resolve
 from . import local
@@ -98,7 +98,7 @@ class Senses:
         return Description(told + "\n(No model has looked at it: objects and scenes are not described.)", details=about)
 
     def _sees(self, media: Media) -> bool:
-        takes = optional(self.model, ModelBase, "takes")
+        takes = model_info(self.model).takes
         return takes is None or media.mime.startswith(tuple(takes))
 
     async def _ask(self, media: Sequence[Media], words: str) -> Description:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from logging import getLogger
 from socket import socket
 
+from ..core.durations import backoff
+
 SOCKET = "KANAME_SERVE_SOCKET"  # the file descriptor that a worker listens on, the id of its supervisor, and its number
 _PATIENCE = 20.0  # seconds that the workers have to end
 _LONGEST = 30.0  # seconds of the longest pause before a worker that keeps dying is restarted
@@ -50,13 +52,13 @@ class WorkerProcesses:
 
     def __init__(self, arguments: Sequence[str], taken: socket, count: int) -> None:
         self._arguments, self._taken = list(arguments), taken
-        self._running: list[tuple[subprocess.Popen[bytes], float, float]] = []  # process, start time, next pause; by number
+        self._running: list[tuple[subprocess.Popen[bytes], float, int]] = []  # process, start time, starts in a row; by number
         self._count, self._ended = count, False
 
     def run(self) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._end)
-        self._running = [(self._start(one), time.monotonic(), 0.5) for one in range(self._count)]
+        self._running = [(self._start(one), time.monotonic(), 1) for one in range(self._count)]
         while not self._ended:
             time.sleep(0.1)
             self._running = [self._restart_if_dead(place, *one) for place, one in enumerate(self._running)]
@@ -71,15 +73,15 @@ class WorkerProcesses:
         return 0
 
     def _restart_if_dead(
-        self, place: int, worker: subprocess.Popen[bytes], begun: float, wait: float
-    ) -> tuple[subprocess.Popen[bytes], float, float]:
+        self, place: int, worker: subprocess.Popen[bytes], begun: float, starts: int
+    ) -> tuple[subprocess.Popen[bytes], float, int]:
         if worker.poll() is None or self._ended:
-            return worker, begun, wait
+            return worker, begun, starts
         lived = time.monotonic() - begun
-        if lived < wait:  # it died at once: wait before the restart
-            return worker, begun, wait
+        if lived < backoff(starts, 0.5, _LONGEST):  # it died at once: wait before the restart
+            return worker, begun, starts
         log.warning("worker %d ended (%s); another is started", worker.pid, worker.returncode)
-        return self._start(place), time.monotonic(), 0.5 if lived > _LONGEST else min(_LONGEST, wait * 2)
+        return self._start(place), time.monotonic(), 1 if lived > _LONGEST else starts + 1
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
         number = self._taken.fileno()

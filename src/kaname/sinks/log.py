@@ -8,7 +8,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -101,8 +101,7 @@ def line_of(event: Event, content: bool) -> dict[str, Any]:
 class Lines(SinkBase, ABC):
     """Base of the sinks that write lines: filters by level, and leaves out content by default."""
 
-    with_children = True
-    reads_deltas = False
+    wants: Collection[str] = ("children",)
 
     def __init__(self, level: Level, content: bool) -> None:
         if level not in LEVELS:

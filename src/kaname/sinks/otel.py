@@ -33,9 +33,7 @@ class OpenTelemetry(SinkBase):
         metrics: False to send spans only.
     """
 
-    traces = True  # runs pass their trace on to what they call
-    with_children = True
-    reads_deltas = False
+    wants = ("children", "trace")
 
     def __init__(
         self,

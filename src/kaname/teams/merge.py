@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable
 from statistics import fmean, median
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..core.errors import ConfigError
 from ..core.people.answers import normalize_answer
@@ -53,43 +53,56 @@ async def merge(
     judge: Any = None,
     task: str = "",
 ) -> Merged:
-    """`results`: by name (or in a list, then by their place): results of runs, plain values, or the errors that were raised.
+    """Merge the answers of several agents, models or people into one.
 
-    `strategy`: "majority", "weighted" (by `weights`), "sum", "average", "median", "best" and "synthesis" (by the agent `judge`,
-    for the `task`), or a function of the answers by name.
+    Args:
+        results: Results of runs, plain values, or the errors that were raised: by name, or in a list.
+        strategy: "majority", "weighted", "sum", "average", "median", "best", "synthesis", or a function of the answers by name.
+        weights: For "weighted": the weight of each answer by name (default: 1).
+        judge: For "best" and "synthesis": the agent that chooses the best answer, or writes one from all.
+        task: The question, for the judge.
+
+    Raises:
+        ConfigError: There is no answer, or an argument cannot be used.
     """
     if isinstance(results, str) or not isinstance(results, Mapping | Iterable):
         raise ConfigError.of(
             "merge.results", "results must be a list, or a dict by name, not {results!r:.100}", results=results
         )
-    if not callable(strategy) and not isinstance(strategy, str):
-        raise ConfigError.of(
-            "merge.strategy_kind", "strategy must be a name or a function, not {strategy!r:.100}", strategy=strategy
-        )
+    kind = strategy if callable(strategy) else _check_strategy(strategy, weights, judge)
     answers, failed = _answers(results)
-    kind = strategy if callable(strategy) else _SYNONYMS.get(strategy, strategy)
     if not answers:
-        told = "; ".join([f"{name}: {why}" for name, why in failed.items()])
-        raise ConfigError.of("merge.nothing", "there is nothing to merge: {why}", why=told or "no results")
+        why = "; ".join([f"{name}: {why}" for name, why in failed.items()])
+        raise ConfigError.of("merge.nothing", "there is nothing to merge: {why}", why=why or "no results")
     if callable(kind):
         value = kind(answers)
         return _as_merged(await value if isawaitable(value) else value, getattr(kind, "__name__", "own"), answers, failed)
-    if weights is not None and kind != "weighted":
-        raise ConfigError.of("merge.weights_elsewhere", "weights can only be used with strategy 'weighted'")
     if kind in ("majority", "weighted"):
         return _vote(kind, answers, failed, weights or {})
     if kind in ("sum", "average", "median"):
         return _combine_numbers(kind, answers, failed)
-    if kind not in ("best", "synthesis"):
+    return await (_best if kind == "best" else _synthesis)(answers, failed, judge, task)
+
+
+def _check_strategy(strategy: Any, weights: Any, judge: Any) -> str:
+    """Return the usual name of a strategy. Raises `ConfigError` if it is unknown, or its judge or its weights are wrong."""
+    if not isinstance(strategy, str):
+        raise ConfigError.of(
+            "merge.strategy_kind", "strategy must be a name or a function, not {strategy!r:.100}", strategy=strategy
+        )
+    kind = _SYNONYMS.get(strategy, strategy)
+    if weights is not None and kind != "weighted":
+        raise ConfigError.of("merge.weights_elsewhere", "weights can only be used with strategy 'weighted'")
+    if kind not in get_args(Strategy):
         raise ConfigError.of(
             "merge.strategy",
             "strategy must be majority (majority_vote), weighted, sum (summation), average, median, best, synthesis "
             "(llm_based_synthesis) or a function, not {strategy!r}",
             strategy=strategy,
         )
-    if judge is None:
+    if kind in ("best", "synthesis") and judge is None:
         raise ConfigError.of("merge.judge", "strategy {kind!r} needs an agent that decides: pass judge=…", kind=kind)
-    return await (_best if kind == "best" else _synthesis)(answers, failed, judge, task)
+    return kind
 
 
 def _answers(results: Mapping[str, Any] | Iterable[Any]) -> tuple[dict[str, Any], dict[str, str]]:

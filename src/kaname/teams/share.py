@@ -8,7 +8,6 @@ from typing import Any
 
 from ..core.errors import InvalidState
 from ..core.events import Custom, Event, Fact, Opened, Stopped
-from ..core.notices import notice
 from ..core.runs import SHARED, TITLE, UNDER_WAY
 from ..core.steps import Stop
 from ..kernel.load import add_fact, load
@@ -70,13 +69,12 @@ async def _go_on_as_shared(meeting: Meeting, own: Session | None) -> None:
     if own is not None:
         (last,) = await journal.runs(run_id=own.runs[-1], limit=1)
         if last.status in UNDER_WAY:
-            told = notice(
+            raise InvalidState.of(
                 "share.under_way",
                 "session {session!r} cannot be shared now: its last run is {status}. Wait until it ends, or stop it.",
                 session=own.id,
                 status=last.status,
             )
-            raise InvalidState(told)
         base = (last.run_id, last.seq)
     at_work = meeting.agent(own.agent if own is not None else "")
     described = await off_loop(describe, at_work.recipe)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from ..core.durations import backoff
 from ..core.errors import ConfigError, InvalidState, RunBusy, nearest
 from ..core.notices import notice
 from ..kernel.ports import Journal
@@ -19,7 +20,7 @@ from .person import DelegateToHuman
 _TASK = "delegate_task_to_human"
 _GIVEN = ("task_details", "reason_for_delegation", "human_expert_role")
 _MOST = 1_000  # tasks that are listed
-_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # seconds
+_TRIES = 8  # until the run that asked is released
 
 
 class HumanTasks:
@@ -74,21 +75,20 @@ class HumanTasks:
         if not result.questions:
             raise InvalidState.of("collaboration.no_task", "task {run_id} is not waiting for an answer", run_id=run_id)
         if not self._has(by, role := _role_of(result)):
-            told = notice(
+            raise NotAllowed.of(
                 "collaboration.not_theirs",
                 "{person!r} cannot answer this task: it needs the role {role!r}",
                 person=by,
                 role=role,
             )
-            raise NotAllowed(told)
-        for pause in (*_PAUSES, None):
+        for attempt in range(1, _TRIES + 1):
             try:
                 await self._flow.agent.resume(run_id, dict.fromkeys(result.questions, answer), by=by)
                 return
             except RunBusy:  # it has asked, and is not released yet
-                if pause is None:
+                if attempt == _TRIES:
                     raise
-                await asyncio.sleep(pause)
+                await asyncio.sleep(backoff(attempt, 0.02, 3.0))
 
     @cached_property
     def _flow(self) -> Workflow:
@@ -107,8 +107,9 @@ def _role(given: Any) -> Role:
         return given
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(one, str) for one in names):
-        told = notice("collaboration.people", "give each person a role, a list of roles or a Role, not {given!r}", given=given)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "collaboration.people", "give each person a role, a list of roles or a Role, not {given!r}", given=given
+        )
     return Role(may=names)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ..core import errors
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Text, ToolSpec, user
 from ..core.record import replace
+from ..kernel.bases import ModelBase, optional
 from ..kernel.ports import Model
 from .wire import Answer, WireServer, anthropic_reply, reply, responses_reply, status
 
@@ -79,8 +80,7 @@ class WireContract(ABC):
             try:
                 return await model.reply(request or ModelRequest((user("hi"),), (ADD,)), emit), shown, server
             finally:
-                if hasattr(model, "close"):
-                    await model.close()
+                await optional(model, ModelBase, "close")()
 
     def test_the_same_reply_in_any_slices(self) -> None:
         said = self.answer("はい, 足します", [("add", {"a": 1}), ("add", {"a": "二"})], thinking="まず…")
@@ -139,8 +139,7 @@ class WireContract(ABC):
                 assert len(server.requests) == 1, f"{name}: it was tried {len(server.requests)} times"
                 return problem
             finally:
-                if hasattr(model, "close"):
-                    await model.close()
+                await optional(model, ModelBase, "close")()
         raise AssertionError(f"{name}: taken for an answer")
 
     def test_nobody_there(self) -> None:
@@ -153,8 +152,7 @@ class WireContract(ABC):
             except errors.ModelUnreachable:
                 return
             finally:
-                if hasattr(model, "close"):
-                    await model.close()
+                await optional(model, ModelBase, "close")()
             raise AssertionError("a server that is not there gave an answer")
 
         asyncio.run(go())
@@ -178,8 +176,7 @@ class WireContract(ABC):
                         break
                     await asyncio.sleep(0.02)
                 assert server.closed_early == 1, "the server went on sending"
-                if hasattr(model, "close"):
-                    await model.close()
+                await optional(model, ModelBase, "close")()
 
         asyncio.run(go())
 

@@ -1,4 +1,4 @@
-"""Tasks that are not tools: an agent, another workflow; its time limit, and the pause before it is tried again."""
+"""Tasks that are not tools: agents and other workflows; timeouts of tasks, and pauses before retries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from ..core.durations import backoff
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
@@ -19,7 +20,7 @@ from ..strategies.graph.task import MARKS, Graph, Task
 
 
 class RunAgent(Doing):
-    """`input`: what the agent is to do. Its answer is the task's output."""
+    """Runs an agent with `input`. The output of the task is its answer."""
 
     parameters: Mapping[str, Any] = {"type": "object", "properties": {"input": {}}, "required": ["input"]}
 
@@ -32,7 +33,7 @@ class RunAgent(Doing):
 
 
 class RunWorkflow(Doing):
-    """Its parameters are those of the other workflow."""
+    """Runs another workflow, with its parameters as arguments."""
 
     def __init__(self, name: str, workflow: Any) -> None:
         super().__init__(name)
@@ -44,7 +45,7 @@ class RunWorkflow(Doing):
 
 
 class Undo(Doing):
-    """Takes back what a compensable tool did, by that tool's own means (`@tool.undoes`), with the arguments it was given."""
+    """Undoes a call of a compensable tool with the tool's own undo (`@tool.undoes`) and the same arguments."""
 
     effect: Effect = "idempotent"  # it may be called more than once
 
@@ -76,7 +77,7 @@ def _outcome(result: Any) -> ToolResult:
 
 
 class TaskLimits(Policy):
-    """The time that a task may take, and the pause before it is tried again."""
+    """Enforces the timeouts of tasks, and pauses before retries."""
 
     def __init__(self, graph: Graph) -> None:
         self._tasks = graph.by_name
@@ -85,15 +86,15 @@ class TaskLimits(Policy):
         task, attempt = self._task(call.id)
         if task is None:
             return await next(call)
-        if attempt > 1 and task.retry_delay:
-            await asyncio.sleep(task.retry_delay * 2 ** (attempt - 2))
+        if pause := backoff(attempt - 1, task.retry_delay or 0.0):
+            await asyncio.sleep(pause)
         if task.timeout is None or task.person:
             return await next(call)
         tool = view.tools(call).get(call.name, None)
         return await run_with_timeout(task.timeout, next(call), "" if tool is None else tool.effect)
 
     def _task(self, call_id: str) -> tuple[Task | None, int]:
-        """The task that a call's id means, and which try it is."""
+        """Return the task of a call, and the number of the attempt."""
         end = min([place for mark in MARKS if (place := call_id.find(mark)) >= 0], default=len(call_id))
         tried = call_id.partition("#")[2].rstrip(MARKS)
         return self._tasks.get(call_id[:end]), int(tried) if tried.isdecimal() else 1

@@ -40,70 +40,31 @@ class Handle:
     def __iter__(self) -> Any:
         raise TypeError("it is not known yet: to do something for each item is an option, each=…")
 
-    def _compare(self, sign: str, other: Any) -> Handle:
-        return Handle(f"({self._expression}) {sign} ({other._expression if isinstance(other, Handle) else repr(other)})")
-
-    def __eq__(self, other: object) -> Handle:  # type: ignore[override]
-        return self._compare("==", other)
-
-    def __ne__(self, other: object) -> Handle:  # type: ignore[override]
-        return self._compare("!=", other)
-
-    def __lt__(self, other: Any) -> Handle:
-        return self._compare("<", other)
-
-    def __le__(self, other: Any) -> Handle:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: Any) -> Handle:
-        return self._compare(">", other)
-
-    def __ge__(self, other: Any) -> Handle:
-        return self._compare(">=", other)
-
-    def __and__(self, other: Any) -> Handle:
-        return self._compare("and", other)
-
-    def __or__(self, other: Any) -> Handle:
-        return self._compare("or", other)
-
-    def __add__(self, other: Any) -> Handle:
-        return self._compare("+", other)
-
-    def __sub__(self, other: Any) -> Handle:
-        return self._compare("-", other)
-
-    def __mul__(self, other: Any) -> Handle:
-        return self._compare("*", other)
-
-    def __truediv__(self, other: Any) -> Handle:
-        return self._compare("/", other)
-
-    def __floordiv__(self, other: Any) -> Handle:
-        return self._compare("//", other)
-
-    def __mod__(self, other: Any) -> Handle:
-        return self._compare("%", other)
-
-    def __radd__(self, other: Any) -> Handle:
-        return Handle(f"({other!r}) + ({self._expression})")
-
-    def __rsub__(self, other: Any) -> Handle:
-        return Handle(f"({other!r}) - ({self._expression})")
-
-    def __rmul__(self, other: Any) -> Handle:
-        return Handle(f"({other!r}) * ({self._expression})")
-
-    def __rtruediv__(self, other: Any) -> Handle:
-        return Handle(f"({other!r}) / ({self._expression})")
-
     def __neg__(self) -> Handle:
         return Handle(f"-({self._expression})")
 
     def __invert__(self) -> Handle:
         return Handle(f"not ({self._expression})")
 
-    __hash__ = object.__hash__
+
+_OPERATORS = {
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or",
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+}  # fmt: skip
+
+
+def _add_operator(name: str, sign: str) -> None:
+    def join(left: Any, right: Any) -> Handle:
+        sides = [one._expression if isinstance(one, Handle) else repr(one) for one in (left, right)]
+        return Handle(f"({sides[0]}) {sign} ({sides[1]})")
+
+    setattr(Handle, f"__{name}__", join)
+    if name in ("add", "sub", "mul", "truediv"):
+        setattr(Handle, f"__r{name}__", lambda self, other: join(other, self))
+
+
+for _name, _sign in _OPERATORS.items():
+    _add_operator(_name, _sign)
 
 
 def expression_of(handle: Handle) -> str:
@@ -111,7 +72,7 @@ def expression_of(handle: Handle) -> str:
 
 
 def task_of(handle: Handle) -> str:
-    """The name of the task that it comes from."""
+    """Return the name of the task that it comes from."""
     found = _QUOTED.match(handle._expression)
     return str(ast.literal_eval(found[1])) if found else Expression(handle._expression).names[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_args, overload
@@ -39,10 +39,19 @@ _REPEATED = ("pure", "idempotent")
 
 
 class Workflow:
-    """Tasks are added with `task`; what one gives back can be handed to another, which then waits for it.
+    """Tasks with dependencies. Add them with `task`. Pass the output of a task to another one, and that one waits for it.
 
-    `params`: what a run is given, as a JSON Schema's `properties`. `outputs`: what comes of it; without it, what the tasks give
-    that nothing waits for. The rest is as for an `Agent`.
+    Args:
+        name: The name, in records and errors.
+        tools: The tools that tasks can name.
+        params: The parameters of a run: a JSON Schema's `properties`, or defaults.
+        outputs: The output, as a template (default: the outputs of the tasks that no other task waits for).
+        max_parallel: How many tasks run at once (default: 16).
+        description: What it does, for an agent or a workflow that uses it.
+        policies, stops, journal, sinks, model: As for an `Agent`.
+
+    Raises:
+        ConfigError: A value cannot be used.
     """
 
     def __init__(
@@ -75,7 +84,10 @@ class Workflow:
 
     @classmethod
     def from_file(cls, path: str | Path, tools: Iterable[Any] = (), **options: Any) -> Workflow:
-        """Read and check; every mistake is told, with file and line, before anything runs."""
+        """Read a workflow from a YAML or JSON file.
+
+        Raises `ConfigError` with all mistakes, each with its file and line.
+        """
         from .file import read_workflow
 
         return read_workflow(Path(path), tools, cls, options)
@@ -94,11 +106,15 @@ class Workflow:
     @overload
     def task(self, tool: str, /, **kwargs: Any) -> Any: ...
     def task(self, tool: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Add a task: a tool and its arguments. An editor takes it for what the tool returns; for another task it is that."""
+        """Add a task: a tool and its arguments.
+
+        Returns:
+            A handle for the output of the task: pass it to another task. Type checkers see the type that the tool returns.
+        """
         return Options(self, {}).task(tool, *args, **kwargs)
 
     def ask(self, question: Any, options: Iterable[str] = (), **given: Any) -> Any:
-        """Add a question to a person. It is put when nothing else is left to do; the answer is what the task gives."""
+        """Add a question to a person. It is asked when nothing else is left to do. The output of the task is the answer."""
         return Options(self, {"name": "ask", **given, "person": True}).task(ASK, question=question, options=[*options])
 
     def param(self, name: str) -> Any:
@@ -119,7 +135,7 @@ class Workflow:
     round: Any = Handle("round")
 
     def add(self, task: Task) -> None:
-        """A task that was made by hand."""
+        """Add a `Task`."""
         if "agent" in self.__dict__:
             raise ConfigError.of(
                 "workflow.running",
@@ -140,7 +156,7 @@ class Workflow:
         return next(name for number in range(2, len(taken) + 3) if (name := f"{wanted}_{number}") not in taken)
 
     def register(self, tool: Any) -> Action:
-        """A tool for the tasks; an agent or another workflow is one, too."""
+        """Register a tool for the tasks, or an agent or another workflow as a tool."""
         if isinstance(tool, Agent):
             tool = RunAgent(tool.name, tool)
         elif isinstance(tool, Workflow):
@@ -165,7 +181,7 @@ class Workflow:
         return Graph(self.name, tasks, self._max_parallel, outputs, params, self.description)
 
     def _with_undo(self, task: Task) -> Task:
-        """A tool that says how to undo it is undone so, where the task says nothing else and the tool was called once."""
+        """Return the task with the undo of its tool, if the task names none and calls the tool once."""
         tool = self._registry.get(task.use.tool, None)
         own = tool is not None and tool.effect == "compensable" and tool.undo is not None
         return (
@@ -175,7 +191,7 @@ class Workflow:
         )
 
     def problems(self) -> list[Problem]:
-        """Every mistake that can be seen before it runs: names, circles, expressions, tools and their arguments."""
+        """Return all mistakes that can be found before a run: names, cycles, expressions, tools and their arguments."""
         found = [*problems(self.graph), *parameter_problems(self.parameters)]
         undone = any(one.undo for one in self.graph.tasks)
         for task in self._tasks:
@@ -225,8 +241,7 @@ class Workflow:
         except ValueError:
             params = None
         if not isinstance(params, Mapping):
-            told = notice("serve.params", "workflow {name} needs a JSON object with its parameters", name=self.name)
-            raise ConfigError(told)
+            raise ConfigError.of("serve.params", "workflow {name} needs a JSON object with its parameters", name=self.name)
         return plain_text(self.given(params))
 
     # Running it
@@ -245,19 +260,19 @@ class Workflow:
         return made
 
     def run(self, params: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
-        """Do it: `await` the result, or `async for` the chunks. `options` are those of `Agent.run`, but for a session."""
+        """Run it: `await` the result, or `async for` the chunks. `options`: those of `Agent.run`, except a session."""
         return self.agent.run(self.as_input(params or {}), **options)
 
     def run_sync(self, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """The same, for code without an event loop."""
+        """Run it and wait for the result, in code without an event loop."""
         return self.agent.run_sync(self.as_input(params or {}), **options)
 
     def resume(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Run[Any]:
-        """Go on after a crash, a stop or a question."""
+        """Continue a run after a crash, a stop or a question."""
         return self.agent.resume(run_id, answers, **options)
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Any:
-        """The same, for code without an event loop."""
+        """Resume a run and wait for the result, in code without an event loop."""
         return self.agent.resume_sync(run_id, answers, **options)
 
     async def stop(self, run_id: str, reason: str = "") -> bool:
@@ -314,50 +329,35 @@ class Options:
         return flow.handle(task.name)
 
 
-def _read(flow: Workflow, given: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in given.items():
-        match key:
-            case "after":
-                many = value if isinstance(value, list | tuple) else [value]
-                made["after"] = tuple([_name(one) for one in many])
-            case "when":
-                made["when"] = value if isinstance(value, str) and value in (ALWAYS, ON_FAILURE) else _expression(value)
-            case "until":
-                made["until"] = _expression(value)
-            case "each":
-                made["each"] = as_template(value) if not isinstance(value, str) else _expression(value)
-            case "fallback" | "undo":
-                tool, args = value if isinstance(value, tuple) else (value, {})
-                named = tool if isinstance(tool, str) else flow.register(tool).name
-                made[key] = Use(named, as_template(args))
-            case "timeout" | "retry_delay":
-                made[key] = None if value is None else seconds(value)
-            case "needs" | "rounds" | "retries":
-                made[key] = _count(key, value)
-            case "on_failure" | "alone" | "person":
-                made[key] = value
-            case _:
-                known = [
-                    "after",
-                    "when",
-                    "until",
-                    "each",
-                    "fallback",
-                    "undo",
-                    "timeout",
-                    "retry_delay",
-                    "needs",
-                    "rounds",
-                    "retries",
-                ]
-                told = notice("workflow.option", "unknown option {key!r}", key=key)
-                raise ConfigError(told + nearest(key, [*known, "on_failure", "alone", "name"]))
+def _read(flow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a task as the fields of a `Task`."""
+    as_is: Callable[[Any], Any] = lambda value: value  # noqa: E731
+    pause: Callable[[Any], Any] = lambda value: None if value is None else seconds(value)  # noqa: E731
+    readers: dict[str, Callable[[Any], Any]] = {
+        "after": lambda value: tuple([_name(one) for one in (value if isinstance(value, list | tuple) else [value])]),
+        "when": lambda value: value if isinstance(value, str) and value in (ALWAYS, ON_FAILURE) else _expression(value),
+        "until": _expression,
+        "each": lambda value: _expression(value) if isinstance(value, str) else as_template(value),
+        **dict.fromkeys(("fallback", "undo"), partial(_other_use, flow)),
+        **dict.fromkeys(("timeout", "retry_delay"), pause),
+        **{key: partial(_count, key) for key in ("needs", "rounds", "retries")},
+        **dict.fromkeys(("on_failure", "alone", "person"), as_is),
+    }
+    if unknown := [key for key in given if key not in readers]:
+        told = notice("workflow.option", "unknown option {key!r}", key=unknown[0])
+        raise ConfigError(told + nearest(unknown[0], [*readers, "name"]))
+    made = {key: readers[key](value) for key, value in given.items()}
     if "until" in made:
         made.setdefault("rounds", 10)
     if made.get("on_failure", "stop") not in get_args(OnFailure):
         raise ConfigError.of("workflow.on_failure", "on_failure must be one of {listed}", listed=", ".join(get_args(OnFailure)))
     return made
+
+
+def _other_use(flow: Workflow, given: Any) -> Use:
+    """Return the use of another tool: `tool`, or `(tool, arguments)`."""
+    tool, args = given if isinstance(given, tuple) else (given, {})
+    return Use(tool if isinstance(tool, str) else flow.register(tool).name, as_template(args))
 
 
 def _count(key: str, value: Any) -> int:

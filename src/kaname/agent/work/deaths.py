@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.durations import backoff
 from ...core.events import Custom, Event, Opened, Resumed, ToolStarted, Warned
 from ...run.request import QUEUED
 
@@ -16,7 +17,7 @@ SERVED = "served"  # in the origin of a run: a server or a worker can resume it
 
 def pause_left(died: int, since: float) -> float:
     """Return the seconds that are left of the pause after the last crash. A clock that was set back does not prolong it."""
-    pause = min(2.0 ** min(died - 1, 10), _LONGEST) if died > 1 else 0.0
+    pause = backoff(died - 1, 2.0, _LONGEST)
     return pause - since if 0 <= since < pause else 0.0
 
 

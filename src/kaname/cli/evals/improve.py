@@ -1,4 +1,4 @@
-"""`kaname improve`: search for better texts of an agent, show the difference, and write it to the file if a person agrees."""
+"""`kaname improve`: search for better texts of an agent, and show the difference. No file is changed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ...core.durations import dollars
-from ...core.errors import ConfigError
 from ...evals.evaluation import Evaluation
-from ...evals.improvement.rewrite import rewrite
 from ...evals.improvement.search import Improvement, improve
 from ...evals.improvement.texts import PARTS
 from ...evals.results.comparison import what_it_can_show
 from ...stores.default import choose
-from ..agent import config_for
 from ..main import DONE, FAILED
 from ..messages import many, say, translate
-from ..terminal.questions import ask_yes_no, can_ask
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end
 from .command import load_file, subject_for
@@ -35,7 +31,6 @@ def main(given: argparse.Namespace) -> int:
 
 
 async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evaluation, folder: Path) -> int:
-    place = given.who or evaluation.agent
     subject, agent = subject_for(given, screen, evaluation, folder)
 
     def show(attempts: int, most: int, tried: int, best: float) -> None:
@@ -65,30 +60,7 @@ async def _improve(given: argparse.Namespace, screen: Screen, evaluation: Evalua
     else:
         for line, colour in _lines(made):
             screen.raw(screen.with_colour(screen.safe(line), colour, screen.out) + "\n")
-    if not made.helps:
-        return FAILED
-    program = place.rpartition(":")[0]
-    config = None if program else config_for(given)
-    files = [] if config is None else [Path(file) for file in config.files]
-    _accept(given, screen, made, [(Path.cwd() if given.who else folder) / program] if program.endswith(".py") else files)
-    return DONE
-
-
-def _accept(given: argparse.Namespace, screen: Screen, made: Improvement, files: list[Path]) -> None:
-    """Write the texts, if the person says yes or has said so before."""
-    try:
-        contents = rewrite(made.agent, files, made.after)
-    except ConfigError as problem:
-        screen.note(translate(problem), "yellow")
-        return
-    names = ", ".join([str(path) for path in contents])
-    asked = say(f"Write this to {names}?", f"{names} に書き込みますか?")
-    if not given.accept and not (can_ask() and not given.json and ask_yes_no(asked, screen, by_default=False)):
-        screen.note(say("nothing was written; --accept writes it", "書き込んでいません。--accept を付けると書き込みます"))
-        return
-    for path, text in contents.items():
-        path.write_bytes(text.encode())
-    screen.note(say(f"written: {names}", f"書き込みました: {names}"), "green")
+    return DONE if made.helps else FAILED
 
 
 def _lines(made: Improvement) -> Iterator[tuple[str, str]]:
@@ -104,8 +76,19 @@ def _lines(made: Improvement) -> Iterator[tuple[str, str]]:
     else:
         yield say("held-out cases:", "判定用のケース:"), ""
         yield from list(comparison_lines(made.comparison))[1:]
-        if not made.helps:
-            yield say("not shown to help: nothing is written", "効果は確認できませんでした。書き込みません"), "yellow"
+        if made.helps:
+            yield (
+                say(
+                    "shown to help: put the new texts into your files",
+                    "効果を確認できました。新しい文をファイルに反映してください",
+                ),
+                "green",
+            )
+        else:
+            yield (
+                say("not shown to help: keep the current texts", "効果は確認できませんでした。現在の文を使い続けてください"),
+                "yellow",
+            )
     money = say("unknown", "不明") if made.cost is None else f"${made.cost:.4f}"
     yield (
         say(f"{many(made.attempts, 'attempt')}, {many(made.proposals, 'proposal')}, cost {money}",

@@ -50,8 +50,6 @@ IMPROVE_OPTIONS: tuple[Option, ...] = (
      "試行の総数の上限 (既定: ケースごとに 10 回)。"),
     ("--cost", {"metavar": "USD"}, 'The most to spend in all, such as "$5" (default: no limit).',
      '費用の総額の上限。例: "$5" (既定: 上限なし)。'),
-    ("--accept", FLAG, "Write the texts to their files without asking, if they are shown to help.",
-     "効果が確認できたら、確認なしでファイルに書き込みます。"),
     *[option for option in EVAL_OPTIONS if option[0] in _SAME],
 )
 # fmt: on

@@ -158,8 +158,9 @@ def model_of(adapter: Any, model: Any) -> Model:
         return resolve(adapter)
     if callable(getattr(adapter, "chat", None)):
         return ChatModel(adapter, named)
-    told = notice("monono.adapter", "{it!r:.100} is not an LLM adapter: it has no chat(messages, model, stream)", it=adapter)
-    raise ConfigError(told)
+    raise ConfigError.of(
+        "monono.adapter", "{it!r:.100} is not an LLM adapter: it has no chat(messages, model, stream)", it=adapter
+    )
 
 
 class ChatModel:

@@ -64,12 +64,11 @@ class _Setting:
             agent.recipe = agent.recipe.with_changes(model=model_of(agent.llm_adapter, value))
             agent.parts["model"] = value
         else:
-            told = notice(
+            raise ConfigError.of(
                 "monono.fixed",
                 "{name} cannot be changed after the agent was created: pass it to the constructor",
                 name=self._name,
             )
-            raise ConfigError(told)
 
 
 class ShortTermMemory:
@@ -167,10 +166,9 @@ class BaseAgent(Refusing, Agent[Any]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if not can_call(cls.on_handoff_return, cls, "", None):
-            told = notice(
+            raise ConfigError.of(
                 "monono.handoff_return", "{kind}.on_handoff_return must take (self, target, result)", kind=cls.__name__
             )
-            raise ConfigError(told)
         for name in [one for one in ("name", "instructions", *_PARTS, *_MEMORY) if one in vars(cls)]:
             setattr(cls, name, _Setting(name, vars(cls)[name]))
 
@@ -206,39 +204,47 @@ class BaseAgent(Refusing, Agent[Any]):
         options = {**self._class_options(), **options}
         recent = _memory({one: self.parts[one] for one in _MEMORY}, self.parts["extra_cfg"])
         managers = self._managers()
-        given, registry = [*(self._own_tools() if tools is None else tools), *managers.tools], self.parts["tool_registry"]
-        if registry is not None and not isinstance(registry, ToolRegistry):
-            told = notice("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
-            raise ConfigError(told)
-        if registry is not None:
-            for tool in [one for one in given if not _served_by(registry, one)]:
-                registry.register(tool)
-        if self.parts["llm_adapter"] is None:
-            self.parts["llm_adapter"] = self._default_llm_adapter()
-        adapter, own = self.parts["llm_adapter"], cast(Any, type(self))
-        if adapter is None and options.get("strategy") is None and not overrides(self, "stream", BaseAgent):
-            raise ConfigError.of("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=own.__name__)
+        own = cast(Any, type(self))
         self._own_session = f"memory-{new_run_id()}"
         self._remembers = any(one.most for one in recent)
         super().__init__(
-            None if adapter is None else model_of(adapter, self.parts["model"]),
-            given if registry is None else registry,
+            self._resolve_model(options.get("strategy")),
+            self._register_tools([*(self._own_tools() if tools is None else tools), *managers.tools]),
             name=name or own.name or own.__name__,
             instructions=(own.instructions or "") if instructions is None else instructions,
             policies=[*as_policy(self.parts["guardrail"]), *managers.policies, *options.pop("policies", ())],
             sinks=[*_sinks(self.parts["trace_logger"]), *options.pop("sinks", ())],
-            context=[
-                *recent,
-                *managers.context,
-                *_context(options.pop("context", ()), *self._with_memory()),
-            ],
+            context=[*recent, *managers.context, *_context(options.pop("context", ()), *self._with_memory())],
             team=self._team(options.pop("team", ())),
             **options,
         )
-        self.parts["tool_registry"] = registry if registry is not None else self.tools
+        if self.parts["tool_registry"] is None:
+            self.parts["tool_registry"] = self.tools
         self._check_chat()
         managers.join(self)
         self._plan_with(self.parts["planning_engine"])
+
+    def _resolve_model(self, strategy: Any) -> Any:
+        """Return the model behind the adapter. An agent with a strategy or a `stream` of its own needs none."""
+        if self.parts["llm_adapter"] is None:
+            self.parts["llm_adapter"] = self._default_llm_adapter()
+        if (adapter := self.parts["llm_adapter"]) is not None:
+            return model_of(adapter, self.parts["model"])
+        if strategy is None and not overrides(self, "stream", BaseAgent):
+            kind = type(self).__name__
+            raise ConfigError.of("monono.no_model", "{kind} needs the name of a model: {kind}(model=…)", kind=kind)
+        return None
+
+    def _register_tools(self, tools: list[Any]) -> Any:
+        """Return the tools, or the registry of the agent with these tools in it."""
+        registry = self.parts["tool_registry"]
+        if registry is None:
+            return tools
+        if not isinstance(registry, ToolRegistry):
+            raise ConfigError.of("monono.registry", "tool_registry must be a ToolRegistry, not {it!r}", it=registry)
+        for tool in [one for one in tools if not _served_by(registry, one)]:
+            registry.register(tool)
+        return registry
 
     def _with_memory(self) -> list[Any]:
         return [self.parts[name] for name in ("context_manager", "memory") if self.parts[name] is not None]
@@ -247,12 +253,11 @@ class BaseAgent(Refusing, Agent[Any]):
         """Return what the managers add. The limits of `extra_cfg` make a resource manager."""
         limits = {name: value for name, value in (self.parts["extra_cfg"] or {}).items() if name in _RESOURCES}
         if limits and self.parts["resource_manager"] is not None:
-            told = notice(
+            raise ConfigError.of(
                 "monono.two_limits",
                 "extra_cfg has {names}, and there is a resource_manager: give these limits to one of the two",
                 names=", ".join(limits),
             )
-            raise ConfigError(told)
         if limits:
             from .resources import ResourceManager
 
@@ -293,13 +298,12 @@ class BaseAgent(Refusing, Agent[Any]):
     def _check_chat(self) -> None:
         model, wanted = self.recipe.model, [("tools", bool(self.tools)), ("response_format", self._output is not None)]
         for name in [one for one, needed in wanted if needed and isinstance(model, ChatModel) and not model.accepts(one)]:
-            told = notice(
+            raise ConfigError.of(
                 "monono.chat_parameter",
                 "{kind}.chat() has no parameter {name!r}, which this agent needs: add it, or **settings",
                 kind=type(self.parts["llm_adapter"]).__name__,
                 name=name,
             )
-            raise ConfigError(told)
 
     # The verbs
 
@@ -413,8 +417,9 @@ def _memory(passed: Mapping[str, int | None], extra_cfg: Mapping[str, Any] | Non
     sizes = {name: passed[name] if passed[name] is not None else (extra_cfg or {}).get(name) for name in _MEMORY}
     for name, size in sizes.items():
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 0):
-            told = notice("monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size)
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "monono.memory_size", "{name} must be an integer of at least 0, not {size!r}", name=name, size=size
+            )
     known = [size for size in sizes.values() if size is not None]
     return [ShortTermMemory(min(known))] if known else []
 

@@ -37,14 +37,13 @@ class Attached:
         self._given = {name: given[name] for name in _KINDS if given.get(name) is not None}
         for name, one in self._given.items():
             if not isinstance(one, getattr(import_module("kaname.designs"), _KINDS[name])):
-                told = notice(
+                raise ConfigError.of(
                     "monono.manager",
                     "{name} must be a {kind}, or an object of a class that is derived from it, not {given!r:.100}",
                     name=name,
                     kind=_KINDS[name],
                     given=one,
                 )
-                raise ConfigError(told)
 
     @property
     def tools(self) -> list[Any]:

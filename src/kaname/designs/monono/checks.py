@@ -54,14 +54,13 @@ def check_each(where: str, given: Any, known: Mapping[str, Fits], needed: Iterab
 def check_method(manager: Any, name: str, *parameters: str) -> None:
     """Raise `ConfigError` if a run cannot call a method of a manager with these parameters."""
     if runs_on_loop(getattr(manager, name)) or not can_call(getattr(manager, name), *parameters):
-        told = notice(
+        raise ConfigError.of(
             "monono.method",
             "{kind}.{name} must be a plain function with the parameters ({parameters}), so that runs can call it",
             kind=type(manager).__name__,
             name=name,
             parameters=", ".join(parameters),
         )
-        raise ConfigError(told)
 
 
 def refusal(manager: Any, name: str, *arguments: Any, **named: Any) -> str:

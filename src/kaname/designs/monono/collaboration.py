@@ -8,7 +8,6 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.values import plain_text
 from ...kernel.ports import Journal
 from ...memory.sessions import Sessions
@@ -92,8 +91,9 @@ class CollaborationManager:
         if isinstance(given, str):
             raise ConfigError.of("share.users", "user_ids_to_share_with must be a list of user ids, not {given!r}", given=given)
         if not self.agents:
-            told = notice("share.agents", "a shared session needs an agent that answers in it: CollaborationManager([agent])")
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "share.agents", "a shared session needs an agent that answers in it: CollaborationManager([agent])"
+            )
         people = given if isinstance(given, Mapping) else dict.fromkeys(given, right)
         meeting = await share_session(self.agents, session_id, people, agent=agent, owner=owner)
         contexts = getattr(self.context_manager, "active_contexts", {})

@@ -11,7 +11,6 @@ from typing import Any
 from ...core.chunks import Chunk
 from ...core.errors import AgentError, ConfigError
 from ...core.messages import NOTHING, Usage
-from ...core.notices import notice
 from ...core.record import record
 from ...core.values import plain_text
 
@@ -73,12 +72,11 @@ class Foreign:
         self.name = getattr(target, "name", None)
         self._work: Any = getattr(target, "stream", None) or getattr(target, "run", None)
         if not isinstance(self.name, str) or not callable(self._work):
-            told = notice(
+            raise ConfigError.of(
                 "monono.target",
                 "cannot hand over to {it!r:.100}: it needs a name, and a method stream(messages) or run(messages)",
                 it=target,
             )
-            raise ConfigError(told)
 
     def run(self, messages: Any, **options: Any) -> Collected:
         return Collected(partial(self._chunks, messages, {name: one for name, one in options.items() if one is not None}))

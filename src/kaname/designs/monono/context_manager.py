@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakMethod
 
-from ...context.window import tokens_of
 from ...core.errors import ConfigError
 from ...core.messages import user
 from ...core.notices import notice
 from ...core.runs import SHARED
+from ...core.tokens import tokens_of
 from ...core.values import plain_text, shorten
 from ...kernel.ports import ContextPart
 from ...kernel.threads import off_loop, runs_on_loop
@@ -250,12 +250,11 @@ def as_context_part(context_manager: Any) -> ContextPart:
         return context_manager  # type: ignore[no-any-return]
     if callable(getattr(context_manager, "get_relevant_context", None)):
         return _GivenContext(context_manager)
-    told = notice(
+    raise ConfigError.of(
         "context.manager",
         "{given!r:.100} is not a context manager: it has no method get_relevant_context(query, session_id, user_id)",
         given=context_manager,
     )
-    raise ConfigError(told)
 
 
 def _save(save: WeakMethod[Any]) -> None:

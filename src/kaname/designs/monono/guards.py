@@ -69,10 +69,9 @@ class TokenGuard(Guardrail):
         arguments: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         if max_tokens is not None and (not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1):
-            told = notice(
+            raise ConfigError.of(
                 "monono.max_tokens", "max_tokens must be an integer of at least 1, or None, not {it!r}", it=max_tokens
             )
-            raise ConfigError(told)
         calls = max_calls if isinstance(max_calls, Mapping) else {}
         every = None if isinstance(max_calls, Mapping) else max_calls
         about, allowed = arguments or {}, None if allowed_tools is None else tuple(allowed_tools)
@@ -106,12 +105,11 @@ def as_policy(given: Any) -> list[Policy]:
         return [given]
     checks = {name: getattr(given, name) for name in _CHECKS if callable(getattr(given, name, None))}
     if not checks:
-        told = notice(
+        raise ConfigError.of(
             "monono.guardrail",
             "{it!r:.100} is not a guardrail: it has no check_input(text), check_output(text) or check_tool(name, arguments)",
             it=given,
         )
-        raise ConfigError(told)
     made = Guardrail(None, None)
     for name, check in checks.items():
         setattr(made, name, check)

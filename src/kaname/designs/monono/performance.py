@@ -8,18 +8,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable, iscoroutine
 from logging import getLogger
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Any
 
-from ...core.codec import dump
+from ...core.codec import decode_body, dump, encode_body
 from ...core.durations import seconds, size_in_bytes
 from ...core.errors import ConfigError
 from ...core.messages import ToolCall
 from ...core.notices import notice
 from ...core.project import state_path
 from ...core.record import replace
+from ...kernel.boundary import Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Journal, Policy
-from ...kernel.threads import runs_on_loop
+from ...kernel.threads import off_loop, runs_on_loop
 from ...policies.failure.equals import Equals
 from ...policies.failure.figures import LEAST, ToolFigures, choose, past_figures
 from ...policies.reuse.cache import Cache
@@ -113,8 +115,9 @@ class CacheManager:
         try:
             text = dump(value)
         except (TypeError, ValueError, RecursionError) as problem:
-            told = notice("cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem)
-            raise ConfigError(told) from problem
+            raise ConfigError.of(
+                "cache.not_json", "the value of {key!r} cannot be cached: {problem}", key=key, problem=problem
+            ) from problem
         if first and (stored := self._stored(key)) is not None:
             return stored
         self._try(self.store.put, value_key(key), text, self.default_ttl if ttl is None else seconds(ttl))
@@ -168,15 +171,12 @@ class PerformanceOptimizer:
     def policies(self) -> list[Policy]:
         """Return the policies for an agent. Raises `ConfigError` if a run cannot use what a subclass has set or overridden."""
         check_method(self, "optimize_tool_selection", "task_description", "available_tools_with_metadata")
+        check_method(self, "get_or_set_cache", "cache_key", "computation_function")
         cache = self.cache_manager
         if overrides(self, "get_or_set_cache", PerformanceOptimizer) or type(cache) is not CacheManager:
-            raise ConfigError.of(
-                "monono.own_cache",
-                "{kind}: runs cannot use a cache of your own. Use CacheManager(max_size, default_ttl, path), or leave "
-                "performance_optimizer out and call get_or_set_cache in your tools",
-                kind=type(self).__name__,
-            )
-        stored = Cache(ttl=cache.default_ttl, size=cache.max_size, path=cache.store.path)
+            stored: Cache = _OwnCache(self)
+        else:
+            stored = Cache(ttl=cache.default_ttl, size=cache.max_size, path=cache.store.path)
         return [stored, *[_Selected(self, names) for names in self.equals]]
 
     async def learn_from(self, journal: Journal, tools: Iterable[str]) -> None:
@@ -226,6 +226,58 @@ class PerformanceOptimizer:
             past.seconds if time is None else time,
             past.cost if cost is None else cost,
         )
+
+
+class _OwnCache(Cache):
+    """A cache of runs whose entries are kept by a `get_or_set_cache` of the user's own, as texts."""
+
+    def __init__(self, optimizer: PerformanceOptimizer) -> None:
+        super().__init__()
+        self._optimizer = optimizer
+
+    async def find(self, key: str, view: RunView) -> tuple[Any, float] | None:
+        """Return the stored fact and its age in seconds. There is none if the method asks for the computation."""
+        entry: tuple[Any, float] | None = await self._attempt(self._read, key, view=view)
+        return entry
+
+    async def _read(self, key: str) -> tuple[Any, float] | None:
+        try:
+            text = await off_loop(self._optimizer.get_or_set_cache, key, _raise_absent)
+        except _Absent:
+            return None
+        made, kind, body = text.split(" ", 2)
+        return decode_body(kind, body), max(0.0, time() - float(made))
+
+    async def _put(self, made: Any, view: RunView) -> None:
+        text = " ".join((str(time()), *encode_body(made.body)))
+        await self._attempt(off_loop, self._optimizer.get_or_set_cache, made.key, lambda: text, view=view)
+
+    async def _attempt(self, work: Callable[..., Any], *arguments: Any, view: RunView) -> Any:
+        """Use the method. If it fails, the run continues without it, and says so once."""
+        outcome = await attempt(work, *arguments, passing=())
+        if not isinstance(outcome, Failure):
+            return outcome
+        if not self._told:
+            self._told = True
+            method = f"{type(self._optimizer).__name__}.get_or_set_cache"
+            await view.warn(
+                "cache",
+                notice(
+                    "monono.own_cache",
+                    "{method} failed: {problem}. The run continues without it",
+                    method=method,
+                    problem=str(outcome),
+                ),
+            )
+        return None
+
+
+class _Absent(Exception):
+    """There is no stored value."""
+
+
+def _raise_absent() -> str:
+    raise _Absent
 
 
 class _Selected(Equals):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ...core.durations import backoff
 from ...core.errors import BadArguments, ConfigError, ModelDenied, ModelError, ModelUnavailable, UnexpectedError
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import mutable, replace
+from ...core.record import replace
 from ...kernel.boundary import Failure
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
@@ -23,6 +23,7 @@ from .checks import AMOUNT, POSITIVE, Fits, check_each, check_method
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
+T = TypeVar("T")
 _PAUSE = 30.0  # seconds that a breaker stays open before one call is tried
 _USUAL = {"max_attempts": 3, "delay": 1}
 _BOOL: Fits = (lambda given: isinstance(given, bool), "True or False")
@@ -111,8 +112,7 @@ class ErrorRecoveryManager(FallbackStrategy):
         why = error if isinstance(error, str) else str(Failure(error))
         policy = {**_USUAL, **self.retry_policies.get(name, self.retry_policies.get("default", {}))}
         if can_retry and not self._rests(name) and attempt < policy["max_attempts"] and _may_pass(error):
-            wait = min(self._longest, float(policy["delay"]) * 2 ** min(attempt - 1, 30))
-            return RecoveryStep("retry", why, wait=wait)
+            return RecoveryStep("retry", why, wait=backoff(attempt, float(policy["delay"]), self._longest))
         if other := self.fallback.get(name, ""):
             return RecoveryStep("fallback", why, tool=other)
         told = notice("recovery.report", "{name} failed: {why}. Check its input, or try again later.", name=name, why=why)
@@ -138,41 +138,34 @@ class ErrorRecoveryManager(FallbackStrategy):
             if step.action != "fallback" or step.tool in tried or self._may_not_stand_in(one, set(), view):
                 return resting
             tried.add(step.tool)
-        return await super().tool(one, partial(self._through_breaker, next), view)
+        return await super().tool(one, partial(self._call_tool, next), view)
 
-    async def _through_breaker(self, next: ToolHandler, call: ToolCall) -> ToolResult:
-        with self.count_call(call.name) as outcome:
-            if outcome is None:
-                return _resting(call.name)
-            result = await next(call)
-            outcome.result = None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
+    async def _call_tool(self, next: ToolHandler, call: ToolCall) -> ToolResult:
+        result = await self.through_breaker(call.name, partial(next, call), _as_outcome)
+        return _resting(call.name) if result is None else result
+
+    async def through_breaker(
+        self, name: str, work: Callable[[], Awaitable[T]], judge: Callable[[T], ModelError | bool | None]
+    ) -> T | None:
+        """Do the work of a tool or a service, and count how it went. Return None, without doing it, if the breaker is open."""
+        if (breaker := self._breakers.get(name)) is None:
+            return await work()
+        if (ticket := breaker.enter()) is None:
+            return None
+        outcome: ModelError | bool | None = None
+        try:
+            result = await work()
+            outcome = judge(result)
             return result
-
-    @contextmanager
-    def count_call(self, name: str) -> Iterator[CallOutcome | None]:
-        """Count a call for the breaker of a tool or a service. It is None if the breaker is open."""
-        breaker = self._breakers.get(name)
-        if breaker is None:
-            yield CallOutcome()
-        elif (ticket := breaker.enter()) is None:
-            yield None
-        else:
-            outcome = CallOutcome()
-            try:
-                yield outcome
-            finally:
-                breaker.leave(ticket, outcome.result)
-                self.circuit_breakers[name]["is_open"] = self._rests(name)
+        except ModelError as error:
+            outcome = error
+            raise
+        finally:
+            breaker.leave(ticket, outcome)
+            self.circuit_breakers[name]["is_open"] = self._rests(name)
 
     def _rests(self, name: str) -> bool:
         return name in self._breakers and self._breakers[name].rest > 0
-
-
-@mutable
-class CallOutcome:
-    """What came of a call: True, its error, or None if it says nothing about the tool or the service."""
-
-    result: ModelError | bool | None = None
 
 
 class ModelRecovery(Retry):
@@ -186,16 +179,10 @@ class ModelRecovery(Retry):
         return await super().model(request, partial(self._call, next, _service(request, view)), view)
 
     async def _call(self, next: ModelHandler, service: str, request: ModelRequest) -> ModelReply:
-        with self._manager.count_call(service) as outcome:
-            if outcome is None:
-                raise ModelUnavailable(_told_open(service))
-            try:
-                reply = await next(request)
-                outcome.result = True
-                return reply
-            except ModelError as error:
-                outcome.result = error
-                raise
+        reply = await self._manager.through_breaker(service, partial(next, request), lambda _: True)
+        if reply is None:
+            raise ModelUnavailable(_told_open(service))
+        return reply
 
     def wait_before_retry(
         self, error: ModelError, attempt: int, can_retry: bool, request: ModelRequest, view: RunView
@@ -225,6 +212,11 @@ def _told_open(name: str) -> str:
 
 def _resting(name: str) -> ToolResult:
     return ToolResult(error=_told_open(name), not_run=True, retryable=False)
+
+
+def _as_outcome(result: ToolResult) -> ModelError | bool | None:
+    """Return what a result says about its tool: True, the error, or None if the tool was not run."""
+    return None if result.not_run else ModelUnavailable(str(result.error)) if result.is_error else True
 
 
 def _may_pass(error: BaseException | str) -> bool:

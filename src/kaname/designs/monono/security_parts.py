@@ -11,7 +11,6 @@ from ...core.encryption.keys import KEY, KEY_FILE, MasterKey, key_for, use_key
 from ...core.encryption.user_keys import ID_LENGTH, UserKey
 from ...core.errors import AuditError, EncryptionError
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import notice
 from ...core.project import state_path
 from ...kernel.ports import Policy, ToolHandler
 from ...kernel.threads import off_loop
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _VALUE = "value"
+_NOTHING = {"name": "no rules", "effect": "deny", "tool": "*", "handoff": "*", "data": "*", "action": "*"}
 
 
 class EncryptionHandler:
@@ -48,13 +48,12 @@ class EncryptionHandler:
 
     def _key(self) -> MasterKey:
         if (key := key_for(self._place)) is None:
-            told = notice(
+            raise EncryptionError.of(
                 "security.no_key",
                 "EncryptionHandler has no key: pass EncryptionHandler(key_file), or set {key} or {file}",
                 key=KEY,
                 file=KEY_FILE,
             )
-            raise EncryptionError(told)
         return key
 
     def encrypt(self, data: str) -> str:
@@ -79,7 +78,7 @@ class AccessControlList(Permit):
     def __init__(
         self, rules: Iterable[Any] = (), *, roles: Roles | None = None, resources: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(rules, roles=roles, resources=resources)
+        super().__init__([*rules] or [_NOTHING], roles=roles, resources=resources)
 
     def is_allowed(self, user_identity: Any, action: str, resource_id: str) -> Verdict:
         """Return whether it is allowed. The verdict is true or false, and has a `reason`."""

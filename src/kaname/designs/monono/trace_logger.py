@@ -10,7 +10,6 @@ from typing import Any
 
 from ...core.errors import ConfigError
 from ...core.events import Event
-from ...core.notices import notice
 from ...kernel.chain import can_call
 from ...kernel.ports import Sink
 from ...sinks.log import LEVELS, Console, JsonLines, Level, Lines, format_time, level_error, line_of
@@ -50,7 +49,7 @@ class TraceLogger(Lines):
         self._outputs = tuple(written)
         self._otel = OpenTelemetry(otel, content=content) if isinstance(otel, str) else otel
         self._calls = _make_caller(self.trace)
-        self.traces = self._otel is not None  # then the run passes its trace on to what it calls
+        self.wants = ("children",) if self._otel is None else ("children", "trace")
 
     def trace(self, event: str, data: Mapping[str, Any] | None = None, level: Level = "info") -> Any:
         """Log one event. An agent calls it for every fact of its runs, with `level` among the `data`.
@@ -111,10 +110,9 @@ def as_sink(trace_logger: Any) -> Sink:
         return trace_logger  # type: ignore[no-any-return]
     if callable(getattr(trace_logger, "trace", None)):
         return _GivenLogger(trace_logger)
-    told = notice(
+    raise ConfigError.of(
         "trace.logger", "{given!r:.100} is not a trace logger: it has no method trace(event, data)", given=trace_logger
     )
-    raise ConfigError(told)
 
 
 def _make_caller(trace: Callable[..., Any]) -> Callable[[str, dict[str, Any]], Any]:

@@ -10,7 +10,6 @@ from typing import Any
 from ...agent.agent import Agent
 from ...core.errors import ConfigError, RunNotFound
 from ...core.events import Opened
-from ...core.notices import notice
 from ...kernel.ports import Journal
 from ...run.input import as_list, as_tools
 from ...run.run import Run
@@ -97,13 +96,12 @@ class WorkflowEngine:
             origin = event.body.recipe.get("origin") if isinstance(event.body, Opened) else None
             if isinstance(origin, Mapping) and "workflow" in origin:
                 return self.load(Path(origin["workflow"]))
-            told = notice(
+            raise ConfigError.of(
                 "workflow.not_loaded",
                 "run {run_id} belongs to the workflow {name!r}. Load its definition first: engine.load(…)",
                 run_id=run_id,
                 name=event.agent,
             )
-            raise ConfigError(told)
         raise RunNotFound(run_id)
 
 
@@ -120,15 +118,15 @@ def _text(definition: Any) -> str:
     elif isinstance(definition, list | tuple):
         definition = {"workflow": {"steps": list(definition)}}
     if not isinstance(definition, Mapping):
-        told = notice(
+        raise ConfigError.of(
             "workflow.definition", "{given!r:.100} is not a workflow: pass a path, a text, a dict or a plan", given=definition
         )
-        raise ConfigError(told)
     try:
         return json.dumps(definition, ensure_ascii=False, indent=1)
     except (TypeError, ValueError) as problem:
-        told = notice("workflow.no_json", "the definition cannot be written as JSON: {problem}", problem=problem)
-        raise ConfigError(told) from None
+        raise ConfigError.of(
+            "workflow.no_json", "the definition cannot be written as JSON: {problem}", problem=problem
+        ) from None
 
 
 def _step(step: Any, number: int) -> dict[str, Any]:

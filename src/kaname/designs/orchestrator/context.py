@@ -74,17 +74,15 @@ class AgentContext:
 
 def context_of(state: State, run_id: str, attempts: list[Attempt], step: Step) -> AgentContext:
     """Return the context that follows from the facts of a run: from its attempts, and from what is to be done next."""
-    feedback = [text for one in attempts for text in (*_planner_feedback(one, state), one.problem or _said_of(one))]
     plans = [one for one in attempts if one.progress is not None]
     stop = state.stop or Stop("running")
-    given = [message.text for message in state.turn if message.role == "user"]
     done = plans[-1].progress if plans else None
     cancelled = stop.kind not in ("completed", "running")
     return AgentContext(
-        given[0] if given else "",
+        next((message.text for message in state.turn if message.role == "user"), ""),
         deepcopy(plans[-1].plan) if plans else None,  # what is recorded stays, whatever a part does to its copy
         [_result_of(one) for one in attempts],
-        [one for one in feedback if one],
+        _feedback_of(attempts, state),
         stop.kind == "completed",
         cancelled,
         stop.detail if cancelled else "",
@@ -97,14 +95,14 @@ def context_of(state: State, run_id: str, attempts: list[Attempt], step: Step) -
     )
 
 
-def _planner_feedback(attempt: Attempt, state: State) -> list[str]:
-    """Return the feedback that the planner itself added while it made this plan."""
-    said = state.results.get(f"plan{attempt.number}{GENERATE}")
-    return said.output.get("feedback", []) if said is not None else []
-
-
-def _said_of(attempt: Attempt) -> str:
-    return attempt.verdict.feedback if attempt.verdict else ""
+def _feedback_of(attempts: list[Attempt], state: State) -> list[str]:
+    """Return the feedback on all plans: what the planner added while it made one, and what became of it."""
+    feedback = list[str]()
+    for one in attempts:
+        planned = state.results.get(f"plan{one.number}{GENERATE}")
+        feedback += planned.output.get("feedback", []) if planned is not None else []
+        feedback.append(one.problem or (one.verdict.feedback if one.verdict else ""))
+    return [text for text in feedback if text]
 
 
 def _result_of(attempt: Attempt) -> ExecutionResult:

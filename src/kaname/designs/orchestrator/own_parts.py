@@ -39,9 +39,7 @@ def is_own_planner(planner: Any) -> bool:
     """Return True if `generate_plan` of this planner has to be called, and False if the built-in short way does the same."""
     if not callable(getattr(planner, "generate_plan", None)):
         raise ConfigError.of(
-            "plan.no_planner",
-            "{planner!r:.100} is not a planner: it has no method generate_plan(context)",
-            planner=planner,
+            "plan.no_planner", "{planner!r:.100} is not a planner: it has no method generate_plan(context)", planner=planner
         )
     if not isinstance(planner, TaskPlanner):
         return True

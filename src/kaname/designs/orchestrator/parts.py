@@ -12,7 +12,7 @@ from ...core.errors import ConfigError, Signal, UnexpectedError
 from ...core.messages import ModelReply, ModelRequest, ToolSpec, Usage, assistant, user
 from ...core.notices import notice
 from ...core.record import defaults, mutable, replace
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 from ...kernel.boundary import attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Emit, Journal
@@ -162,7 +162,7 @@ def strategy_of(settings: TaskPlanner, tools: ToolRegistry, model: Callable[[], 
 
     def form() -> Form:
         """A model that is held to a schema when it calls tools gets the simple form, and is held to a schema there too."""
-        small = optional(model(), ModelBase, "tool_mode") in ("constrained", "text")
+        small = model_info(model()).tool_mode in ("constrained", "text")
         made = Form()
         if (settings.form or ("simple" if small else "full")) == "simple":
             made = simple_form(choice_schema(tuple([_with_references(tool) for tool in strategy.plan_tools()]), ""))

@@ -130,13 +130,12 @@ def _arguments(name: str, given: Any, tools: Iterable[ToolSpec]) -> Mapping[str,
 
 
 def _situation(messages: tuple[Message, ...]) -> tuple[str, AgentState]:
-    """The question, and the state as the document's planner reads it: what was said up to it, and the steps since.
+    """Return the question, and the state as the document's planner reads it: the conversation up to it, and the steps since.
 
-    It is made from the records for every step, so what a planner adds to it is gone the next time."""
+    It is made from the records for every step. What a planner adds to it is not there the next time."""
     question = _asked.get()
-    place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at] is question), None)
-    if place is None:  # a part of the context has changed it
-        place = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user"), 0)
+    last = {one is question: at for at, one in enumerate(messages) if one is question or one.role == "user"}
+    place = last.get(True, last.get(False, 0))  # a part of the context may have changed it
     state = AgentState()
     for message in messages[: place + 1]:
         if message.role != "tool" and message.text:

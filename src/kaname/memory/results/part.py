@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...context.window import tokens_of
 from ...core.errors import ConfigError
 from ...core.messages import Message, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
+from ...core.tokens import tokens_of
 from ...kernel.bases import ActionBase, ContextBase, optional
 from ...kernel.results import SHOWN_LIMIT
 from ...kernel.view import RunView

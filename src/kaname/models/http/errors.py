@@ -6,10 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 from logging import NullHandler, getLogger
-from math import isfinite
-from time import time
 from typing import Any, NamedTuple
 
+from ...core.durations import retry_after
 from ...core.errors import (
     ContentFiltered,
     ContextTooLong,
@@ -173,19 +172,3 @@ def failure(
     if number:  # the provider charges for answers, not for errors
         made.usage = NOTHING
     return made
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds after which the provider wants to be asked again, or None if it does not say."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        return max(0.0, seconds) if isfinite(seconds) else None
-    from email.utils import parsedate_to_datetime  # slow to load, and seldom needed
-
-    try:
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time())
-    except (ValueError, TypeError):
-        return None

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from functools import cache
 from typing import Any, Protocol, Self
@@ -20,9 +20,8 @@ from ...core.reading.lenient_json import strict_json
 from ...core.record import replace
 from ...core.tracing import current
 from ...core.values import AnswerSchema, OutputMode
-from ...kernel.bases import ModelBase
+from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit
-from ..bounds import BoundedReplies
 from ..output_modes import OutputModes, reply_in_mode
 from ..prices import Price, price_of
 from .client import Http, Timeouts
@@ -61,15 +60,15 @@ def force_once(request: ModelRequest, own: Mapping[str, Any]) -> ModelRequest:
     return replace(request, settings={**request.settings, "tool_choice": "auto"})
 
 
-class ServedModel(BoundedReplies, ModelBase, ABC):
+class ServedModel(ModelBase, ABC):
     """A model at an address. Subclasses build the request (`body`) and read the answer (`joiner`).
 
     `missing_key`: a sentence that names the missing key, or "". Of the settings, `extra_headers` are sent as headers, and
-    `timeout` is the time for a reply.
+    `timeout` is the time for a reply. A subclass says more about itself in its class attribute `about`.
     """
 
     provider = ""
-    caches_prompts = True
+    about = ModelInfo(caches_prompts=True)
     _send: Callable[[bytes], Awaitable[bytes]] | None = None  # instead of HTTP
 
     def __init__(
@@ -90,20 +89,26 @@ class ServedModel(BoundedReplies, ModelBase, ABC):
         given = dict(settings or {})
         named = {**headers, **_as_headers(given.pop("extra_headers", None))}
         self._headers = {"content-type": "application/json", **{name.lower(): value for name, value in named.items()}}
-        if (limit := given.pop("timeout", None)) is not None:
-            self.patience = seconds(limit)
-        self.instance: Hashable = (type(self).__name__, self.name, url, *sorted(self._headers.items()))
+        limit = given.pop("timeout", None)
         self.who = Who(self.provider, model, (key, *secrets_in(self._headers)))
         self.settings = given
         self._http = Http(timeouts)
         self.rates = rates_of(url, self.who.secrets, model)
+        self.about = replace(
+            self.about,
+            served=model,
+            settings=given,
+            patience=self.about.patience if limit is None else seconds(limit),
+            instance=(type(self).__name__, self.name, url, *sorted(self._headers.items())),
+            identity=self._identity(),
+            rates=self.rates,
+        )
         self._price, self._listed, self._modes = price, price_of(self.name), OutputModes()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.model} at {self._url.partition('?')[0]}>"
 
-    @property
-    def identity(self) -> str:
+    def _identity(self) -> str:
         """Return the address and the headers but for the keys: a beta header, for one, changes replies."""
         told = {name: value for name, value in self._headers.items() if not secrets_in({name: value})}
         return dump([self._url.partition("?")[0], told])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import monotonic
 from urllib.parse import urlsplit
 
-from .errors import retry_after
+from ...core.durations import retry_after
 
 _BUSY = (429, 503, 529)
 _RECOVERY = 2.0  # seconds after which a provider that was busy may get twice as many calls at once

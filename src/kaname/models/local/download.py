@@ -8,8 +8,6 @@ import json
 import os
 import re
 import time
-import urllib.error
-import urllib.request
 from base64 import b64encode
 from collections.abc import Callable
 from http.client import HTTPException
@@ -17,8 +15,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
+from ...core.durations import backoff
 from ...core.errors import ConfigError
 from ...core.notices import notice
+from ...core.web import BadStatus, open_url
 from ..http.address import is_here
 
 BLOCK = 1 << 20
@@ -100,16 +100,13 @@ def _open_url(url: str, headers: dict[str, str]) -> Any:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers = {**headers, "authorization": "Basic " + b64encode(pair.encode()).decode()}
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    proxies = urllib.request.ProxyHandler({} if is_here(parts.hostname or "") else None)
     try:
-        return urllib.request.build_opener(proxies).open(urllib.request.Request(url, headers=headers), timeout=60)
-    except urllib.error.HTTPError as problem:
-        problem.close()
-        if problem.code >= 500 or problem.code in (408, 429, _NOT_THERE):
-            raise OSError(problem.code, f"{parts.hostname} answers {problem.code}") from problem
-        where = _without_password(url)
+        return open_url(url, headers=headers, timeout=60, proxies=not is_here(parts.hostname or ""), redirects=True)
+    except BadStatus as problem:
+        if problem.status >= 500 or problem.status in (408, 429, _NOT_THERE):
+            raise OSError(problem.status, f"{parts.hostname} answers {problem.status}") from problem
         raise NoSource.of(
-            "local.download_status", "{where} returned HTTP {code_}", where=where, code_=problem.code
+            "local.download_status", "{where} returned HTTP {code_}", where=_without_password(url), code_=problem.status
         ) from problem
 
 
@@ -137,7 +134,7 @@ def download(source: Source, target: Path, progress: Callable[[int], None]) -> N
                     host=host,
                     problem=problem,
                 ) from problem
-            time.sleep(2.0 ** (_TRIES - left - 1) / 2)
+            time.sleep(backoff(_TRIES - left, 0.5))
     os.replace(partial, target)
 
 

@@ -23,7 +23,7 @@ from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest, user
 from ...core.notices import notice
 from ...core.record import replace
-from ...kernel.bases import ModelBase
+from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit
 from ..http.client import Timeouts
 from ..http.provider import Joiner
@@ -36,6 +36,7 @@ from .prefix import Prefix
 
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
 _CAREFUL = {"temperature": 0.0, "max_tokens": 1024}
+_PATIENCE = 1800.0  # seconds: a small machine reads and writes slowly
 _IDLE = 0.5  # of a core that other programs use
 _FEW = 4  # cores, of which each is taken as a whole one
 _FREE = Price(0.0, 0.0)
@@ -67,9 +68,6 @@ class Local(ModelBase):
         plan_first: Write a short plan before the first call (default).
     """
 
-    api = "local"
-    takes = ()  # it reads only text
-
     def __init__(
         self,
         path: str | Path | None = None,
@@ -92,18 +90,23 @@ class Local(ModelBase):
         self._plan = _Plan(str(found.resolve()), context, chosen)
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
-        if (limit := self.settings.get("timeout")) is not None:
-            self.patience = seconds(limit)
         self.tool_mode: ToolMode = tool_mode
         self.plan_first = plan_first
-        self.identity = f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}"
+        limit = self.settings.get("timeout")
+        self.about = ModelInfo(
+            served=self.model,
+            api="local",
+            settings=self.settings,
+            tool_mode=tool_mode,
+            patience=_PATIENCE if limit is None else seconds(limit),
+            takes=(),  # it reads only text
+            identity=f"{found.resolve()} {found.stat().st_mtime_ns} {context} {tool_mode} {plan_first}",
+        )
         self._served: OpenAI | None = None
         self._key = ""  # of the server that this one speaks to
 
     def __repr__(self) -> str:
         return f"<Local {self._plan.path}>"
-
-    patience = 1800.0  # a small machine reads and writes slowly
 
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float:
         """Return 0: the model runs on this machine."""
@@ -128,7 +131,7 @@ class Local(ModelBase):
                 plan_first=self.plan_first,
             )
             self._served.runs = f"{self._plan.path} {self._plan.context} {os.stat(self._plan.path).st_mtime_ns}"
-        return await self._served.reply(seen_by(request, self.takes), emit)
+        return await self._served.reply(seen_by(request, ()), emit)
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""

@@ -28,6 +28,7 @@ from ...core.openai_shape import result_text
 from ...core.reading.lazy_regex import lazy_regex
 from ...core.record import replace
 from ...core.values import AnswerSchema, OutputMode
+from ...kernel.bases import ModelInfo
 from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
@@ -70,10 +71,8 @@ class Anthropic(ServedModel):
             costs twice the input price to write instead of 1.25 times, or "off".
     """
 
-    provider, api = "anthropic", "messages"
-    stop_setting = "stop_sequences"
-    picture_tokens = 6_000
-    takes = _TAKEN
+    provider = "anthropic"
+    about = ModelInfo(api="messages", stop_setting="stop_sequences", picture_tokens=6_000, takes=_TAKEN, caches_prompts=True)
 
     def __init__(
         self,
@@ -98,7 +97,8 @@ class Anthropic(ServedModel):
         lacking = "" if key or url != _ANTHROPIC else missing
         super().__init__(model, address, named, key, settings, timeouts, price, lacking)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
-        self.prompt_cache, self.caches_prompts = prompt_cache, prompt_cache != "off"
+        self.prompt_cache = prompt_cache
+        self.about = replace(self.about, caches_prompts=prompt_cache != "off")
         self._mark = _MARKS[prompt_cache]
 
     def batches(self) -> Any:

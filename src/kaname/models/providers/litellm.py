@@ -37,9 +37,8 @@ from ...core.install import install_command
 from ...core.messages import Message, ModelReply, ModelRequest, Part, Provided, Thinking, Usage
 from ...core.notices import notice
 from ...core.record import replace
-from ...kernel.bases import ModelBase
+from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit
-from ..bounds import BoundedReplies
 from ..http.client import PATIENT, Timeouts, timeout_error
 from ..http.connection import PUNCTUAL
 from ..http.errors import Who, failure, from_status, garbled_reply, secrets_in
@@ -74,7 +73,7 @@ _threads: list[LoopThread] = []  # the one in which all of LiteLLM runs; none be
 _starting = Lock()
 
 
-class LiteLLM(BoundedReplies, ModelBase):
+class LiteLLM(ModelBase):
     """A model behind LiteLLM. Keys and addresses come from the environment, as in LiteLLM's documentation.
 
     Args:
@@ -86,8 +85,6 @@ class LiteLLM(BoundedReplies, ModelBase):
         timeouts: Timeouts of the connection.
         price: The price, instead of the table's.
     """
-
-    api = "litellm"
 
     def __init__(
         self,
@@ -110,6 +107,8 @@ class LiteLLM(BoundedReplies, ModelBase):
         self._where = {"base_url": base_url, "api_key": api_key, "extra_headers": dict(headers) if headers else None}
         provider, _, name = model.partition("/")
         self.who = Who(provider, name or model, (api_key or "", *secrets_in(headers or {})))
+        shown = {name: value for name, value in (headers or {}).items() if not secrets_in({name: value})}
+        self.about = ModelInfo(served=model, api="litellm", settings=self.settings, identity=dump([base_url, shown]))
 
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float | None:
         given, price = {**self.settings, **request.settings}, self._price or price_of(self.name)
@@ -117,11 +116,6 @@ class LiteLLM(BoundedReplies, ModelBase):
 
     def __repr__(self) -> str:
         return f"<LiteLLM {self.model}>"
-
-    @property
-    def identity(self) -> str:
-        headers: Any = self._where["extra_headers"] or {}
-        return dump([self._where["base_url"], {name: held for name, held in headers.items() if not secrets_in({name: held})}])
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         return await reply_in_mode(self._reply_once, request, emit)

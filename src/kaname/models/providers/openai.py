@@ -13,6 +13,7 @@ from ...core.messages import Media, Message, ModelReply, ModelRequest, Provided,
 from ...core.notices import notice
 from ...core.openai_shape import result_text
 from ...core.record import replace
+from ...kernel.bases import ModelInfo
 from ...kernel.ports import Emit
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 ToolMode = Literal["auto", "native", "constrained", "text"]
 _ROUNDS = 6  # requests of one reply where tools are not native: a plan, a choice, and some questions back
-_MODES = get_args(ToolMode)[1:]
+_MODES: tuple[ToolMode, ...] = get_args(ToolMode)[1:]
 _TAKEN = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "text/")  # of tools: few take sound
 _SOUNDS = {"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}
 _BETWEEN = dump({"role": "assistant", "content": "OK"}).encode()  # a result and what the user says next
@@ -56,7 +57,8 @@ class OpenAI(ServedModel):
             gets the text of pictures and sounds instead (default: everything is sent).
     """
 
-    provider, api = "openai", "chat"
+    provider = "openai"
+    about = ModelInfo(api="chat", caches_prompts=True)
 
     def __init__(
         self,
@@ -77,12 +79,13 @@ class OpenAI(ServedModel):
             raise ConfigError.of(
                 "model.tool_mode", "tool_mode must be one of {modes}, not {tool_mode!r}", modes=modes, tool_mode=tool_mode
             )
-        self.tool_mode: ToolMode = tool_mode
+        self.tool_mode: ToolMode = tool_mode  # "auto" becomes another mode with the first reply
         self.plan_first, self.takes = plan_first, takes
-        self._wanted_mode = f"{tool_mode} {plan_first}"  # "auto" becomes another mode with the first reply
         url, key, missing = self._place(model, base_url, api_key)
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
         super().__init__(model, endpoint(url, "/chat/completions"), named, key, settings, timeouts, price, missing)
+        self.about = replace(self.about, takes=takes)
+        self._change_mode(tool_mode)
         self.quirks = Quirks()
         self._sent_as = model
         self._more: Mapping[str, Any] = {}  # what goes into every request
@@ -94,9 +97,12 @@ class OpenAI(ServedModel):
         """Return the address, the key, and, if the key is missing, the sentence that says so."""
         return openai_key(model, base_url, api_key)
 
-    @property
-    def identity(self) -> str:
-        return f"{self._wanted_mode} {super().identity}"
+    def _identity(self) -> str:
+        return f"{self.tool_mode} {self.plan_first} {super()._identity()}"
+
+    def _change_mode(self, mode: ToolMode) -> None:
+        self.tool_mode = mode
+        self.about = replace(self.about, tool_mode=mode, rounds=1 if mode in ("auto", "native") else _ROUNDS)
 
     async def exchange(self, request: ModelRequest, emit: Emit) -> tuple[Joiner, bool]:
         """Send the request. If the server refuses a field or a form that is optional, send it again without it."""
@@ -126,7 +132,7 @@ class OpenAI(ServedModel):
             else:
                 if mode != "native":
                     self._schemas = self._schemas and (mode != "text" or self.tool_mode != "auto")
-                    self.tool_mode = mode
+                    self._change_mode(mode)
                 return said
         raise AssertionError("the last mode returns or raises")
 
@@ -175,13 +181,9 @@ class OpenAI(ServedModel):
         if call is None:
             await held.release()
             return said
-        self.tool_mode = "constrained"
+        self._change_mode("constrained")
         kept = [part for part in said.message.parts if not isinstance(part, Text)]
         return replace(said, message=Message("assistant", (*kept, call)), stop_reason="tool_use")
-
-    @property
-    def rounds(self) -> int:  # type: ignore[override]
-        return 1 if self.tool_mode in ("auto", "native") else _ROUNDS
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""

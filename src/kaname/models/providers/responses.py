@@ -27,7 +27,9 @@ from ...core.messages import (
     ToolSpec,
 )
 from ...core.openai_shape import result_text
+from ...core.record import replace
 from ...core.values import AnswerSchema, OutputMode
+from ...kernel.bases import ModelInfo
 from ...kernel.ports import Emit, Model
 from ..http.address import endpoint
 from ..http.client import PATIENT, Timeouts
@@ -77,7 +79,8 @@ class OpenAIResponses(ServedModel):
         price: The price, instead of the table's.
     """
 
-    provider, api = "openai", "responses"
+    provider = "openai"
+    about = ModelInfo(api="responses", caches_prompts=True)
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class OpenAIResponses(ServedModel):
         named = {"authorization": f"Bearer {key}", **(headers or {})} if key else headers or {}
         super().__init__(model, endpoint(url, "/responses"), named, key, settings, timeouts, price, missing)
         self._tools: tuple[tuple[ToolSpec, ...], bytes] = ((), b"")
-        self.searches_tools = bool(_SEARCHES.match(model))
+        self.about = replace(self.about, searches_tools=bool(_SEARCHES.match(model)))
         self._sealed = True  # whether the model takes the wish for sealed reasoning, as far as is known
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import ConfigError, ModelError
 from ...core.messages import Message, ModelReply, ModelRequest, Part, StopReason, Text, Thinking, ToolCall, Usage
 from ...core.record import replace
-from ...kernel.bases import ModelBase
+from ...kernel.bases import ModelBase, ModelInfo
 from ...kernel.ports import Emit
 from ..prices import Price
 
@@ -61,16 +61,10 @@ class ScriptedModel(ModelBase):
     ) -> None:
         self.name, self._script, self._pace, self._price = name, script, pace, price
         self._usage = usage if price is None else replace(usage, cost=price.of(usage))
+        self.about = ModelInfo(identity=script if callable(script) else tuple(script))
 
     def most_expensive(self, request: ModelRequest, input: int, output: int) -> float:
         return 0.0 if self._price is None else self._price.most(input, output)
-
-    def longest_reply(self, settings: Mapping[str, Any]) -> int | None:
-        return settings.get("max_tokens")
-
-    @property
-    def identity(self) -> Any:
-        return self._script if callable(self._script) else tuple(self._script)
 
     @classmethod
     def from_file(cls, path: str) -> ScriptedModel:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from ...core.errors import ContentFiltered, ContextTooLong, ModelDenied, ModelError, ModelNotFound, RequestRefused
 from ...core.record import record
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 
 _AT_ONCE = (ModelDenied, ModelNotFound)  # the next call would fail in the same way
 _WORKS = (RequestRefused, ContentFiltered, ContextTooLong)  # the model works, and only this request does not
@@ -120,7 +120,7 @@ _making = Lock()
 
 def _shared(model: Any, limits: Limits) -> Breaker:
     """Return the breaker of a model: the same for two objects that call the same model at one address with one key."""
-    known: Hashable = optional(model, ModelBase, "instance")
+    known: Hashable = model_info(model).instance
     key = (id(model) if known is None else known, limits)
     with _making:
         found = _breakers.get(key)

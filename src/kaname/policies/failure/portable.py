@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.messages import Message, ModelReply, Provided, Thinking
 from ...core.record import replace
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import ModelBase, model_info, optional
 
 MARK = "kaname"  # the provider of the part that says which model wrote a message
 _PORTABLE = frozenset(
@@ -66,7 +66,7 @@ def settings_for(model: Any, first: Any, settings: Mapping[str, Any]) -> Mapping
     """
     if model is first or not settings:
         return settings
-    if optional(model, ModelBase, "api") == optional(first, ModelBase, "api"):
+    if model_info(model).api == model_info(first).api:
         same = _provider(model) == _provider(first)
         return settings if same else {name: value for name, value in settings.items() if name != _OWN_TOOLS}
     named = {_RENAMED.get(name, name): value for name, value in settings.items()}

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from ...core.durations import backoff
 from ...core.errors import ConfigError, ModelError, ModelTimeout
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
@@ -72,7 +73,7 @@ class Retry(Policy):
         """Return the seconds until the next try, or None if there is none. `attempt` is 1 for the first try."""
         if attempt == self.tries:
             return None
-        return _pause(attempt) if error.retry_after is None else error.retry_after
+        return backoff(attempt, PAUSE, jitter=0.25) if error.retry_after is None else error.retry_after
 
     def _announce(self, error: ModelError, wait: float, attempt: int) -> str:
         return notice(
@@ -83,9 +84,3 @@ class Retry(Policy):
             attempt=attempt,
             tries=self.tries,
         )
-
-
-def _pause(attempt: int) -> float:
-    from random import uniform  # slow to load, and rarely needed
-
-    return PAUSE * float(2 ** (attempt - 1)) * uniform(0.75, 1.0)

@@ -11,7 +11,7 @@ from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCal
 from ...core.notices import notice
 from ...core.steps import Stop
 from ...kernel.alarms import Late, within
-from ...kernel.bases import ModelBase, StopRuleBase, optional
+from ...kernel.bases import StopRuleBase, model_info, optional
 from ...kernel.chain import let_in
 from ...kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from ...kernel.results import timeout_result
@@ -52,7 +52,7 @@ class Timeout(Policy):
         own = request.settings.get("timeout")
         allowed: Any = self.model_seconds if own is None else seconds(own)
         if allowed == 0.0:
-            allowed = optional(request.model or view.agent.model, ModelBase, "patience")
+            allowed = model_info(request.model or view.agent.model).patience
         if allowed is None:
             return await next(request)
         try:

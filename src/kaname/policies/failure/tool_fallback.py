@@ -7,11 +7,11 @@ irreversible one is not, because nobody knows what it has already done.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...core.durations import backoff
 from ...core.errors import BadArguments, ConfigError, Signal, UnexpectedError
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
@@ -243,8 +243,7 @@ class FallbackStrategy(Policy):
     def _recover(self, name: str, attempt: int, error: str, can_retry: bool) -> RecoveryStep:
         """Return what to do after a failed try of a tool."""
         if can_retry and attempt <= self.max_retries:
-            longest = min(self._longest, self._backoff * 2 ** min(attempt - 1, 30))
-            return RecoveryStep("retry", wait=longest * random.uniform(0.5, 1.0))
+            return RecoveryStep("retry", wait=backoff(attempt, self._backoff, self._longest, jitter=0.5))
         other = self.fallback.get(name, "")
         return RecoveryStep("fallback" if other else "report", tool=other)
 

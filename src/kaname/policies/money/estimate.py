@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.messages import ModelRequest
 from ...core.record import replace
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import ModelBase, model_info, optional
 
 _LEAST = 128  # tokens; a shorter reply is of no use
 
@@ -20,9 +20,9 @@ class Estimate:
         self.request, self.model, self._input, self._share = request, model, tokens_in, share
         own = optional(model, ModelBase, "longest_reply")(request.settings)
         self._is_bounded, self.longest = own is not None, own or longest
-        settings = {**optional(model, ModelBase, "settings"), **request.settings}
+        settings = {**model_info(model).settings, **request.settings}
         several = settings.get("n")
-        self._times: int = optional(model, ModelBase, "rounds") * (several if isinstance(several, int) and several > 1 else 1)
+        self._times: int = model_info(model).rounds * (several if isinstance(several, int) and several > 1 else 1)
         self._base, self._piece = self._price(0), 0.0
         self.most = self._price(self.longest)
         if self.most is not None and self._base is not None:

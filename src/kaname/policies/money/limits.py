@@ -8,17 +8,15 @@ from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal
 
-from ...core.durations import dollars
+from ...core.durations import dollars, read_count
 from ...core.errors import ConfigError
 from ...core.notices import notice
 from ...core.record import record
 
 Unit = Literal["usd", "tokens", "calls"]
-_NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:_\d+)*(?:\.\d+)?)"  # 1,000 and 1_000, but not 5,00
 _MONEY = re.compile(r"\$.*|.*usd", re.IGNORECASE)
-_COUNT = re.compile(rf"{_NUMBER}\s*(?P<times>[km])?\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
+_COUNT = re.compile(r"(?P<amount>.*?\d\s*[km]?)\s*(?P<unit>tokens?|calls?|requests?)", re.IGNORECASE)
 _PERIOD = re.compile(r"(.*?)\s*(?:(?:/|\bper\b|\ban?\b)\s*(hour|day|month|h|d))?", re.IGNORECASE)
-_TIMES = {"": 1.0, "k": 1e3, "m": 1e6}
 _PERIODS = {"": "", "h": "hour", "hour": "hour", "d": "day", "day": "day", "month": "month"}
 _FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
 
@@ -85,9 +83,10 @@ def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
     if _MONEY.fullmatch(amount):
         with suppress(ConfigError):  # told below, with the forms of a limit
             return (Limit(dollars(amount), "usd", found),)
-    if (count := _COUNT.fullmatch(amount)) is not None:
-        unit: Unit = "tokens" if count["unit"].lower().startswith("token") else "calls"
-        return (Limit(_number(count["number"]) * _TIMES[(count["times"] or "").lower()], unit, found),)
+    counted = _COUNT.fullmatch(amount)
+    if counted is not None and (number := read_count(counted["amount"])) is not None:
+        unit: Unit = "tokens" if counted["unit"].lower().startswith("token") else "calls"
+        return (Limit(number, unit, found),)
     raise ConfigError.of(
         "budget.limit",
         '{what}: {given!r} is not a limit. Write "$5/day", "200k tokens/hour" or "100 calls/month"; '
@@ -95,7 +94,3 @@ def read_limits(given: Any, what: str) -> tuple[Limit, ...]:
         what=what,
         given=given,
     )
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "").replace("_", ""))

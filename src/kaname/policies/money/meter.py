@@ -9,6 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from ...core.durations import backoff
 from ...core.errors import AgentError, Halt, ModelError, Suspend
 from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, ToolResult, Usage, user
 from ...core.notices import notice
@@ -167,7 +168,7 @@ class _Call:
 
     async def _reserve_of_rules(self) -> int:
         """Reserve in the purses of the limits on money, and return how long the reply can be."""
-        pause = _PAUSE
+        waits = 0
         while True:
             with PURSES:
                 known = [left for left in self.funds.remainders() if left is not None]
@@ -182,11 +183,12 @@ class _Call:
                     "budget.too_little", "${left:.4f} is left of the limit, which buys no further reply", left=min(known)
                 )
                 raise Halt(Stop("budget", told))
-            pause = await self._wait(pause)
+            waits += 1
+            await self._wait(waits)
 
     async def _reserve_of_accounts(self, longest: int) -> int:
         """Reserve in the accounts, and return how long the reply can be. While other calls hold the rest, wait."""
-        short, pause = "" if self.is_nested else self._queued_for(), _PAUSE
+        short, waits = "" if self.is_nested else self._queued_for(), 0
         if not short:
             found, output = await self._try(longest)
             if output:
@@ -201,7 +203,8 @@ class _Call:
                     return output
                 if (hopeless := self._hopeless(found)) is not None:
                     raise Halt(Stop("budget", refusal(*hopeless)))
-                pause = await self._wait(pause, _shortage(found)[0])
+                waits += 1
+                await self._wait(waits, _shortage(found)[0])
 
     def _hopeless(self, found: Sequence[tuple[Account, Balance]]) -> tuple[Account, Balance, float] | None:
         """Return an account that cannot pay the call even if nothing of it were reserved, and what the call needs."""
@@ -253,13 +256,12 @@ class _Call:
             raise
         return found, output
 
-    async def _wait(self, pause: float, account: Account | None = None) -> float:
-        if pause == _PAUSE:
+    async def _wait(self, times: int, account: Account | None = None) -> None:
+        if times == 1:
             whose = "" if account is None else account.whose
             told = notice("budget.waiting", "waiting: other calls hold the rest of the budget ({whose})", whose=whose)
             self.view.tell({"status": "throttled", "reason": "budget", "seconds": None, "content": told})
-        await asyncio.sleep(pause)
-        return min(_LONGEST_PAUSE, pause * 1.5)
+        await asyncio.sleep(backoff(times, _PAUSE, _LONGEST_PAUSE, growth=1.5))
 
 
 _UNITS = ("usd", "tokens", "calls")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...core.codec import dump
 from ...core.messages import Media, Message, ModelRequest, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from ...core.values import plain_text
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import model_info
 
 _OVERHEAD = 16  # tokens around a message
 _SLACK, _TOOLS = 64, 1_000  # tokens that a provider adds, without and with tools
@@ -40,9 +40,9 @@ def bound_input(request: ModelRequest, model: Any, last: Measured | None) -> tup
     else:
         counted = rest + _SLACK + (_TOOLS if request.tools else 0)
     for message in request.messages[known:]:
-        if not _is_bounded(message):
+        if (size := _bytes(message, model_info(model).picture_tokens)) is None:
             return None, Measured(request.messages, rest, 0, tools, schema, model)
-        counted += count_bytes(message, optional(model, ModelBase, "picture_tokens")) + _OVERHEAD
+        counted += size + _OVERHEAD
     return counted, Measured(request.messages, rest, 0, tools, schema, model)
 
 
@@ -61,14 +61,8 @@ def _continues(messages: tuple[Message, ...], before: tuple[Message, ...]) -> bo
     return len(messages) >= len(before) and all(map(is_, messages, before))
 
 
-def _is_bounded(message: Message) -> bool:
-    """Return False if the message has media whose tokens have no known bound."""
-    media = [one for part in message.parts for one in ((part,) if isinstance(part, Media) else getattr(part, "media", ()))]
-    return all(one.mime.startswith("image/") for one in media)
-
-
-def count_bytes(message: Message, picture: int) -> int:
-    """Return the bytes of a message, with so many for a picture."""
+def _bytes(message: Message, picture: int) -> int | None:
+    """Return the bytes of a message, with so many for a picture; None for media whose tokens have no known bound."""
     count = 0
     for part in message.parts:
         match part:
@@ -83,4 +77,7 @@ def count_bytes(message: Message, picture: int) -> int:
                 count += len(dump(data).encode("utf-8", "replace"))
             case _:
                 count += picture
+        for one in (part,) if isinstance(part, Media) else part.media if isinstance(part, ToolResult) else ():
+            if not one.mime.startswith("image/"):
+                return None
     return count

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ...core.durations import UNITS, read_count
 from ...core.errors import ConfigError
 from ...core.record import record
 
 _RATE = re.compile(
-    r"(?P<number>\d+(?:[._]\d+)*)\s*(?P<times>[km])?\s*(?:requests?|tokens?|calls?)?\s*(?:/|per|a|an)\s*(?P<period>[a-z]+)",
-    re.I,
+    r"(?P<amount>.*?\d\s*[km]?)\s*(?:requests?|tokens?|calls?)?\s*(?:/|\bper\b|\ban?\b)\s*(?P<period>[a-z]+)", re.IGNORECASE
 )
-_TIMES = {"": 1.0, "k": 1e3, "m": 1e6}
-_PERIODS = {1.0: ("s", "sec", "second"), 60.0: ("m", "min", "minute"), 3600.0: ("h", "hour"), 86400.0: ("d", "day")}
-_SECONDS = {word: seconds for seconds, words in _PERIODS.items() for word in words}
 
 
 @record
@@ -43,10 +40,9 @@ def read_rate(given: Any, what: str) -> PaceRate | None:
     """Return the rate that a text such as "60/min" says. Raises `ConfigError`."""
     if given is None:
         return None
-    found = _RATE.fullmatch(given.strip()) if isinstance(given, str) else None
-    period = _SECONDS.get(found["period"].lower()) if found else None
-    amount = float(found["number"].replace("_", "")) * _TIMES[(found["times"] or "").lower()] if found else 0.0
-    if period is None or amount < 1:
+    match = _RATE.fullmatch(given.strip()) if isinstance(given, str) else None
+    amount, period = (None, None) if match is None else (read_count(match["amount"]), UNITS.get(match["period"].lower()))
+    if amount is None or amount < 1 or period is None:
         raise ConfigError.of(
             "pace.rate",
             'Pace: {what} must be a rate such as "60/min", "100k/min" or "5/s" (s, min, hour or day), not {given!r}',

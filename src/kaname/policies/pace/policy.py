@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.errors import ConfigError, RateLimited
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import Notice, notice
-from ...kernel.bases import ModelBase, optional
+from ...core.tokens import tokens_of
+from ...kernel.bases import model_info
 from ...kernel.ports import ModelHandler, Policy
-from ..money.size import count_bytes
 from .gate import OWN, Gate, PacedCall, ReportedRates, TooLong, gate_of
 from .limits import PaceLimits, read_at_once, read_rate
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _A_REPLY = 500  # tokens, before the first reply of a run
-_A_PICTURE = 4000  # bytes
 
 
 class Pace(Policy):
@@ -73,7 +72,7 @@ class Pace(Policy):
         patience = request.longest_wait
         if patience is None:  # if the model is not the agent's own, another one can answer at once
             patience = self.longest_wait if request.model is None else 0.0
-        tokens = estimate_tokens(request, view) if ("tokens" in [kind for kind, _ in gate.windows]) else 0
+        tokens = estimate_call(request, view) if ("tokens" in [kind for kind, _ in gate.windows]) else 0
         state, used = view.state, None
         call = PacedCall(self.limits, rates, tokens, state.user, state.session or view.run_id, patience)
         try:
@@ -89,7 +88,7 @@ class Pace(Policy):
         """Return the gate of a model's calls, and what its provider reports."""
         known = self._gates.get(id(model))
         if known is None:
-            rates = optional(model, ModelBase, "rates")
+            rates = model_info(model).rates
             known = self._gates[id(model)] = model, gate_of(model, rates), rates
             known[1].watch(self.limits)
         return known[1:]
@@ -149,13 +148,13 @@ def _refusal(model: Any, late: float) -> RateLimited:
     return error
 
 
-def estimate_tokens(request: ModelRequest, view: RunView) -> int:
-    """Estimate the tokens of a call: what the last reply used, and what was added since. Four bytes are about one token."""
+def estimate_call(request: ModelRequest, view: RunView) -> int:
+    """Estimate the tokens of a call: what the last reply used, and what was added since."""
     replies = view.state.replies
     last = replies[-1].reply.usage if replies else None
     added = 0
     for message in reversed(request.messages):
         if message.role == "assistant" and last is not None and last.input:
             return last.input + 2 * last.output + added
-        added += count_bytes(message, _A_PICTURE) // 4 + 4
+        added += tokens_of(message)
     return added + _A_REPLY if last is None or not last.input else last.input + 2 * last.output + added

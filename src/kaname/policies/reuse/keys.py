@@ -11,7 +11,7 @@ from ...core.codec import dump, encode_message
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, is_withheld
 from ...core.record import replace
 from ...core.values import identity_text
-from ...kernel.bases import ActionBase, ModelBase, optional
+from ...kernel.bases import ActionBase, model_info, optional
 from ...kernel.identity import model_identity, result_identity
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def model_key(request: ModelRequest, view: RunView, *, any_temperature: bool = F
     model: Any = request.model or view.agent.model
     if not (known := model_identity(model)):
         return None
-    settings = {**optional(model, ModelBase, "settings"), **request.settings}
+    settings = {**model_info(model).settings, **request.settings}
     warm = settings.get("temperature")
     if (warm and not any_temperature) or any(settings.get(name) for name in _PROVIDER_TOOLS):
         return None
@@ -94,7 +94,7 @@ def is_complete(reply: ModelReply) -> bool:
 def is_answer_of(reply: ModelReply, model: Any) -> bool:
     """Return True if this model gave the reply, and not another in its place."""
     name = str(getattr(model, "name", ""))
-    return reply.model in ("", name, name.partition("/")[2], getattr(model, "model", name))
+    return reply.model in ("", name, model_info(model).served or name.partition("/")[2])
 
 
 def is_sound(result: ToolResult) -> bool:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from logging import getLogger
 from typing import Any, NamedTuple
 
+from ...core.durations import backoff
 from ...core.errors import ConfigError, JournalError, ModelError
 from ...core.events import Custom, Event, Fact, Opened, Resumed, Stopped
 from ...core.notices import notice
@@ -133,15 +134,15 @@ class BatchJob:
         """
         for wave in tuple(self.desk.waves.values()):
             await self._submit(wave)
-        pause = self._options.poll
+        looks = 0
         while self._parked:
             ended = [wave for wave in tuple(self._parked) if await self._has_ended(wave)]
             known = [self.desk.progress[wave] for wave in self._parked if wave in self.desk.progress]
             self.status = BatchStatus(len(self._parked), sum([one.done for one in known]), sum([one.of for one in known]))
             if ended:
                 return [waiting for wave in ended for waiting in self._parked.pop(wave).values()]
-            await asyncio.sleep(pause)
-            pause = max(self._options.poll, min(_LONGEST, pause * 1.5))
+            looks += 1
+            await asyncio.sleep(max(self._options.poll, backoff(looks, self._options.poll, _LONGEST, growth=1.5)))
         self.status = BatchStatus()
         return []
 
@@ -179,7 +180,7 @@ class BatchJob:
                 if not problem.retryable or attempt == _TRIES:
                     raise
                 log.warning("%s", problem.public)
-                await asyncio.sleep(problem.retry_after or min(_LONGEST, 2.0**attempt * min(1.0, self._options.poll)))
+                await asyncio.sleep(problem.retry_after or backoff(attempt, 2.0 * min(1.0, self._options.poll), _LONGEST))
             if found := await wave.api.find(label, told["requests"], told["sample"], told["time"]):
                 return found  # it was received, and only the answer was lost
         raise AssertionError("the last try returns or raises")

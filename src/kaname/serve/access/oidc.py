@@ -10,17 +10,15 @@ import json
 import os
 import secrets
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from hashlib import sha256
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...core.errors import AgentConnectionError, ConfigError
 from ...core.install import install_command
 from ...core.notices import notice
+from ...core.web import BadStatus, request
 from ..problems import HttpRefused
 from ..users import is_name
 
@@ -242,24 +240,14 @@ class _Refused(Exception):
     """The provider answered that the request is wrong."""
 
 
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follow no redirects: the secret and the code are only for the provider's own address."""
-
-    def redirect_request(self, *args: Any, **more: Any) -> None:
-        return None
-
-
 def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[str, Any]:
-    request = urllib.request.Request(url, form, dict(headers))
     try:
-        with urllib.request.build_opener(NoRedirects).open(request, timeout=_SECONDS) as answer:
-            found = json.loads(answer.read(_LARGEST))
-    except urllib.error.HTTPError as problem:
-        with problem:
-            if form is not None and 400 <= problem.code < 500:
-                raise _Refused from None
-            why = f"HTTP {problem.code}"
-    except (OSError, ValueError, HTTPException) as problem:
+        found = json.loads(request(url, form, headers, timeout=_SECONDS, most=_LARGEST).content)
+    except BadStatus as problem:
+        if form is not None and 400 <= problem.status < 500:
+            raise _Refused from None
+        why = str(problem)
+    except (OSError, ValueError) as problem:
         why = str(problem)
     else:
         if isinstance(found, dict):

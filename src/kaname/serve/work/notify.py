@@ -12,7 +12,6 @@ import os
 import smtplib
 import ssl
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from email.message import EmailMessage
 from functools import partial
@@ -26,7 +25,7 @@ from ...core.errors import AgentError, ConfigError
 from ...core.notices import notice
 from ...core.record import mutable, record
 from ...core.runs import UNDER_WAY, RunInfo
-from ..access.oidc import NoRedirects
+from ...core.web import open_url
 from ..service import Service
 from ..users import Caller, is_role
 from .hooks import read_secrets, sign
@@ -154,8 +153,8 @@ class Notifier:
         stamp, body = str(int(time.time())), waiting.json
         signatures = [sign(secret, waiting.delivery, stamp, body) for secret in self._secrets]
         headers = {"webhook-id": waiting.delivery, "webhook-timestamp": stamp, "webhook-signature": " ".join(signatures)}
-        request = urllib.request.Request(self._given["url"], body, {**headers, "content-type": "application/json"})
-        await asyncio.to_thread(_open, request)
+        headers["content-type"] = "application/json"
+        await asyncio.to_thread(lambda: open_url(self._given["url"], body, headers, timeout=_SECONDS).close())
 
     async def _call(self, waiting: WaitingQuestions) -> None:
         """Run the command without a shell. It gets the notification as JSON on its standard input."""
@@ -214,11 +213,6 @@ class Notifiers:
             return True
         asked = (await self._service.agent_result(card.run_id)).questions.values()
         return any(one.is_answerable(card.user, question.by) for question in asked)
-
-
-def _open(request: urllib.request.Request) -> None:
-    with urllib.request.build_opener(NoRedirects).open(request, timeout=_SECONDS) as answer:
-        answer.read(1)
 
 
 def _deliver(given: Mapping[str, Any], mail: EmailMessage) -> None:

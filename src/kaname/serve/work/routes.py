@@ -31,7 +31,7 @@ _TYPES = {
 class RunCounts(SinkBase):
     """Counts the runs that this process ends, by agent and stop."""
 
-    reads_deltas = False
+    wants = ()
 
     def __init__(self) -> None:
         self.ended: Counter[tuple[str, str]] = Counter()

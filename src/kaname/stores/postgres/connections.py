@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from ...core.durations import backoff
 from ...core.errors import AgentError
 from ...kernel.boundary import Border
 from .address import Address
@@ -85,7 +86,7 @@ class Connections:
 
     async def patiently(self, work: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
         """Do the work, again and again while the server is away, for as long as `patience` says."""
-        since, pause = time.monotonic(), _SHORTEST_PAUSE
+        since, failures = time.monotonic(), 0
         while True:
             with Border(passing=(AgentError,)) as border:
                 done = await work()
@@ -96,8 +97,8 @@ class Connections:
             patience = self.address.patience if self._was_there else min(self.address.patience, _FIRST_PATIENCE)
             if not is_temporary(problem) or time.monotonic() - since > patience:
                 raise explain(problem, self.address.shown, writes=writes) from problem
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            failures += 1
+            await asyncio.sleep(backoff(failures, _SHORTEST_PAUSE, _LONGEST_PAUSE))
 
     async def _prepare_keeper(self, connection: Connection) -> None:
         if self.on_keeper is not None:

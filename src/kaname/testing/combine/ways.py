@@ -19,11 +19,11 @@ import base64
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...agent.steps.configuration import AgentConfiguration
 from ...agent.work.worker import Worker
 from ...core.errors import InvalidState
 from ...core.messages import Media
 from ...designs.orchestrator.orchestrator import AgentOrchestrator
+from ...designs.step_sequence.configuration import AgentConfiguration
 from ...run.ids import SharedSession
 from ...run.many.map import MapInput
 from .ledger import Got, PersonAnswer, root

@@ -10,6 +10,7 @@ from logging import getLogger
 from time import monotonic
 from typing import Any
 
+from ...core.durations import backoff
 from ...core.errors import AgentConnectionError, ConfigError
 from ...core.messages import ToolResult
 from ...core.notices import notice
@@ -177,8 +178,8 @@ class McpServer:
     def _count_failure(self, at_least: float = 0.0) -> None:
         """Count a failure, and lengthen the pause before the next start with each one in a row."""
         self._failures = 1 if monotonic() - self._started_at > _STEADY and self._started_at else self._failures + 1
-        pause = 0.5 * 2 ** (self._failures - 1) if self._failures > 1 else 0.0
-        self._not_before = monotonic() + min(_LONGEST_WAIT, max(at_least, pause))
+        pause = backoff(self._failures - 1, 1.0, _LONGEST_WAIT)
+        self._not_before = monotonic() + max(min(_LONGEST_WAIT, at_least), pause)
 
     async def connection(self) -> McpConnection:
         """Return the live connection. After a failure, wait for the pause to pass and start the server again."""

@@ -13,20 +13,21 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
+from ...core.durations import backoff, retry_after
 from ...core.errors import ConfigError, ModelError
 from ...core.install import install_command
 from ...core.messages import Usage
 from ...core.notices import notice
 from ...core.record import replace
+from ...core.web import BadStatus, request
 from ...models.prices import price_of
 from ...policies.money.purchase import buy_in_thread
 
 _BATCH = 64
-_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds
-_LONGEST_PAUSE = 30.0
+_TRIES = 5
+_LONGEST_PAUSE = 30.0  # seconds that a server can ask for
+_LARGEST = 100_000_000  # bytes of an answer
 
 
 class BadVector(ConfigError):
@@ -91,15 +92,15 @@ class ServedEmbeddings:
 
     def _post(self, texts: list[str]) -> tuple[list[Any], int]:
         """Request vectors and the number of tokens, with a few retries after a pause if the server is busy or fails."""
-        for pause in (*_PAUSES, None):
+        for attempt in range(1, _TRIES + 1):
             try:
                 return self._request(texts)
-            except HTTPError as refused:
-                if pause is None or (refused.code != 429 and refused.code < 500):
-                    told = notice("search.embed_refused", "{name} returned HTTP {code}", name=self.name, code=refused.code)
-                    raise ModelError(told, model=self.model, status=refused.code, said=self._reason(refused)) from None
-                time.sleep(_retry_delay(refused, pause))
-                refused.close()
+            except BadStatus as refused:
+                if attempt == _TRIES or (refused.status != 429 and refused.status < 500):
+                    message = notice("search.embed_refused", "{name} returned HTTP {code}", name=self.name, code=refused.status)
+                    raise ModelError(message, model=self.model, status=refused.status, said=self._reason(refused)) from None
+                wanted = retry_after(refused.headers)
+                time.sleep(backoff(attempt, 0.5) if wanted is None else min(wanted, _LONGEST_PAUSE))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
                 told = notice("search.embed_failed", "could not get vectors from {name}", name=self.name)
                 raise ModelError(told, model=self.model, said=str(problem)) from problem
@@ -108,20 +109,16 @@ class ServedEmbeddings:
     def _request(self, texts: list[str]) -> tuple[list[Any], int]:
         body = json.dumps({"model": self.model, "input": texts}).encode()
         headers = {"content-type": "application/json", **({"authorization": f"Bearer {self._key}"} if self._key else {})}
-        with urlopen(Request(self._url, body, headers), timeout=self._timeout) as answer:
-            given = json.load(answer)
+        given = json.loads(request(self._url, body, headers, timeout=self._timeout, most=_LARGEST).content)
         tokens = (given.get("usage") or {}).get("prompt_tokens") or 0
         return [one["embedding"] for one in sorted(given["data"], key=lambda one: one.get("index", 0))], int(tokens)
 
-    def _reason(self, refused: HTTPError) -> str:
+    def _reason(self, refused: BadStatus) -> str:
         """Return the server's error message, with the key removed."""
-        text = ""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            text = refused.read(10_000).decode("utf-8", "replace")
+        text = refused.content.decode("utf-8", "replace")
+        with suppress(ValueError, KeyError, TypeError):
             error = json.loads(text)["error"]
             text = error if isinstance(error, str) else error["message"]
-        with suppress(OSError):
-            refused.close()
         text = " ".join(str(text).split())[:300]
         return text.replace(self._key, "…") if self._key else text
 
@@ -149,11 +146,6 @@ def other_embeddings(path: Path, made_with: str, embeddings: str) -> ConfigError
         made_with=made_with,
         embeddings=embeddings,
     )
-
-
-def _retry_delay(refused: HTTPError, pause: float) -> float:
-    wanted = (refused.headers.get("retry-after") or "").strip()
-    return min(float(wanted), _LONGEST_PAUSE) if wanted.isdecimal() else pause
 
 
 def check_vectors(made: Any, name: str, count: int, *, zeros: bool = False) -> Any:

@@ -58,6 +58,24 @@ def _normalize(name: str) -> str:
 
 def json_call(text: str, tools: Tools) -> WrittenCall | None:
     """Return a call or an answer that is written as one JSON object, or as a list with one object."""
+    fields = _fields(text)
+    if fields is None:
+        return None
+    thinks, named = _key(fields, _THOUGHTS), _key(fields, _NAMES)
+    thought = fields[thinks] if thinks else ""
+    if not named or fields[named].lower() in ("", "none", "null"):
+        return _json_answer(fields, thought, {*_THOUGHTS, *_ANSWERS, named})
+    given = next((key for key in _GIVEN if key in fields), "")
+    if (named == "name" and not given) or _is_schema(fields.get(given)):
+        return None  # a thing that has a name; a tool that is described
+    rest = {key: one for key, one in fields.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
+    alone = not given or not rest.keys() - {given}
+    args = arguments_of(fields[given] if given else rest, fields[named], tools)
+    return WrittenCall(fields[named].strip(), args, thought, alone, certain=bool(given) and named != "name" and alone)
+
+
+def _fields(text: str) -> dict[str, Any] | None:
+    """Return the fields of a JSON object, with names in lower case, and those of its `function` among them."""
     try:
         value = json_value(text)
     except ValueError:
@@ -67,23 +85,22 @@ def json_call(text: str, tools: Tools) -> WrittenCall | None:
     if not isinstance(value, Mapping):
         return None
     inner = value.get("function")
-    if isinstance(inner, Mapping | str):
-        value = {**value, **(inner if isinstance(inner, Mapping) else {"name": inner})}
-    value = {str(key).strip().lower().replace(" ", "_"): one for key, one in value.items()}
-    thought = next((value[key] for key in _THOUGHTS if isinstance(value.get(key), str)), "")
-    named = next((key for key in _NAMES if isinstance(value.get(key), str)), "")
-    given = next((key for key in _GIVEN if key in value), "")
-    if not named or value[named].lower() in ("", "none", "null"):
-        answer = next((value[key] for key in _ANSWERS if isinstance(value.get(key), str | int | float)), None)
-        alone = not {key for key, one in value.items() if one} - {*_THOUGHTS, *_ANSWERS, named}
-        return WrittenCall("final answer", plain_text(answer), thought) if answer is not None and alone else None
-    rest = {key: one for key, one in value.items() if key not in (named, *_THOUGHTS, "type", "id", "function")}
-    if (named == "name" and not given) or _is_schema(value.get(given)):
-        return None  # a thing that has a name; a tool that is described
-    held: Any = value[given] if given else rest or {}
-    alone = not given or not set(rest) - {given}
-    certain = bool(given) and named != "name" and alone
-    return WrittenCall(value[named].strip(), arguments_of(held, value[named], tools), thought, alone, certain)
+    if isinstance(inner, str):
+        inner = {"name": inner}
+    every = {**value, **inner} if isinstance(inner, Mapping) else value
+    return {str(key).strip().lower().replace(" ", "_"): one for key, one in every.items()}
+
+
+def _key(fields: Mapping[str, Any], names: tuple[str, ...], kinds: Any = str) -> str:
+    """Return the first of these names under which there is a text; "" if there is none."""
+    return next((name for name in names if isinstance(fields.get(name), kinds)), "")
+
+
+def _json_answer(fields: Mapping[str, Any], thought: str, expected: set[str]) -> WrittenCall | None:
+    answer = _key(fields, _ANSWERS, str | int | float)
+    if not answer or {key for key, one in fields.items() if one} - expected:
+        return None
+    return WrittenCall("final answer", plain_text(fields[answer]), thought)
 
 
 def _is_schema(given: Any) -> bool:

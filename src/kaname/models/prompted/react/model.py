@@ -26,7 +26,8 @@ from ....core.messages import (
 from ....core.openai_shape import result_text
 from ....core.record import replace
 from ....core.values import plain_text
-from ....kernel.bases import ModelBase, optional
+from ....kernel.bases import ModelBase, model_info, optional
+from ....kernel.identity import model_identity
 from ....kernel.ports import Emit, Model
 from ..conversation import as_text
 from ..modes import OF_NATIVE_TOOLS, ignored_settings
@@ -87,15 +88,11 @@ class TextOnly(ModelBase):
     """
 
     def __init__(self, model: Model, *, stop_setting: str = "") -> None:
-        self._model, self._stop_setting = model, stop_setting or optional(model, ModelBase, "stop_setting")
+        self._model, self._stop_setting = model, stop_setting or model_info(model).stop_setting
         self._stops = Stops(self._stop_setting)
-        self.name, self.settings = model.name, optional(model, ModelBase, "settings") or {}
-
-    @property
-    def identity(self) -> str:
-        from ....kernel.identity import model_identity  # only a cache needs it
-
-        return f"text {self._stop_setting} {known}" if (known := model_identity(self._model)) else ""
+        self.name, self.settings = model.name, model_info(model).settings
+        identity = f"text {self._stop_setting} {known}" if (known := model_identity(model)) else ""
+        self.about = replace(model_info(model), tool_mode="text", identity=identity)
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
         given = request.settings.get(self._stop_setting, self.settings.get(self._stop_setting))

@@ -26,6 +26,8 @@ UNCLEAR = "Is a tool to be called? It was not clear, so none was."
 _ALONE = (
     f"{UNCLEAR} If {{name}} is meant, write only a thought, the action, and its input as one JSON object, and nothing else."
 )
+_NO_THOUGHT = f"{UNCLEAR} If so, write a thought before the action, and nothing after its input."
+_DECIDING = ("action", "answer")
 _HEAD = re.compile(r"[\[(［（:：|\"]|->|→")
 _NAMED = re.compile(r"(?P<name>[^:：\n]{1,80})[:：](?P<given>.*)", re.DOTALL)
 
@@ -56,74 +58,132 @@ def read_reply(text: str, tools: Tools, careful: Collection[str] = ()) -> ReplyR
 
 def reading_of(sections: Sections, tools: Tools, careful: Collection[str] = ()) -> ReplyReading:
     try:
-        return _reading_of(sections, tools, careful)
+        return _Reader(sections, tools, careful).read()
     except TwoReadings as problem:
         return ReplyReading(_thoughts(sections.found), problem=f"the input was {problem}")
 
 
-def _reading_of(sections: Sections, tools: Tools, careful: Collection[str]) -> ReplyReading:
-    found = [section for section in sections.found if section.text]
-    found = [section for section in found if section.kind != "bare" or section.text.strip("`")]  # but the edge of a code block
-    labelled = any(section.kind in ("action", "answer") for section in found)
-    if (not sections.raw and not labelled) or (found and found[-1].kind == "think"):
-        what = "the thought never ended" if sections.raw else "the reply was empty"
-        return ReplyReading(_thoughts(found), problem=what)
-    if not found:
-        return ReplyReading(problem="it began with an observation, which only the user gives")
-    first = next((section for section in found if section.kind in ("action", "answer") or has_call_tag(section.text)), None)
-    if first is not None and first.kind == "thought" and (call := tagged_call(first.text, tools)) is not None:
-        return _run(call._replace(alone=call.alone and first is found[-1]), tools, careful)
-    if first is not None and first.kind in ("action", "answer"):
-        reading = _read_labelled(found, first, sections.raw, tools, careful)
-        cut = sections.guessed and reading.action in careful
-        return ReplyReading(reading.thought, problem=_ALONE.format(name=reading.action)) if cut else reading
-    thoughts = _thoughts(found)
-    if found[0].kind != "bare" and any(section.kind in ("thought", "input") for section in found):
-        return ReplyReading(thoughts, problem="there was neither an action nor a final answer")
-    bare = "\n".join([section.text for section in found if section.kind == "bare"])
-    reading = _read_unlabelled(bare, sections.raw, tools, careful)
-    return replace(reading, thought=reading.thought or thoughts)
+class _Reader:
+    """Reads the sections of one reply."""
 
+    def __init__(self, sections: Sections, tools: Tools, careful: Collection[str]) -> None:
+        written = [section for section in sections.found if section.text]
+        self._found = [one for one in written if one.kind != "bare" or one.text.strip("`")]  # not the edge of a code block
+        self._raw, self._is_cut = sections.raw, sections.guessed
+        self._tools, self._careful = tools, careful
 
-def _read_labelled(found: list[Section], first: Section, raw: str, tools: Tools, careful: Collection[str]) -> ReplyReading:
-    place = found.index(first)
-    before, thoughts = found[:place], _thoughts(found[:place], bare=True)
-    if first.kind == "answer":
-        return ReplyReading(thoughts, answer=first.text)
-    following = next((section for section in found[place + 1 : place + 2] if section.kind == "input"), None)
-    given = None if following is None else following.text
-    call = _action(first.text, given, tools)
-    known = call is not None and bool(tool_named(call.name, tools) or is_end(call.name, tools))
-    prose = bool(before) and before[-1].kind == "bare"
-    if call is None or not known or (is_end(call.name, tools) and not call.args):
-        answer = next((section.text for section in found[place:] if section.kind == "answer"), "")
-        if answer:
-            return ReplyReading(thoughts, answer=answer)
-        if prose:
-            return _read_prose(raw, tools)  # the word has another meaning here
+    def read(self) -> ReplyReading:
+        found, thoughts = self._found, _thoughts(self._found)
+        if missing := self._missing():
+            return ReplyReading(thoughts, problem=missing)
+        place = next((n for n, one in enumerate(found) if one.kind in _DECIDING or has_call_tag(one.text)), None)
+        if place is not None:
+            first = found[place]
+            if first.kind == "answer":
+                return ReplyReading(_thoughts(found[:place], bare=True), answer=first.text)
+            if first.kind == "action":
+                reading = self._read_action(place)
+                cut = self._is_cut and reading.action in self._careful
+                return ReplyReading(reading.thought, problem=_ALONE.format(name=reading.action)) if cut else reading
+            if first.kind == "thought" and (call := tagged_call(first.text, self._tools)) is not None:
+                return self._run(call._replace(alone=call.alone and first is found[-1]))
+        if found[0].kind != "bare" and any(one.kind in ("thought", "input") for one in found):
+            return ReplyReading(thoughts, problem="there was neither an action nor a final answer")
+        reading = self._read_unlabelled("\n".join([one.text for one in found if one.kind == "bare"]))
+        return replace(reading, thought=reading.thought or thoughts)
+
+    def _missing(self) -> str:
+        """Return the problem of a reply that says nothing; "" if it says something."""
+        if self._found and self._found[-1].kind == "think":
+            return "the thought never ended" if self._raw else "the reply was empty"
+        if not self._raw and not any(one.kind in _DECIDING for one in self._found):
+            return "the reply was empty"
+        return "" if self._found else "it began with an observation, which only the user gives"
+
+    def _read_action(self, place: int) -> ReplyReading:
+        """Read the section under `Action:`, with its input."""
+        before, first, rest = self._found[:place], self._found[place], self._found[place + 1 :]
+        thoughts, in_prose = _thoughts(before, bare=True), bool(before) and before[-1].kind == "bare"
+        given = rest.pop(0) if rest and rest[0].kind == "input" else None
+        call = _action(first.text, None if given is None else given.text, self._tools)
+        if call is None or not self._says_something(call):
+            if answer := next((one.text for one in rest if one.kind == "answer"), ""):
+                return ReplyReading(thoughts, answer=answer)
+            if in_prose:
+                return self._read_prose()  # the word has another meaning here
+            if call is None:
+                broken = is_broken(strip_fence(first.text))
+                why = f"the action was {why_unreadable(first.text)}" if broken else "the action named no tool"
+                return ReplyReading(thoughts, problem=why)
+        elif in_prose and (given is None or not given.strong):
+            return ReplyReading(prose=self._raw, problem=_NO_THOUGHT)
+        clear = not rest and self._ends_clearly(call.name, first, given) and all(one.kind != "bare" for one in before)
+        return self._run(call._replace(thought=thoughts or call.thought, alone=call.alone and clear))
+
+    def _says_something(self, call: WrittenCall) -> bool:
+        """Return True if the call is of a known tool, or the end with an answer."""
+        if is_end(call.name, self._tools):
+            return bool(call.args)
+        return bool(tool_named(call.name, self._tools))
+
+    def _ends_clearly(self, name: str, action: Section, given: Section | None) -> bool:
+        """Return True if it is clear where the input ends: it is one line, block or object, or the tool takes any text."""
+        if given is None:
+            return _is_plain(action.text)
+        return _is_plain(given.text) or self._properties(name) == [ONE_TEXT]
+
+    def _properties(self, name: str) -> list[str]:
+        return list((self._tools.get(tool_named(name, self._tools)) or {}).get("properties") or ())
+
+    def _read_unlabelled(self, text: str) -> ReplyReading:
+        """Read a text without labels: a call, if it is the whole text, else the answer."""
+        if (reading := self._read_json(strip_fence(text))) is not None:
+            return reading
+        if has_call_tag(text):
+            call = tagged_call(text, self._tools)
+            return ReplyReading(problem="the tool call was not readable JSON") if call is None else self._run(call)
+        call = bracket_call(text, self._tools)
+        if call is not None and (is_end(call.name, self._tools) or (call.alone and tool_named(call.name, self._tools))):
+            return self._run(call)
+        return self._read_prose()
+
+    def _read_json(self, text: str) -> ReplyReading | None:
+        """Read a text that is one JSON object; None if it is another text, or no call."""
+        if text[:1] not in ("{", "["):
+            return None
+        call = json_call(text, self._tools)
         if call is None:
-            broken = is_broken(strip_fence(first.text))
-            why = f"the action was {why_unreadable(first.text)}" if broken else "the action named no tool"
-            return ReplyReading(thoughts, problem=why)
-    if prose and known and (following is None or not following.strong):
-        return ReplyReading(
-            prose=raw, problem=f"{UNCLEAR} If so, write a thought before the action, and nothing after its input."
-        )
-    rest = found[place + (1 if given is None else 2) :]
-    plain = _is_plain(first.text if given is None else given) or (given is not None and _takes_all(call.name, tools))
-    clear = plain and not any(section.kind == "bare" for section in before)
-    return _run(call._replace(thought=thoughts or call.thought, alone=call.alone and clear and not rest), tools, careful)
+            broken = is_broken(text) and _CALL_KEY.search(text) is not None and not _objects(text)
+            return ReplyReading(problem=f"the reply was {why_unreadable(text)}") if broken else None
+        known = call.certain or tool_named(call.name, self._tools) or is_end(call.name, self._tools)
+        return self._run(call) if known else None
+
+    def _read_prose(self) -> ReplyReading:
+        """Read the reply as the answer, unless it contains a call that is neither in the right form nor only mentioned."""
+        text = self._raw
+        lines = [line.strip("> \t") for line in text.split("\n")]
+        called = any(_is_call(piece, self._tools) for piece in (*_objects(text), *lines))
+        if called or text.startswith(("```tool_code", "<|channel|>")):
+            return ReplyReading(prose=text, problem="a call of a tool stands in it, but not in the form that was asked for")
+        return ReplyReading(answer=text)
+
+    def _run(self, call: WrittenCall) -> ReplyReading:
+        """Return the reading of a call, or of the end, unless something is wrong with it."""
+        if is_end(call.name, self._tools):
+            answer = (call.args if isinstance(call.args, str) else plain_text(call.args)).strip()
+            return ReplyReading(call.thought, answer=answer, problem="" if answer else "the final answer was empty")
+        if isinstance(call.args, str) and is_broken(call.args):
+            return ReplyReading(call.thought, problem=f"the input was {why_unreadable(call.args)}")
+        name = tool_named(call.name, self._tools) or call.name
+        if name in self._careful and not (call.alone and _fits(call.args, self._tools.get(name) or {})):
+            return ReplyReading(call.thought, problem=_ALONE.format(name=name))
+        return ReplyReading(call.thought, name, call.args)
 
 
 def _is_plain(text: str) -> bool:
     """Return True for one line, one code block or one JSON object: it is clear where it ends."""
     text = strip_fence(text)
     return "\n" not in text or (text[:1] == "{" and text[-1:] == "}")
-
-
-def _takes_all(name: str, tools: Tools) -> bool:
-    """True if the tool takes its whole input as one text, however many lines it has."""
-    return list((tools.get(tool_named(name, tools)) or {}).get("properties") or ()) == [ONE_TEXT]
 
 
 def _thoughts(found: list[Section], *, bare: bool = False) -> str:
@@ -151,32 +211,6 @@ def _action(text: str, given: str | None, tools: Tools) -> WrittenCall | None:
     return WrittenCall(name.strip("`*\"' "), arguments_of(given if given is not None else rest, name, tools))
 
 
-def _read_unlabelled(text: str, raw: str, tools: Tools, careful: Collection[str]) -> ReplyReading:
-    """Read a text without labels: a call, if it is the whole text, else the answer."""
-    whole = strip_fence(text)
-    if whole[:1] in ("{", "["):
-        call = json_call(whole, tools)
-        if call is not None and (call.certain or tool_named(call.name, tools) or is_end(call.name, tools)):
-            return _run(call, tools, careful)
-        if call is None and is_broken(whole) and _CALL_KEY.search(whole) and not _objects(whole):
-            return ReplyReading(problem=f"the reply was {why_unreadable(whole)}")
-    if has_call_tag(text):
-        call = tagged_call(text, tools)
-        return ReplyReading(problem="the tool call was not readable JSON") if call is None else _run(call, tools, careful)
-    call = bracket_call(text, tools)
-    if call is not None and (is_end(call.name, tools) or (call.alone and tool_named(call.name, tools))):
-        return _run(call, tools, careful)
-    return _read_prose(raw, tools)
-
-
-def _read_prose(text: str, tools: Tools) -> ReplyReading:
-    """Read a text as the answer, unless it contains a call that is neither in the right form nor only mentioned."""
-    lines = [line.strip("> \t") for line in text.split("\n")]
-    if any(_is_call(piece, tools) for piece in (*_objects(text), *lines)) or text.startswith(("```tool_code", "<|channel|>")):
-        return ReplyReading(prose=text, problem="a call of a tool stands in it, but not in the form that was asked for")
-    return ReplyReading(answer=text)
-
-
 def _objects(text: str) -> list[str]:
     """Return the first JSON objects in a text."""
     found, place = list[str](), text.find("{")
@@ -200,20 +234,6 @@ def _is_call(text: str, tools: Tools) -> bool:
         return call is not None and bool(tool_named(call.name, tools) or (call.alone and is_end(call.name, tools)))
     call = bracket_call(text, tools)
     return call is not None and call.alone and call.name in tools
-
-
-def _run(call: WrittenCall, tools: Tools, careful: Collection[str]) -> ReplyReading:
-    if is_end(call.name, tools):
-        answer = call.args if isinstance(call.args, str) else plain_text(call.args)
-        if not answer.strip():
-            return ReplyReading(call.thought, problem="the final answer was empty")
-        return ReplyReading(call.thought, answer=answer.strip())
-    name = tool_named(call.name, tools) or call.name
-    if isinstance(call.args, str) and is_broken(call.args):
-        return ReplyReading(call.thought, problem=f"the input was {why_unreadable(call.args)}")
-    if name in careful and not (call.alone and _fits(call.args, tools.get(name) or {})):
-        return ReplyReading(call.thought, problem=_ALONE.format(name=name))
-    return ReplyReading(call.thought, name, call.args)
 
 
 def _fits(args: Mapping[str, Any] | str, schema: Mapping[str, Any]) -> bool:

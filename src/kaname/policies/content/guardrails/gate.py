@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ....core.messages import NOTHING, ModelReply
 from ....core.notices import notice
+from ....core.tokens import quarter_tokens
 from .escapes import Spelt, spelt_out
 from .folded import Fold, Folded, as_seen, fold_text, is_plain, strip_hidden
 from .patterns import Match, Pattern, Scan
@@ -25,7 +26,6 @@ from .verdicts import (
     Withheld,
     by_limit,
     cost_of,
-    estimated_tokens,
     first_block,
     too_long,
 )
@@ -144,7 +144,7 @@ class Held:
         self._channels: dict[str, _Channel] = {}
         self._warnings: set[str] = set()
         self._last = ""
-        self.tokens = self._plain = self._wide = 0
+        self.tokens = self._quarters = 0
         self.usage = NOTHING
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
@@ -153,7 +153,7 @@ class Held:
             return
         if kind == "restarted":
             self._channels, self._last = {}, ""
-            self.tokens = self._plain = self._wide = 0
+            self.tokens = self._quarters = 0
             await self._emit(text, kind, call_id)
             return
         if kind != self._last:
@@ -233,9 +233,8 @@ class Held:
             raise Withheld(self._rails.verdict(found))
 
     def _count(self, text: str) -> None:
-        plain = len(text.encode("ascii", "ignore"))
-        self._plain, self._wide = self._plain + plain, self._wide + len(text) - plain
-        self.tokens = (self._plain + 3) // 4 + self._wide
+        self._quarters += quarter_tokens(text)
+        self.tokens = (self._quarters + 3) // 4
         limit = self._rails.max_output_tokens
         if limit is not None and self.tokens > limit:
             raise Withheld(too_long(self.tokens, limit, "output"))
@@ -276,16 +275,20 @@ class HeldWhole:
     def __init__(self, rails: Rails, emit: Emit, view: RunView) -> None:
         self._rails, self._emit, self._view = rails, emit, view
         self._pieces: list[tuple[str, str, str]] = []
-        self.tokens, self.usage = 0, NOTHING
+        self._quarters, self.usage = 0, NOTHING
+
+    @property
+    def tokens(self) -> int:
+        return (self._quarters + 3) // 4
 
     async def take(self, text: str, kind: str = "text", call_id: str = "") -> None:
         if kind == "progress":
             await self._emit(text, kind, call_id)
         elif kind == "restarted":  # and nothing was released
-            self._pieces, self.tokens = [], 0
+            self._pieces, self._quarters = [], 0
         else:
             self._pieces.append((text, kind, call_id))
-            self.tokens += estimated_tokens(text)
+            self._quarters += quarter_tokens(text)
 
     async def finish(self, reply: ModelReply) -> None:
         streamed = {kind: "".join([text for text, what, _ in self._pieces if what == kind]) for _, kind, _ in self._pieces}

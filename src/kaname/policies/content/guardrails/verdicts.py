@@ -13,6 +13,7 @@ from ....core.errors import Signal
 from ....core.messages import NOTHING, ModelReply, Usage
 from ....core.notices import notice
 from ....core.record import field, record, replace
+from ....core.tokens import estimate_tokens
 from ....kernel.alarms import Late, within
 from ....kernel.boundary import Failure, attempt
 from ....kernel.threads import off_loop, runs_on_loop
@@ -64,7 +65,7 @@ _ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
 
 def by_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
     """Return a block for a text that is over the limit, a warning from 90 % of the limit on, and else None."""
-    tokens = 0 if limit is None else estimated_tokens(text)
+    tokens = 0 if limit is None else estimate_tokens(text)
     if limit is None or tokens < limit * _NEAR or not tokens:
         return None
     return too_long(tokens, limit, side) if tokens > limit else _nearly_too_long(tokens, limit, side)
@@ -161,12 +162,6 @@ def cost_of(verdicts: Iterable[GuardrailResult]) -> Usage:
 def worse(one: GuardrailResult, other: GuardrailResult) -> GuardrailResult:
     picked = other if _ORDER.index(other.action) > _ORDER.index(one.action) else one
     return replace(picked, usage=one.usage + other.usage)
-
-
-def estimated_tokens(text: str) -> int:
-    """Estimate the tokens: four ASCII characters, or one Japanese or other character, are one token."""
-    plain = len(text.encode("ascii", "ignore"))
-    return (plain + 3) // 4 + (len(text) - plain)
 
 
 def check_name(check: Any) -> str:

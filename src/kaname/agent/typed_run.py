@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.chunks import PARTS, Chunk
-from ...run.result import OutputT
-from ...run.run import Run
-from ...strategies.output import Output
+from ..core.chunks import PARTS, Chunk
+from ..run.result import OutputT
+from ..run.run import Run
+from ..strategies.output import Output
 
 
 class TypedChunk(Chunk):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
-from importlib import import_module
 from types import GenericAlias, TracebackType
 from typing import Any, ClassVar, Literal, Self
 
+from ...agent.agent import Agent
 from ...core.calls import same_call
 from ...core.errors import AgentError, BadArguments, ConfigError, InvalidState, ToolExecutionFailed, ToolNotFoundError
 from ...core.events import RESULT, Stopped
 from ...core.messages import NOTHING, ToolCall, ToolResult, Usage
 from ...core.notices import notice
 from ...core.record import record
-from ...core.state import State
-from ...core.steps import CallTools, Finish, Stop
+from ...core.steps import CallModel, CallTools, Finish, Stop
 from ...kernel.boundary import Border, Failure, attempt
 from ...kernel.channel import Channel
 from ...kernel.loop import advance
@@ -30,11 +29,8 @@ from ...run.peers.unused import Refusing
 from ...run.result import Result, stop_error
 from ...strategies.termination import TerminateWithOutput, TerminationPolicy
 from ...tools.to_json import to_result
-from .configuration import AgentConfiguration
+from .configuration import AgentConfiguration, as_sequence
 from .hand_out import HandedOutTools, Handing
-from .phase import LoopPhase, phase_of
-
-RecordAnswers = Callable[[Scope, Mapping[str, Any], str], Awaitable[bool]]
 
 
 @record
@@ -64,10 +60,36 @@ class FinalResponseStep:
     kind: Literal["final_response"] = "final_response"
 
 
+@record
+class LoopPhase:
+    """The phase of a step sequence.
+
+    | phase                       | tools are sent | the response schema is sent |
+    |-----------------------------|----------------|-----------------------------|
+    | `tool_use`                  | if there are   | if there are no tools       |
+    | `final_output(retry_count)` | no             | yes                         |
+    | `completed`                 | –              | –                           |
+
+    `retry_count` counts the answers that could not be decoded.
+    """
+
+    name: Literal["tool_use", "final_output", "completed"]
+    retry_count: int = 0
+
+    @classmethod
+    def tool_use(cls) -> LoopPhase:
+        return cls("tool_use")
+
+    @classmethod
+    def final_output(cls, retry_count: int = 0) -> LoopPhase:
+        return cls("final_output", retry_count)
+
+    @classmethod
+    def completed(cls) -> LoopPhase:
+        return cls("completed")
+
+
 SequenceStep = ThinkingStep | ToolCallStep | ToolResultStep | FinalResponseStep
-
-
-_OF_THE_RUN = ("session_id", "user_id", "run_id", "deps")
 
 
 class AgentStepSequence(Refusing):
@@ -84,7 +106,11 @@ class AgentStepSequence(Refusing):
             twice, each tool 5 times); `stops` that an agent was given come before these.
         output: With a model: the type of the final response.
         termination_policy: Decides what each reply means, instead of `StandardTerminationPolicy`. The limits hold around it.
-        options: `session_id`, `user_id`, `run_id`, `deps` as for `Agent.run`; with a model, anything that `Agent` takes.
+        session_id: The conversation that the run belongs to. It does not wait for other runs of it; later runs wait for it.
+        user_id: The user.
+        run_id: The id of the run. By default it is a new one.
+        deps: What tools find in `ToolContext.deps`.
+        options: With a model: anything else that `Agent` takes.
     """
 
     __class_getitem__: Any = classmethod(GenericAlias)  # AgentStepSequence[Client, Output]
@@ -106,46 +132,22 @@ class AgentStepSequence(Refusing):
         *,
         output: Any = None,
         termination_policy: TerminationPolicy | None = None,
+        session_id: str | None = None,
+        user_id: str = "",
+        run_id: str | None = None,
+        deps: Any = None,
         **options: Any,
     ) -> None:
-        # Agents make sequences, and a sequence by itself makes an agent: this is the one arrow that points back.
-        Agent = import_module("kaname.agent.agent").Agent
-        of_the_run = {name: options.pop(name) for name in _OF_THE_RUN if name in options}
         given = list(tools)
         if isinstance(client, Agent) and (given or output is not None or options):
-            told = notice(
+            raise ConfigError.of(
                 "sequence.agent", "an agent already has its tools, its output type and its options: pass a model instead"
             )
-            raise ConfigError(told)
         agent = client if isinstance(client, Agent) else Agent(client, given, output=output, **options)
-        made = agent.steps(prompt, configuration=configuration, termination_policy=termination_policy, **of_the_run)
-        self._set_up(made.run_id, made._begin, made._view, made._record)
-
-    @classmethod
-    def opened_by(
-        cls,
-        run_id: str,
-        begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
-        view: Callable[[str, State], Result],
-        record: RecordAnswers,
-    ) -> Self:
-        """Return the sequence of a run that `begin` opens: what `Agent.steps` does.
-
-        `record`: checks answers as `agent.resume` does, and records them.
-        """
-        made = cls.__new__(cls)
-        made._set_up(run_id, begin, view, record)
-        return made
-
-    def _set_up(
-        self,
-        run_id: str,
-        begin: Callable[[Channel], AbstractAsyncContextManager[Scope]],
-        view: Callable[[str, State], Result],
-        record: RecordAnswers,
-    ) -> None:
-        self.run_id = run_id
-        self._begin, self._view, self._record = begin, view, record
+        opener = agent._opener(as_sequence(agent.recipe, configuration, termination_policy))
+        request = agent._request(prompt, session_id, user_id, run_id, deps, "ahead")
+        self.run_id = request.run_id
+        self._begin, self._view, self._record = partial(agent._open_run, opener, request), agent._view, opener.answer
         self._stack = AsyncExitStack()
         self._scope: Scope | None = None
         self._queue: deque[SequenceStep] = deque()
@@ -160,7 +162,7 @@ class AgentStepSequence(Refusing):
         """The phase: tools can be called, the final output is asked for, or the sequence is over."""
         if self._ended:
             return LoopPhase.completed()
-        return LoopPhase.tool_use() if self._scope is None else phase_of(self._scope)
+        return LoopPhase.tool_use() if self._scope is None else _phase_of(self._scope)
 
     async def next_step(self) -> SequenceStep | None:
         """The next step; `None` when the run is over. Raises where the run cannot reach its answer."""
@@ -280,10 +282,9 @@ class AgentStepSequence(Refusing):
             result, spent = await meter(call.name, acting, _reported_usage, scope.view)
             scope.view.charge(spent, call.id)  # recorded with the result that is submitted
         else:
-            told = notice(
+            raise InvalidState.of(
                 "sequence.other_call", "call {id!r} was handed out with other arguments: {name}", id=call.id, name=call.name
             )
-            raise InvalidState(told)
         if isinstance(result, Failure):
             raise ToolExecutionFailed(call.name, result.error, str(result)) from result.error
         if result.is_error:
@@ -360,6 +361,18 @@ class AgentStepSequence(Refusing):
             "the sequence is waiting for: {keys}. Pass results with submit(call_id, output), and answers with answer(key, …)",
             keys=keys,
         )
+
+
+def _phase_of(scope: Scope) -> LoopPhase:
+    """Return the phase that the next request to the model belongs to."""
+    state = scope.state
+    if state.stop is not None:
+        return LoopPhase.completed()
+    step = scope.agent.strategy.next(state)
+    if not isinstance(step, CallModel) or step.schema is None:
+        return LoopPhase.tool_use()
+    tries = sum([one.step.schema is not None for one in state.replies])
+    return LoopPhase.final_output(tries) if step.tools is False or tries else LoopPhase.tool_use()
 
 
 def _reported_usage(result: Any) -> Usage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...core.record import record, replace
 from ...kernel.ports import Recipe
 from ...run.recipe import judged_by
@@ -56,12 +55,11 @@ def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy
     strategy = recipe.strategy
     if policy is not None:
         if not isinstance(strategy, React):
-            told = notice(
+            raise ConfigError.of(
                 "sequence.policy",
                 "a termination policy works only with the ReAct strategy, not with {strategy}: leave it out",
                 strategy=type(strategy).__name__,
             )
-            raise ConfigError(told)
         check_termination(policy)
         strategy = replace(strategy, termination=policy)
     usual = AgentConfiguration()

@@ -8,32 +8,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from contextvars import ContextVar
 from copy import deepcopy
 from itertools import takewhile
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from ...core.errors import ConfigError, SessionBusy
-from ...core.messages import Message, user
-from ...core.notices import notice
-from ...core.openai_shape import to_openai
-from ...core.record import replace
-from ...core.state import State
-from ...core.steps import Finish, Step, Stop
-from ...kernel.bases import ActionBase, optional
-from ...kernel.channel import Channel
-from ...kernel.ports import Journal, Recipe
-from ...kernel.scope import Scope
-from ...run.input import as_turn
-from ...run.opener import Opener
-from ...run.request import RunRequest, new_run_id
-from ...run.result import Result
-from ...run.run import Run
-from ...run.turns import Recent, take_turns
-from ...strategies.react import React
-from ...tools.registry import ToolRegistry
+from ..core.errors import SessionBusy
+from ..core.messages import Message, user
+from ..core.openai_shape import to_openai
+from ..core.record import replace
+from ..core.state import State
+from ..kernel.ports import Journal
+from ..kernel.scope import Scope
+from ..run.input import as_turn
+from ..run.request import RunRequest, new_run_id
+from ..run.turns import take_turns
 
 if TYPE_CHECKING:
-    from ...config.build import Config
-    from ...tools.mcp.servers import McpServers
+    pass
 
 _inside: ContextVar[str] = ContextVar("conversation", default="")
 
@@ -83,7 +72,7 @@ class Conversation:
 
     @messages.setter
     def messages(self, given: Iterable[Mapping[str, Any] | Message]) -> None:
-        _check_messages(made := [to_openai(one) if isinstance(one, Message) else dict(one) for one in given])
+        check_messages(made := [to_openai(one) if isinstance(one, Message) else dict(one) for one in given])
         self._known = self._known or []
         self._messages[:] = made
 
@@ -128,7 +117,7 @@ class Conversation:
         if not request.user and (self._is_changed or request.base == ""):
             self._sent = deepcopy(self._messages)
             said = request.messages if request.base is None else ()
-            return replace(request, base="", messages=(*_check_messages(self._messages), *said))
+            return replace(request, base="", messages=(*check_messages(self._messages), *said))
         return replace(request, base=self._heads.get(request.user, ("",))[0])
 
     def begin(self, scope: Scope) -> None:
@@ -138,7 +127,7 @@ class Conversation:
             self._live, self._sent = scope, None
 
     def keep(self, scope: Scope) -> None:
-        """Whatever has become of the run, the conversation stands there now."""
+        """Move the conversation to this run, however it ended."""
         if self.session and scope.state.session == self.session:
             self._heads[scope.state.user] = (scope.run_id, scope.state)
             if not scope.state.user:
@@ -159,104 +148,6 @@ class Conversation:
         self._known = deepcopy(made)
 
 
-def _check_messages(messages: Iterable[Any]) -> tuple[Message, ...]:
-    """The messages, if they can be gone on from. Raises `ConfigError`."""
+def check_messages(messages: Iterable[Any]) -> tuple[Message, ...]:
+    """Return the messages, if a run can continue from them. Raises `ConfigError`."""
     return as_turn([*messages, user("?")], first=True)[:-1]
-
-
-class OneTurn(React):
-    """One reply of the model, and the tools that it calls."""
-
-    __slots__ = ()
-    kind = "React"
-
-    def next(self, state: State) -> Step:
-        if state.replies and not state.judging:
-            return Finish(Stop("completed"), state.replies[-1].reply.message.text)
-        return super().next(state)
-
-
-class Conversing:
-    """The part of an agent that is open (`async with`): its servers are connected, and its runs are one conversation."""
-
-    recipe: Recipe
-    tools: ToolRegistry
-    servers: McpServers | None
-    journal: Journal
-    sinks: Any
-    config: Config | None = None  # what it was made of, if it was a configuration
-    _conversation: Conversation
-    _recent: Recent
-
-    if TYPE_CHECKING:
-
-        async def close(self) -> None: ...
-        def _opener(self, recipe: Recipe) -> Opener: ...
-        def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AbstractAsyncContextManager[Scope]: ...
-        def _view(self, run_id: str, state: State) -> Result[Any]: ...
-
-    async def __aenter__(self) -> Self:
-        if self.servers is not None:
-            await self.servers.start()
-        self._conversation.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._conversation.close()
-        await self.close()
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The open agent's conversation (of runs without a `user_id`) in the OpenAI shapes.
-
-        It is a plain list: clear it, append to it, or set another. The next run continues from what it holds then. Read it
-        from the agent while a run is under way: it has the user's message, and every exchange that is finished.
-        """
-        return self._conversation.messages
-
-    @messages.setter
-    def messages(self, given: Iterable[Mapping[str, Any] | Message]) -> None:
-        self._conversation.messages = given
-
-    @property
-    def available_tools(self) -> list[dict[str, Any]]:
-        """The tools as the model is told of them."""
-        listed = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
-        shown = [tool for tool in listed if tool.name not in self.tools.hidden]
-        return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
-
-    def process_single_turn_with_tools(self, messages: list[Any]) -> Run[Any]:
-        """Ask the model once about these messages and run the tools that it calls: `await` it, or iterate its chunks.
-
-        The reply and the tools' results are added to the list. The conversation stays as it is, unless the list is the agent's
-        own `messages`. Raises `ConfigError` if the agent has a strategy of its own, which decides by itself what a turn is.
-        """
-        strategy = self.recipe.strategy
-        if not isinstance(strategy, React):
-            told = notice(
-                "agent.single_turn",
-                "a single turn needs the default strategy React, and this agent uses {kind}",
-                kind=type(strategy).__name__,
-            )
-            raise ConfigError(told)
-        settings = {name: getattr(strategy, name) for name in strategy.__match_args__}
-        opener = self._opener(self.recipe.with_changes(strategy=OneTurn(**settings)))
-        session = self._conversation.session if messages is self._conversation.messages else ""
-        request = RunRequest(new_run_id(), _check_messages(messages), session=session, base="")
-
-        def open_run(channel: Channel) -> AbstractAsyncContextManager[Scope]:
-            run = self._open_run(opener, request, channel)
-            return run if session else _extend_at_end(messages, run)
-
-        return Run(request.run_id, open_run, self._view, self.journal)
-
-
-@asynccontextmanager
-async def _extend_at_end(messages: list[Any], opened: AbstractAsyncContextManager[Scope]) -> AsyncIterator[Scope]:
-    async with opened as scope:
-        try:
-            yield scope
-        finally:
-            messages += [to_openai(message) for message in scope.state.turn[1:]]

@@ -1,1 +1,0 @@
-"""The run as steps that the caller pulls one by one."""
