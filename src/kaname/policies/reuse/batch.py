@@ -164,12 +164,11 @@ class Batching(Policy):
                     answer.retryable = False  # it was tried often enough
                     raise answer
         if len({key.mark for key in asked} - {mark}) >= _VARIANTS:
-            told = notice(
+            raise RequestRefused.of(
                 "batch.changing",
                 "the request to the model changes each time it is made, so that its batch is never found. Record what changes "
                 "with view.recall(…), or run without batch prices.",
             )
-            raise RequestRefused(told)
         raise self._wait(self.desk.add(api, model, view.run_id, number, mark, body), model, view)
 
     def _wait(self, key: Key, model: str, view: RunView) -> Suspend:
