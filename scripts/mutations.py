@@ -1,4 +1,4 @@
-"""Put deliberate faults into a copy of the code and see that the tests of tests/designs notice them.
+"""Put deliberate faults into a copy of the code and see that the tests notice them.
 
     scripts/mutations.py              all of them; a table at the end, as in docs/internals/testing.md
     scripts/mutations.py A5 D17       those of two requirements
@@ -6,6 +6,7 @@
 
 The faults stand in tests/designs/mutations/*.toml. A fault is a text that occurs once in a file of the package, and what to
 put in its place. It is caught if a test of its requirement in tests/designs fails or hangs; without a fault they must pass.
+R1, R2, … are rules that belong to no requirement of the designs. Their tests are in tests/rules.
 """
 
 from __future__ import annotations
@@ -81,18 +82,16 @@ def notices(fault: Fault | None, number: str) -> bool:
         shutil.copytree(ROOT / "src" / "kaname", package, ignore=shutil.ignore_patterns("__pycache__"))
         if fault is not None:
             fault.insert(package)
+        tests = "tests/rules" if number.startswith("R") else "tests/designs"
         command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider", "-m", "not model", "--requirement", number]
         surroundings = {**os.environ, "PYTHONPATH": str(package.parent)}
         try:
             done = subprocess.run(
-                [*command, "tests/designs"], cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=LIMIT
+                [*command, tests], cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=LIMIT, check=False
             )
         except subprocess.TimeoutExpired:
             return True
-        if done.returncode not in (
-            0,
-            1,
-        ):  # 1: a test failed; anything else is no answer
+        if done.returncode not in (0, 1):  # 1: a test failed; anything else is no answer
             print(done.stdout[-2000:], done.stderr[-2000:], sep="\n", file=sys.stderr)
         if fault is None and done.returncode:
             raise SystemExit(f"the tests of {number} fail without a fault:\n{done.stdout[-3000:]}")

@@ -8,7 +8,7 @@ import pytest
 
 from kaname import Agent, Approve, ConfigError, InvalidState, ScriptedModel, load_config
 from kaname.cli.init import TEMPLATE
-from kaname.config.schema import SCHEMA
+from kaname.config.keys import schema
 from kaname.testing import WireServer
 from kaname.testing.wire import reply
 from tests.cli.test_commands import terminal  # noqa: F401
@@ -142,11 +142,11 @@ def test_what_is_said_beside_the_file_goes_over_it(write):
 def test_the_schema_accepts_what_we_accept():
     from jsonschema import Draft202012Validator
 
-    Draft202012Validator.check_schema(SCHEMA)
+    Draft202012Validator.check_schema(schema())
     import yaml
 
-    assert Draft202012Validator(SCHEMA).is_valid(yaml.safe_load(TEMPLATE))
-    assert not Draft202012Validator(SCHEMA).is_valid({"agents": {"a": {"modle": "x"}}})
+    assert Draft202012Validator(schema()).is_valid(yaml.safe_load(TEMPLATE))
+    assert not Draft202012Validator(schema()).is_valid({"agents": {"a": {"modle": "x"}}})
 
 
 def test_from_the_command_line(terminal):  # noqa: F811
@@ -176,17 +176,15 @@ def test_yaml_is_loaded_when_a_file_is():
 def test_the_schema_for_editors_is_the_one_that_is_checked_against():
     from pathlib import Path
 
-    from kaname.config.schema import SCHEMA
-
     shipped = Path(__file__).parents[2] / "docs" / "kaname.schema.json"
-    assert json.loads(shipped.read_text("utf-8")) == SCHEMA, "kaname config schema > docs/kaname.schema.json"
+    assert json.loads(shipped.read_text("utf-8")) == schema(), "kaname config schema > docs/kaname.schema.json"
 
 
 @pytest.mark.parametrize("key", ["window", "longest_match", "check_seconds"])
 def test_a_number_from_the_environment_may_stand_in_quotes(write, monkeypatch, key):
     monkeypatch.setenv("N", "1000")
     path = write(f"agents: {{a: {{model: scripted/x, guardrails: {{{key}: '${{N}}'}}}}}}")
-    assert load_config(path).agent().guardrails[key] == 1000
+    assert load_config(path).agent().value["guardrails"][key] == 1000
 
 
 @pytest.mark.parametrize(

@@ -629,7 +629,7 @@ async def test_everything_can_be_set_on_the_class():
     assert seen == [1, 3, 3, 3]
     assert agent.guardrail in agent.recipe.policies
     assert agent.recipe.settings == {"temperature": 0}
-    assert [rule.limit for rule in agent.recipe.stops if rule.kind == "max_steps"] == [3]
+    assert [rule.bound.most for rule in agent.recipe.stops if rule.bound.kind == "max_steps"] == [3]
     assert noted
     assert Other().memory_window_size == 0
 

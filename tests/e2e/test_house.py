@@ -1,11 +1,16 @@
-"""The house's own gate: what a translated page lacks is named, and functions that are named by a bare participle are counted."""
+"""The house's own gate: what a translated page lacks is named, functions that are named by a bare participle are counted, and
+measures are compared with the baseline."""
 
-import runpy
+import ast
+import sys
 from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).resolve().parents[2] / "scripts" / "house.py"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+from rulers import counts, measure, rules, translations
+
 PAGE = """# Serve
 
 Use `--port` with `agent.run`.
@@ -22,17 +27,16 @@ NIHONGO = PAGE.replace("Serve", "提供").replace("Use", "使うのは").replace
 
 
 @pytest.fixture
-def told(tmp_path):
+def told(tmp_path, monkeypatch):
     """What the gate says about a page and its translation."""
-    house = runpy.run_path(str(HOUSE))
+    monkeypatch.setattr(translations, "DOCS", tmp_path)
 
     def of(nihongo):
         (tmp_path / "ja").mkdir(exist_ok=True)
         (tmp_path / "serving.md").write_text(PAGE, "utf-8")
         if nihongo is not None:
             (tmp_path / "ja" / "serving.md").write_text(nihongo, "utf-8")
-        house["translations"].__globals__["DOCS"] = tmp_path
-        return "\n".join(house["translations"]())
+        return "\n".join(translations.translations())
 
     return of
 
@@ -72,13 +76,41 @@ def test_what_a_translation_lacks_is_named(told, change, named):
     ],
 )
 def test_a_function_that_is_named_by_a_bare_participle_is_counted(name, counted):
-    assert runpy.run_path(str(HOUSE))["is_participle"](name) is counted
+    assert rules.is_participle(name) is counted
 
 
-def test_too_many_participles_are_listed(tmp_path):
-    house = runpy.run_path(str(HOUSE))
+def test_too_many_participles_are_listed(tmp_path, monkeypatch):
     (tmp_path / "one.py").write_text("def told(): ...\n\n\ndef tell(): ...\n", "utf-8")
-    house["words"].__globals__["SOURCE"] = tmp_path
-    (said,) = house["words"]()
+    monkeypatch.setattr(rules, "SOURCE", tmp_path)
+    (said,) = rules.words()
     assert "1 of 2 functions are named by a bare participle; the limit is 1%" in said
     assert "one.py:1 told" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "complexity"),
+    [
+        ("return 1", 1),
+        ("return a if b and c or d else e", 4),  # the condition, and two further operands
+        ("for x in a:\n  if x: pass\n  elif y: pass\nelse: pass", 5),
+        ("try: pass\nexcept A: pass\nexcept B: pass", 3),
+        ("return [x for x in a if b if c]", 4),
+        ("match a:\n  case 1: pass\n  case 2: pass\n  case _: pass", 3),
+        ("def inner():\n  if a: pass\nwhile b: pass", 2),
+    ],
+)
+def test_complexity_is_counted_as_radon_does(body, complexity):
+    (function,) = ast.parse("def f():\n" + "\n".join("  " + line for line in body.splitlines())).body
+    assert counts.complexity(function) == complexity
+
+
+def test_only_measures_that_are_worse_than_the_baseline_and_its_slack_fail():
+    row, other = (
+        next(row for row in measure.ROWS if row.name == name) for name in ("run with one tool: moves", "sentence splitters")
+    )
+    recorded = {row.name: 100, other.name: 3}
+    same = {one.name: 0 for one in measure.ROWS}
+    assert not list(measure.worse({**same, row.name: 103, other.name: 3}, recorded))
+    (said, also) = measure.worse({**same, row.name: 104, other.name: 4}, recorded)
+    assert "run with one tool: moves: 104, the baseline is 100 and at most 103 pass" in said
+    assert "sentence splitters: 4" in also

@@ -3,15 +3,19 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import pytest
 
 from kaname import Agent, Policy, ScriptedModel
-from kaname.core.errors import Halt, UnexpectedError
+from kaname.core.errors import ConfigError, Halt, UnexpectedError
 from kaname.core.messages import ToolCall, user
 from kaname.core.steps import CallModel, CallTools, Conclude, Finish, Stop
 from kaname.kernel import bases
 from kaname.kernel.bases import ContextBase, ModelBase, SinkBase, StrategyBase, optional
+from kaname.kernel.chain import in_order
+from kaname.kernel.ports import Place
+from kaname.run.recipe import strategy_kind
 from kaname.strategies.stop import max_steps
 from tests.parts import add
 
@@ -30,21 +34,20 @@ def test_part_without_a_member_has_the_default_of_its_base(base):
     for name in [name for name in vars(base) if not name.startswith("_")]:
         bare, whole = optional(Bare(), base, name), getattr(inherited, name)
         assert callable(bare) == callable(whole)
-        if not callable(bare) and name != "kind":
+        if not callable(bare):
             assert bare == whole
-    assert optional(Bare(), StrategyBase, "kind") == "Bare"
+    assert strategy_kind(cast(Any, Bare())) == "Bare"
 
 
 def test_optional_members_are_read_in_one_way_everywhere():
     """Not by `getattr` with a default of its own, which can differ from place to place."""
     by_hand = re.compile(rf'(getattr|hasattr)\([^()]*, "({"|".join(MEMBERS)})"')
     allowed = {  # objects of the user's or another library's, which are none of our parts
-        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py", "policies/content/guardrails/tool_rules.py",
-        "policies/failure/tool_fallback.py", "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py",
-        "strategies/graph/plan.py",
-        "strategies/graph/bounds.py", "testing/wire_contract.py", "testing/combine/declared.py", "testing/combine/trial.py",
-        "testing/combine/ways.py", "testing/combine/stage.py",
-        "policies/money/meter.py", "kernel/bases.py",  # `price` at every tool call: `optional` would be one call more
+        "designs/monono/adapters.py", "designs/monono/guards.py", "policies/names.py",
+        "policies/content/guardrails/tool_rules.py", "kernel/results.py", "tools/mcp/connection.py", "tools/definition.py",
+        "testing/wire_contract.py", "testing/combine/trial.py", "testing/combine/ways.py", "testing/combine/stage.py",
+        "kernel/bases.py", "tools/registry.py",
+        "policies/money/meter.py",  # `options` at every tool call: `options_of` would be one call more
     }  # fmt: skip
     found = {f"{file.relative_to(SOURCE)}" for file in SOURCE.rglob("*.py") if by_hand.search(file.read_text())}
     assert found - allowed == set()
@@ -141,3 +144,14 @@ async def test_parts_that_inherit_from_their_bases_work_together():
     assert "Stopped" in sink.seen
     await agent.close()
     assert model.closed
+
+
+def test_policies_stand_in_the_order_of_their_places_wherever_they_are_listed():
+    def policy(place):
+        return type("Own", (Policy,), {"place": place})()
+
+    assert [one.place for one in in_order([policy(place) for place in reversed(get_args(Place))])] == [*get_args(Place)]
+    first, second = policy("attempt"), policy("attempt")
+    assert in_order([first, second]) == (first, second), "the first of a place is the outermost"
+    with pytest.raises(ConfigError, match="there is no place 'outside'; a policy stands in one of: turn, choice, call"):
+        in_order([policy("outside")])

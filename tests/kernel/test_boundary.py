@@ -26,6 +26,7 @@ from kaname import (
     Stop,
     Suspend,
     ToolCall,
+    ToolContext,
     ToolResult,
     Usage,
     call,
@@ -612,3 +613,38 @@ def test_error_while_a_file_of_tools_is_loaded_names_the_files_own_line(tmp_path
     (tmp_path / "shop_tools.py").write_text('import json\n\nRATES = json.loads("{bad")\n\ndef rate(): "Rate."\n')
     with pytest.raises(ConfigError, match=r"JSONDecodeError: .*shop_tools\.py:3\)"):
         all_tools(["shop_tools.py"], tmp_path)
+
+
+async def test_error_in_a_tool_is_logged_with_the_line_of_the_tool_and_the_model_reads_no_path(caplog):
+    def script(request):
+        return call("rate", text="{bad") if len(request.messages) == 1 else "done"
+
+    @tool
+    def rate(text: str) -> str:
+        """Rate."""
+        return json.loads(text)  # the line of the tool
+
+    line = next(
+        at for at, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# the line of the tool")
+    )
+    agent = Agent(ScriptedModel(script), [rate], journal="memory")
+    result = await agent.run("go")
+    (logged,) = caplog.messages
+    assert "the tool rate raised JSONDecodeError" in logged
+    assert f"(at {__file__}:{line}, run {result.run_id})" in logged
+    facts = [event async for event in agent.journal.read(result.run_id)]
+    assert "JSONDecodeError" in result.steps[0].observation
+    assert __file__ not in repr(facts)
+    await agent.tools.execute("rate", {"text": "{bad"})
+    assert f"(at {__file__}:{line})" in caplog.messages[-1]
+
+
+async def test_error_of_kanames_own_in_a_tool_is_not_logged(caplog):
+    @tool
+    def read(context: ToolContext) -> str:
+        """Read."""
+        return context.file("none.png").mime
+
+    result = await Agent(ScriptedModel([call("read"), "done"]), [read], journal="memory").run("go")
+    assert "there is no file" in result.steps[0].observation
+    assert not caplog.messages

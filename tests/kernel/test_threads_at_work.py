@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kaname import Agent, MemoryJournal, RunBusy, ScriptedModel, SqliteJournal, ToolContext, call, deadline, tool
+from kaname.core.record import replace
 
 
 class Bank:
@@ -128,7 +129,7 @@ async def test_call_that_timed_out_does_not_keep_a_run_that_has_ended(tmp_path: 
     """Its error is recorded: nobody will be asked to repeat it."""
     bank = Bank()
     journal = MemoryJournal()
-    bank.pay.timeout = 0.05
+    bank.pay.options = replace(bank.pay.options, timeout=0.05)
     result = await bank.agent(journal).run("go")
     assert (result.output, bank.paid) == ("done", [])
     await journal.delete(result.run_id)

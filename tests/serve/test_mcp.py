@@ -17,7 +17,7 @@ from mcp_types import ElicitResult as McpElicitResult
 
 from kaname import SqliteJournal
 from kaname.core.errors import ConfigError
-from kaname.serve.dialects.mcp_key import server_key
+from kaname.serve.dialects.mcp import server_key
 from kaname.serve.users import Users
 from tests.serve.serving import client, serving
 

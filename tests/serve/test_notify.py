@@ -134,7 +134,7 @@ async def test_mail_is_sent_by_smtp_with_the_link():
         cashier, notifiers = desk(mail=["boss@example.com"], smtp=f"127.0.0.1:{port}", **{"from": "kaname@example.com"})
         await cashier.run("pay the secret bill")
         await notifiers.look()
-    assert "rcpt TO:<boss@example.com>" in said
+    assert "rcpt to:<boss@example.com>" in [line.lower() for line in said]  # Python 3.13 writes the command in capitals
     assert "Subject: cashier: 1 question(s) wait for an answer" in said
     assert f"{LINK}/#/inbox" in said
     assert not any("secret" in line or "mallory" in line for line in said)

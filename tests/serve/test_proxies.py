@@ -8,7 +8,7 @@ import pytest
 import kaname.serve
 from kaname import Agent, MemoryJournal, ScriptedModel
 from kaname.core.errors import ConfigError
-from kaname.serve.access.guessing import _BURST
+from kaname.serve.access.guessing import WRONG_AT_ONCE
 from kaname.serve.users import Users
 from kaname.stores.audit.log import AuditLog
 from tests.serve.serving import client, serving
@@ -70,12 +70,12 @@ def test_client_that_forges_its_address_is_slowed_like_any_other(tmp_path, named
             headers = {"authorization": f"Bearer guess-{number}", "x-forwarded-for": f"203.0.113.{number}", **more}
             return http.get("/api/runs", headers=headers).status_code
 
-        for number in range(_BURST):
+        for number in range(WRONG_AT_ONCE):
             assert guess(number) == 401
         again = guess(100)
         assert again == (401 if named else 429), "clients of a named proxy are told apart, others are not"
         if named:
-            for number in range(_BURST):
+            for number in range(WRONG_AT_ONCE):
                 guess(number, **{"x-forwarded-for": f"198.51.100.{number}, 203.0.113.200"})
             assert guess(1, **{"x-forwarded-for": "198.51.100.77, 203.0.113.200"}) == 429, (
                 "what stands before counts for nothing"

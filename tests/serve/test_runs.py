@@ -204,7 +204,8 @@ def test_openapi_document_names_the_addresses_that_there_are(http):
                 path.replace("{run_id}", "no-such")
                 .replace("{session_id}", "no-such")
                 .replace("{number}", "1")
-                .replace("{id}", "no-such"),
+                .replace("{grant_id}", "no-such")
+                .replace("{action}", "pause"),
                 json={} if method in ("post", "patch") else None,
             )
             known = "no-such" in answer.text or "no agent on this server has a memory" in answer.text

@@ -128,11 +128,8 @@ async def test_wrong_tokens_at_the_form_are_slowed_and_recorded(tmp_path):
     async with desk.browser() as browser:
         for _ in range(10):
             assert (await browser.post("/api/signin", json={"token": "a guess of somebody"})).status_code == 401
-        before = time.monotonic()
-        assert (await browser.post("/api/signin", json={"token": "a guess of somebody"})).status_code == 429, (
-            "it is not checked"
-        )
-        assert time.monotonic() - before > 0.5
+        again = await browser.post("/api/signin", json={"token": "a guess of somebody"})
+        assert (again.status_code, int(again.headers["retry-after"]) >= 1) == (429, True), "it is not checked"
         assert (await browser.post("/api/signin", json={"token": desk.token})).status_code == 200, "a token of ours is"
     assert [one.detail["address"] for one in desk.log.entries(kind="sign_in_failed")] == ["192.0.2.1"]
 
@@ -382,7 +379,7 @@ async def test_oidc_roles_reach_the_permissions_while_the_sign_in_lasts(tmp_path
     from kaname.serve.access.signin import share_roles
 
     agent.recipe = agent.recipe.with_changes(policies=(*agent.recipe.policies, permit))
-    access = company.app._guarded._access
+    access = company.app.access
     share_roles([agent], access.roles_of)
     async with company.browser() as browser:
         assert not permit.check_permissions("rin@example.com", "use", "pay")

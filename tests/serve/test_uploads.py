@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+import tracemalloc
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -110,7 +111,7 @@ def named(*ids: str, **more: Any) -> dict[str, Any]:
     return {"input": [{"role": "user", "content": parts}], "mode": "wait", **more}
 
 
-async def upload(http: httpx.AsyncClient, content: bytes, name: str = "a.pdf") -> str:
+async def upload(http: httpx.AsyncClient, content: Any, name: str = "a.pdf") -> str:
     answer = await http.post("/api/media", params={"name": name}, content=content, headers=FILE)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["file_id"])
@@ -154,6 +155,48 @@ async def test_uploaded_file_of_20_mb_is_named_in_a_message_and_gone_afterwards(
     again = await http.post("/api/runs", json=named(file_id))
     assert again.status_code == 404
     assert "upload it again" in again.text
+    await journal.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_upload_is_stored_while_it_arrives_and_never_held_whole(encrypted, tmp_path, monkeypatch):
+    if encrypted:
+        monkeypatch.setenv("KANAME_KEY", "0f" * 32)
+    journal = SqliteJournal(tmp_path / "journal.db")
+    http, _ = of_several(journal, [TALKER])
+    await upload(http, b"%PDF-1")  # what is loaded with the first one does not count
+    stored: list[int] = []
+
+    async def arriving():
+        for _ in range(20):
+            yield bytes(1_000_000)
+            stored.append(sum([one.seq for one in await journal.runs(starting=UPLOAD)]))
+
+    tracemalloc.start()
+    await upload(http, arriving(), "a.bin")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert stored[0] < stored[10] < stored[-1], "pieces are stored before the last one has arrived"
+    assert most < 12_000_000, "bytes held at once, of a file of 20,000,000"
+    await journal.close()
+
+
+async def test_upload_that_breaks_off_is_no_file_and_is_removed(tmp_path):
+    journal = SqliteJournal(tmp_path / "journal.db")
+    http, _ = of_several(journal, [TALKER], limits=RequestLimits(files=3_000_000))
+    seen: list[str] = []
+
+    async def too_much():
+        for _ in range(4):
+            yield bytes(1_000_000)
+            seen.extend(await uploads_in(journal))
+
+    assert (await http.post("/api/media", content=too_much(), headers=FILE)).status_code == 413
+    answer = await http.post("/api/runs", json=named(seen[0].removeprefix(UPLOAD)))
+    assert answer.status_code == 404
+    while await uploads_in(journal):
+        await asyncio.sleep(0.01)
+    assert journal.media.of_run(seen[0]) == []
     await journal.close()
 
 

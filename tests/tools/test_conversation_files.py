@@ -7,6 +7,7 @@ from unicodedata import normalize
 import pytest
 
 from kaname import Agent, Approve, Compact, ConfigError, Flow, Media, ScriptedModel, ToolContext, ToolResult, call, tool
+from kaname.core.openai_shape import result_text
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -100,3 +101,33 @@ def test_medium_gives_its_bytes_or_says_that_they_are_not_base64():
     assert Media("image/*", url="https://example.com/a.png").content == b""
     with pytest.raises(ValueError, match="the data of x is not base64"):
         assert Media("image/png", "?", name="x").content
+
+
+async def test_model_is_told_the_names_of_files_that_a_tool_returns():
+    @tool(effect="pure")
+    def plot(form: str) -> object:
+        """Plot."""
+        file = Media.of(PNG, name=f"{form}.png")
+        return {
+            "alone": file,
+            "listed": ["two", file],
+            "result": ToolResult(media=(file,)),
+            "mentioned": ToolResult("made mentioned.png", media=(file,)),
+            "counted": ToolResult(3, media=(file,)),
+        }[form]
+
+    forms = ["alone", "listed", "result", "mentioned", "counted"]
+    seen = []
+
+    def script(request):
+        seen.extend(request.messages[-1:])
+        return call("plot", form=forms[len(seen) - 1]) if len(seen) <= len(forms) else "done"
+
+    await Agent(ScriptedModel(script), [plot], journal="memory").run("go")
+    assert [result_text(message.results[0]) for message in seen[1:]] == [
+        "[image/png]\n[file: alone.png]",
+        '["two", "[image/png]"]\n[file: listed.png]',
+        "[file: result.png]",
+        "made mentioned.png",
+        "3\n[file: counted.png]",
+    ]

@@ -475,7 +475,7 @@ async def test_class_tool_has_the_optional_members_of_a_tool():
     result = await agent.run("go")
     assert (result.steps[0].action, ledger.lines) == ("ledger", ["the usual"])
     action = agent.tools["ledger"]
-    await action.undo("the usual", ToolContext("", "", "", "", "", "", 1))
+    await action.options.undo("the usual", ToolContext("", "", "", "", "", "", 1))
     assert ledger.lines == []
 
 
@@ -506,7 +506,7 @@ async def test_class_tool_with_several_parameters_has_them_as_well():
     agent = Agent(ScriptedModel([call("pay", yen=5, to="ken"), "Done."]), [Pay()], journal="memory")
     assert agent.available_tools == []
     await agent.run("go")
-    await agent.tools["pay"].undo({"yen": 5, "to": "ken"}, ToolContext("", "", "", "", "", "", 1))
+    await agent.tools["pay"].options.undo({"yen": 5, "to": "ken"}, ToolContext("", "", "", "", "", "", 1))
     assert Pay.paid == []
 
 

@@ -285,7 +285,7 @@ async def test_small_tool_classes_with_ways_of_their_own():
         def execute(self, text):
             return f"got {text}"
 
-    assert as_action(Blocking()).timeout == 10.0
+    assert as_action(Blocking()).options.timeout == 10.0
     assert await observe(Blocking(), call("blocking", input="x")) == ["got x"]
     for broken in ({"effect": "bogus"}, {"name": None}, {"timeout": "soon"}):
         with pytest.raises(ConfigError):

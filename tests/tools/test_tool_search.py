@@ -21,6 +21,7 @@ from kaname import (
     tool,
 )
 from kaname.core.messages import ToolResult, user
+from kaname.core.record import replace
 from kaname.core.tokens import tokens_of
 from kaname.models.providers.anthropic import Anthropic
 from kaname.models.providers.openai import OpenAI
@@ -29,7 +30,6 @@ from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_re
 from kaname.tools.finding.actions import LOADED
 from kaname.tools.finding.arrange import Arrangement
 from kaname.tools.finding.rank import ToolRanking
-from kaname.tools.function import FunctionTool
 from tests.corpora.many_tools import QUESTIONS, many_tools
 
 LOADS = 12  # tools, with one search
@@ -186,7 +186,7 @@ def test_tool_search_refuses_what_is_not_meant():
 async def test_descriptions_that_a_server_writes_are_text_from_outside_and_your_own_are_not():
     def foreign(name):
         made = tool(lambda: "done", name=name, description="Read the weather.", effect="pure")
-        made.served_by = ("weather", name)
+        made.options = replace(made.options, server=("weather", name))
         return made
 
     own = made([call("find_tools", query="bug_get"), "end"], policies=[Flow()])
@@ -264,14 +264,13 @@ async def test_a_list_of_models_uses_find_tools_unless_all_of_them_search_by_the
 
 
 def test_a_namespace_is_a_server_or_the_first_word_of_the_names():
-    class Served(FunctionTool):
-        served_by = ("git hub", "list")
-
+    @tool
     def issues() -> str:
         """List issues."""
         return ""
 
-    registry = ToolRegistry([Served(issues, decorated=False), *many_tools()])
+    issues.options = replace(issues.options, server=("git hub", "list"))
+    registry = ToolRegistry([issues, *many_tools()])
     registry.look_up(Arrangement(ToolSearch(), [], searches=True))
     assert registry.hidden == frozenset()
     assert registry.namespaces["issues"] == "git_hub_tools"

@@ -17,7 +17,7 @@ from ..core.errors import ConfigError
 from ..core.messages import Message
 from ..core.record import replace
 from ..core.state import State
-from ..kernel.bases import ActionBase, ContextBase, ModelBase, optional
+from ..kernel.bases import ContextBase, ModelBase, optional, options_of
 from ..kernel.channel import Channel
 from ..kernel.ports import ContextPart, Journal, Model, Policy, Recipe, Sink, StopRule, Strategy
 from ..kernel.scope import Scope
@@ -212,7 +212,7 @@ class Agent(Generic[OutputT]):
     @property
     def available_tools(self) -> list[dict[str, Any]]:
         """The tools as the model sees them."""
-        listed = [tool for tool in self.tools.values() if optional(tool, ActionBase, "listed")]
+        listed = [tool for tool in self.tools.values() if options_of(tool).listed]
         shown = [tool for tool in listed if tool.name not in self.tools.hidden]
         return [{"name": one.name, "description": one.description, "parameters": one.parameters} for one in shown]
 

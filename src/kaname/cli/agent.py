@@ -18,7 +18,7 @@ from ..agent.agent import Agent
 from ..config.build import Config
 from ..core.errors import ConfigError
 from ..core.install import this_command
-from ..kernel.bases import StopRuleBase, optional
+from ..kernel.bases import bound_of
 from ..kernel.ports import Model
 from ..models.registry import resolve
 from ..run.recipe import with_models
@@ -328,8 +328,8 @@ def _limits(given: argparse.Namespace, stops: Sequence[Any]) -> list[Any] | None
     """Return the stop rules, with the limits of the command line instead of those of the same kind; None without such."""
     options = ((max_steps, "max_steps"), (cost, "cost"), (deadline, "deadline"))
     limits = [rule(value) for rule, name in options if (value := getattr(given, name, None)) is not None]
-    kinds = {one.kind for one in limits}
-    return [*[rule for rule in stops if optional(rule, StopRuleBase, "kind") not in kinds], *limits] if limits else None
+    kinds = {one.bound.kind for one in limits}
+    return [*[rule for rule in stops if bound_of(rule).kind not in kinds], *limits] if limits else None
 
 
 def model_for(given: argparse.Namespace, screen: Screen) -> Model | list[Model]:
@@ -377,6 +377,7 @@ def _offer_running_server(given: argparse.Namespace, screen: Screen) -> Model | 
 
 
 def fetch_if_missing(screen: Screen) -> None:
+    """Download the local model if it is not here, after asking. Without a terminal, `KANAME_DOWNLOAD=yes` is the answer."""
     from ..models.local import weights
 
     if weights.find_weights() is not None:  # if it is damaged, the model itself reports it
@@ -386,14 +387,15 @@ def fetch_if_missing(screen: Screen) -> None:
         "モデルがまだありません。キー不要のローカルモデル (Qwen2.5-Coder-1.5B、1.1 GB) をダウンロードしますか? [Y/n] ",
     )
     unanswered = say("no answer, so nothing was downloaded", "回答がなかったため、ダウンロードしていません")
-    if can_ask() and screen.err.isatty() and not ask_yes_no(offer, screen, unanswered=unanswered):
+    allowed = os.environ.get("KANAME_DOWNLOAD", "").lower() == "yes"
+    if not allowed and not (can_ask() and screen.err.isatty() and ask_yes_no(offer, screen, unanswered=unanswered)):
         command = f"{this_command()} models pull"
         raise ConfigError(
             say(
-                f"no model is set up: download the local one ({command}), choose another with --model, "
-                "or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
-                f"モデルがありません。ローカルモデルを取得する ({command})、--model で指定する、"
-                "OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
+                f"no model is set up: download the local one (1.1 GB; {command}, or set KANAME_DOWNLOAD=yes), choose another "
+                "with --model, or set OPENAI_API_KEY or ANTHROPIC_API_KEY",
+                f"モデルがありません。ローカルモデル (1.1 GB) を取得する ({command}、または KANAME_DOWNLOAD=yes を設定)、"
+                "--model で指定する、OPENAI_API_KEY か ANTHROPIC_API_KEY を設定する、のいずれかを行ってください",
             )
         )
     pull(screen)

@@ -197,7 +197,7 @@ class TypedWords:
         """Read names from the file of the journal without changing it. Yield nothing if it cannot be read."""
         import sqlite3
 
-        from ..config.encryption import apply_encryption_of
+        from ..config.build import apply_encryption_of
         from ..core.encryption.database import open_database
         from ..core.errors import EncryptionError
 

@@ -1,4 +1,4 @@
-"""`kaname config check`, `kaname config show` and `kaname config schema`."""
+"""`kaname config check`, `show`, `schema` and `keys`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from ..agent.agent import Agent
 from ..config.build import load_config
-from ..config.schema import SCHEMA
+from ..config.keys import MORE, all_keys, schema
 from ..core.install import this_command
 from ..models.http.keys import keys_at_first_call
 from ..workflows.configured import configured_workflows
 from .agent import FILES
 from .main import DONE, USAGE
-from .messages import say
+from .messages import japanese, say
 from .terminal.screen import Screen
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)
@@ -25,8 +25,10 @@ _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.I
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
     if given.action == "schema":
-        screen.say(json.dumps(SCHEMA, indent=2, ensure_ascii=False))
+        screen.say(json.dumps(schema(japanese()), indent=2, ensure_ascii=False))
         return DONE
+    if given.action == "keys":
+        return _print_keys(given.files, screen)
     files = given.files or given.config or [name for name in FILES if Path(name).is_file()][:1]
     if not files:
         screen.note(
@@ -56,6 +58,24 @@ def main(given: argparse.Namespace) -> int:
         "green",
     )
     return DONE
+
+
+def _print_keys(beginnings: list[str], screen: Screen) -> int:
+    """Print the keys of the file with their types and descriptions, or those that begin with one of these paths."""
+    printed = 0
+    for path, row in all_keys():
+        if beginnings and not path.startswith(tuple(beginnings)):
+            continue
+        english = row.get("description", "")
+        told = say(english, row[MORE].japanese or english) if MORE in row else english
+        forms = [one.get("type", "") for one in row.get("anyOf", (row,))]
+        types = dict.fromkeys([name for form in forms for name in ([form] if isinstance(form, str) else form) if name])
+        choices = ", ".join([str(one) for one in row.get("enum", ())])
+        screen.say(f"- `{path}` ({choices or ', '.join(types)}): {told}".removesuffix(": "))
+        printed += 1
+    if not printed:
+        screen.note(say("there is no such key", "該当するキーがありません"), "red")
+    return DONE if printed else USAGE
 
 
 def _mask_secrets(value: Any, name: str = "") -> Any:

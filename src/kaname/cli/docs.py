@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ..config.encryption import apply_encryption_of
+from ..config.build import apply_encryption_of
 from ..core.install import this_command
 from ..core.people.columns import wrap_line
 from ..tools.search.cite import Hit, find_cited, whole_document

@@ -19,6 +19,7 @@ from ..memory.store import Memories, Remembered
 from ..stores.default import choose
 from ..stores.places import is_file
 from .agent import agent_name, config_for, journal_place, programs_agent
+from .last import take_last
 from .main import DONE, FAILED
 from .messages import many, say
 from .terminal.questions import confirm
@@ -30,6 +31,8 @@ _KINDS = {"fact": "事柄", "preference": "好み", "decision": "決定", "said"
 
 def main(given: argparse.Namespace) -> int:
     screen = Screen()
+    if not given.folder:
+        take_last(given, screen, "agent")
     with closing(MemoryFiles(_folder(given))) as files:
         if given.action == "learn":
             return _learn(given, files, screen)

@@ -20,7 +20,7 @@ from .agent import agent_from, input_for, place_options, programs_workflow, take
 from .main import DONE, FAILED, INTERRUPTED, USAGE, WAITING
 from .messages import say, translate
 from .messages.stops import stop_words
-from .terminal.attachments import attach_files
+from .terminal.attachments import attach_files, check_files
 from .terminal.chunks import Show
 from .terminal.questions import resume_with_answers
 from .terminal.screen import Screen
@@ -71,6 +71,7 @@ def _read_pipe(screen: Screen) -> str:
 
 
 async def _main(given: argparse.Namespace, task: str, screen: Screen) -> int:
+    check_files(given.file)  # before a model is downloaded
     agent = agent_from(given, screen)
     try:
         stop = asyncio.Event()

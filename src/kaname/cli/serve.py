@@ -75,7 +75,7 @@ def _serve(given: argparse.Namespace, screen: Screen) -> int:
 
 
 def _app(given: argparse.Namespace, settings: Mapping[str, Any], host: str, screen: Screen) -> Application:
-    from ..config.traces import trace_from
+    from ..config.makers import trace_from
     from ..designs.orchestrator.orchestrator import agent_behind
     from ..serve.application import app
     from ..serve.users import Users

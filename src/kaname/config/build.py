@@ -1,154 +1,134 @@
-"""Build agents from `kaname.yaml` or the tiny agent's `config.yaml`, with the checks that a schema cannot express."""
+"""Read and check `kaname.yaml`, or the tiny agent's `config.yaml`, and build the agents of it."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from ..core.errors import AgentError, ConfigError, nearest
+from ..core.encryption.keys import files_of, use_key
+from ..core.errors import ConfigError, nearest
 from ..core.notices import notice
-from ..core.project import FOLDER
+from ..core.project import FILE, FOLDER
 from ..core.record import field, record
 from ..kernel.ports import Policy
 from ..memory.retention import Keep
 from ..models.registry import resolve
 from ..run.handoffs.handoff import Named
+from ..stores.default import refuse_to_encrypt
 from ..stores.places import is_file
-from .checks import RULES, SYNONYMS, check_all, is_place, keep_of, mapping
-from .encryption import apply_encryption
+from . import makers
+from .keys import PARTS, SYNONYMS, TABLE, check_block, is_place
 from .llm import LLM_SETTINGS, LLMConfig
-from .load import Reading, mistakes_error
+from .load import Reading, check, mistakes_error
 
-_LISTS = ("tools", "approve", "equals", "policies", "team")
-_READ_ELSEWHERE = ("keep", "approvers_see")
+_SHARED = ("limits", "permissions", "journal", "trace")  # keys of the file that hold for each agent
+_BUILTIN = ("search", "database", "senses")  # options of kaname's own tools
 
 
 @record
 class AgentConfig:
-    """One agent, checked. `parts()` are arguments of `Agent`."""
+    """One agent, checked.
+
+    Args:
+        name: Its name in the file.
+        value: Its keys, with the keys of the file that hold for all agents.
+        folder: The folder of the file. Paths are relative to it.
+        alone: Whether it is the only agent of the file.
+        providers: Keys and addresses by provider.
+        builtin: Options of kaname's own tools by name.
+        reading: The file, for the lines of mistakes.
+    """
 
     name: str
-    model: Any = ""
-    instructions: str = ""
-    tools: tuple[str, ...] = ()
-    mcp_servers: Mapping[str, Any] = field(factory=dict)
-    stops: Mapping[str, Any] = field(factory=dict)
-    settings: Mapping[str, Any] = field(factory=dict)
-    approve: tuple[str, ...] = ()
-    approval: Mapping[str, Any] = field(factory=dict)
-    guardrails: Mapping[str, Any] | None = None
-    flow: Mapping[str, Any] | str | None = None
-    privacy: Mapping[str, Any] | bool = False
-    fallback: Mapping[str, Any] | None = None
-    cache: Mapping[str, Any] | bool = False
-    equals: tuple[list[str], ...] = ()
-    limits: Mapping[str, Any] = field(factory=dict)
-    permissions: Mapping[str, Any] | None = None
-    alone: bool = False  # the only agent of the file
-    policies: tuple[str, ...] = ()
-    team: tuple[str, ...] = ()
-    background: bool = False
-    memory: Literal["", "rules", "model", "nothing"] = ""
-    lessons: Literal["", "off", "suggest", "apply"] = ""
-    compact: int = 0
-    todo: bool = False
-    results: Mapping[str, Any] | bool = False
-    tool_search: Mapping[str, Any] | None = None
-    project: bool | str = False
-    providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
-    trace: Mapping[str, Any] = field(factory=dict)
-    journal: str = ""
+    value: Mapping[str, Any] = field(factory=dict)
     folder: str = "."
+    alone: bool = False
+    providers: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     builtin: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     reading: Reading | None = None
 
+    @property
+    def model(self) -> Any:
+        """Return the model as the file names it, or ""."""
+        return self.value.get("model", "")
+
+    @property
+    def instructions(self) -> str:
+        """Return the system prompt, or ""."""
+        return self.value.get("instructions") or ""
+
+    @property
+    def mcp_servers(self) -> Mapping[str, Any]:
+        """Return the tool servers of the agent by name."""
+        return self.value.get("mcp_servers") or {}
+
+    def with_keys(self, providers: Mapping[str, Mapping[str, Any]] | None = None, **keys: Any) -> AgentConfig:
+        """Return this agent with other values of some keys."""
+        others = (self.folder, self.alone, self.providers if providers is None else providers, self.builtin, self.reading)
+        return AgentConfig(self.name, {**self.value, **keys}, *others)
+
     def parts(self) -> dict[str, Any]:
-        """All but its team. Tools, policies and model are made; all that is wrong is told at once, with its line."""
-        from ..tools.finding.arrange import ToolSearch
+        """Return the arguments of `Agent`, except the team. Raises `ConfigError` with all mistakes, each with its line."""
         from ..tools.loading import all_tools
-        from .policies import policies_of
-        from .traces import traces_of
+        from ..tools.registry import as_action
 
         reading = self.reading or Reading()
-        known, where = len(reading.mistakes), ("agents", self.name)
-        folder = Path(self.folder)
-        wrong = partial(_wrong_tool, reading, (*where, "tools"))
-        tools = all_tools(self.tools, folder, wrong, self.builtin)
-        unloaded = len(reading.mistakes) > known
-        policies = policies_of(self, None if unloaded else tools, lambda place, told: reading.wrong((*where, *place), told))
-        model: Any = None
-        try:
-            model = self._models(self.model)
-        except (AgentError, TypeError) as problem:
-            reading.wrong((*where, "model"), str(problem))
-        try:
-            tools = tools if self.tool_search is None else [*tools, ToolSearch(**self.tool_search)]
-        except AgentError as problem:
-            reading.wrong((*where, "tool_search"), str(problem))
-        context = self._context(lambda name, told: reading.wrong((*where, name), told))
-        sinks = traces_of(self.trace, folder, lambda name, told: reading.wrong(("trace", name), told))
-        reading.raise_all(known)
+        before, where, folder = len(reading.mistakes), ("agents", self.name), Path(self.folder)
+
+        def wrong(place: tuple[str, ...], message: str) -> None:
+            reading.wrong((*where, *place), message)
+
+        tools = all_tools(self.value.get("tools") or (), folder, lambda n, text: wrong(("tools", str(n)), text), self.builtin)
+        known = not self.mcp_servers and len(reading.mistakes) == before
+        names = frozenset([as_action(tool).name for tool in tools]) if known else None
+        making = makers.Making(folder, self.value, names, self.alone, self.cache_path, wrong)
+        made: dict[str, list[Any]] = {"tools": tools, "policies": [], "context": [], "stops": []}
+        for name, (parameter, maker) in PARTS.items():
+            value = self.value.get(name)
+            if value or isinstance(value, Mapping):  # {} means: with its defaults
+                made[parameter] += making.make(maker, name)
+        if self.value.get("approval") and not self.value.get("approve"):
+            template = "approval says how the tools under approve are asked about, but none is there"
+            wrong(("approval",), notice("config.approval", template))
+        model = making.attempt(lambda: self._models(self.model), "model")
+        sinks = makers.sinks(self.value.get("trace") or {}, folder, lambda name, text: reading.wrong(("trace", name), text))
+        reading.raise_all(before)
         return {
-            "context": context,
-            "sinks": sinks,
             "name": self.name,
             "instructions": self.instructions,
-            "tools": tools,
-            "settings": self.settings,
+            "settings": self.value.get("settings") or {},
             "mcp_servers": self.mcp_servers or None,
-            "stops": [RULES[name](limit) for name, limit in self.stops.items()] or None,
             "journal": self.journal_path or None,
-            "policies": policies,
             "model": model,
+            "sinks": tuple(sinks),
+            "tools": made["tools"],
+            "policies": tuple(made["policies"]),
+            "context": tuple(made["context"]),
+            "stops": made["stops"] or None,
         }
-
-    def _context(self, wrong: Callable[[str, str], None]) -> tuple[Any, ...]:
-        """Build the context parts: project files, compaction, memory, lessons."""
-        from ..memory.compact import Compact
-        from ..memory.lessons.part import Lessons
-        from ..memory.memory import Memory
-        from ..memory.project import ProjectContext
-        from ..memory.results.part import LargeResults
-        from ..memory.todo import Todo
-
-        folder = Path(self.folder).resolve()
-        makers: dict[str, Callable[[], Any]] = {
-            "project": lambda: ProjectContext(folder / (self.project if isinstance(self.project, str) else ".")),
-            "compact": lambda: Compact(self.compact),
-            "results": lambda: LargeResults(**(self.results if isinstance(self.results, Mapping) else {})),
-            "todo": Todo,
-            "memory": lambda: Memory(folder / FOLDER / "memory", learn=self.memory or None),
-            "lessons": lambda: Lessons(self.lessons or "off"),
-        }
-        parts: list[Any] = []
-        for name in [name for name in makers if getattr(self, name)]:
-            try:
-                parts.append(makers[name]())
-            except AgentError as problem:
-                wrong(name, str(problem))
-        return tuple(parts)
 
     @property
     def journal_path(self) -> str:
         """Return the path of the journal, relative to the file; by default one next to the file. A URL stays as it is."""
-        if self.journal and not is_file(self.journal):
-            return self.journal
-        if not self.journal:
+        named = self.value.get("journal") or ""
+        if named and not is_file(named):
+            return str(named)
+        if not named:
             return os.environ.get("KANAME_JOURNAL") or str(Path(self.folder).resolve() / FOLDER / "journal.db")
-        return str(Path(self.folder) / Path(self.journal).expanduser())
+        return str(Path(self.folder) / Path(named).expanduser())
 
     @property
     def cache_path(self) -> str:
         """Return the path of the cache, relative to the file; by default one next to the file."""
-        given = self.cache.get("path") if isinstance(self.cache, Mapping) else None
+        named = mapping(self.value.get("cache")).get("path")
         folder = Path(self.folder).resolve()
-        return str(folder / Path(given).expanduser() if given else folder / FOLDER / "cache.db")
+        return str(folder / Path(named).expanduser() if named else folder / FOLDER / "cache.db")
 
     def _models(self, named: Any) -> Any:
-        """Return the model, or the list of models. What is wrong with the later ones of a list is told now, too."""
+        """Return the model, or the list of models. Mistakes in the later ones of a list are raised now, too."""
         if isinstance(named, list | tuple):
             return [resolve(one) if isinstance(one, str) else one for one in map(self._models, named)]
         own = {name: value for name, value in named.items() if name != "model"} if isinstance(named, Mapping) else {}
@@ -158,38 +138,41 @@ class AgentConfig:
         return model
 
     def _model(self, named: str, own: Mapping[str, Any]) -> Any:
-        """Return the model with the key and address of its provider in the file. Paths are relative to the file.
-
-        `own`: what the file says for this model alone.
-        """
+        """Return a model with the key and address of its provider. `own`: what the file says for this model alone."""
         if not named:
             return None
         if is_place(named):
             from ..tools.loading import object_from
 
-            found = object_from(named, Path(self.folder))
-            return resolve(found() if isinstance(found, type) else found)
+            loaded = object_from(named, Path(self.folder))
+            return resolve(loaded() if isinstance(loaded, type) else loaded)
         provider, _, rest = named.partition("/")
         if provider in ("local", "scripted") and rest:
             rest = str(Path(self.folder) / Path(rest).expanduser())
         shared = {name: value for name, value in self.providers.get(provider, {}).items() if name != "model"}
-        given = {**shared, **own}
-        if not given:
+        if not shared and not own:
             return f"{provider}/{rest}" if rest else named
         from ..models.registry import maker
 
-        return maker(provider)(*([rest] if rest else []), **given)
+        return maker(provider)(*([rest] if rest else []), **{**shared, **own})
 
 
 @record
 class Config:
-    """All that the files say. The first agent is the one that is meant where none is named."""
+    """The contents of configuration files, checked.
+
+    Args:
+        agents: The agents by name. The first is used where none is named.
+        files: The files.
+        value: All keys, as the files have them.
+    """
 
     agents: Mapping[str, AgentConfig]
     files: tuple[str, ...] = ()
     value: Mapping[str, Any] = field(factory=dict)
 
     def agent(self, name: str | None = None) -> AgentConfig:
+        """Return an agent by its name, or the first. Raises `ConfigError` if there is none."""
         if name is None:
             return next(iter(self.agents.values()))
         if name not in self.agents:
@@ -197,48 +180,49 @@ class Config:
         return self.agents[name]
 
     def parts(self, name: str | None = None) -> dict[str, Any]:
-        """The arguments of `Agent` for an agent of the files."""
+        """Return the arguments of `Agent` for an agent of the files, by default the first."""
         agent = self.agent(name)
-        return {**agent.parts(), "team": Named(agent.team, self.parts, agent.background) if agent.team else ()}
+        team = tuple(agent.value.get("team") or ())
+        return {**agent.parts(), "team": Named(team, self.parts, agent.value.get("background", False)) if team else ()}
 
     @property
     def llm(self) -> LLMConfig | None:
-        """The short form; None for a file without it."""
+        """Return the short form, or None for a file without it."""
         return LLMConfig(**self.value["llm"]) if self.value.get("llm") else None
 
     @property
     def mcp_servers(self) -> Mapping[str, Any]:
-        """The tool servers that all agents share, by name."""
+        """Return the tool servers that all agents share, by name."""
         return self.value.get("mcp_servers") or {}
 
     @property
     def workflow_files(self) -> list[Path]:
-        """The workflow files that are served with the agents."""
+        """Return the workflow files that are served with the agents."""
         folder = Path(self.files[-1]).resolve().parent if self.files else Path()
         return [folder / Path(name).expanduser() for name in self.value.get("workflows") or ()]
 
     def permits(self) -> tuple[Policy, ...]:
         """Return the permissions of the files as a policy, for workflows. Agents have them among their parts."""
-        from .policies import permit_of
-
-        given = self.value.get("permissions")
-        return () if given is None else (permit_of(Path(self.agent().folder), False, **given),)
+        value = self.value.get("permissions")
+        return () if value is None else (makers.permit_of(Path(self.agent().folder), False, **value),)
 
     @property
     def keep(self) -> Keep | None:
         """Return how long runs are kept, or None if the files do not say."""
-        return keep_of(self.value)
+        own = {name: mapping(agent).get("keep") for name, agent in mapping(self.value.get("agents")).items()}
+        kept = self.value.get("keep")
+        return Keep.from_config(kept, own) if kept is not None or any(one is not None for one in own.values()) else None
 
     def check(self) -> None:
         """Check that the tools, policies and models that the files name exist. Raises `ConfigError` with all mistakes."""
-        told: list[str] = []
+        mistakes: list[str] = []
         for agent in self.agents.values():
             try:
                 agent.parts()
             except ConfigError as problem:
-                told += problem.mistakes or [str(problem)]
-        if told:
-            raise mistakes_error(list(dict.fromkeys(told)))
+                mistakes += problem.mistakes or [str(problem)]
+        if mistakes:
+            raise mistakes_error(list(dict.fromkeys(mistakes)))
 
 
 def load_config(*files: str | Path) -> Config:
@@ -250,20 +234,20 @@ def load_config(*files: str | Path) -> Config:
     reading = Reading()
     for file in files:
         reading.read(Path(file))
-    folder = str(Path(files[-1]).resolve().parent) if files else "."
+    folder = Path(files[-1]).resolve().parent if files else Path()
     if not reading.mistakes or reading.value:
-        _read_server_files(reading, Path(folder))
+        _read_server_files(reading, folder)
         named = mapping(reading.value).get("permissions")
         if isinstance(named, str):
-            reading.include("permissions", Path(folder) / Path(named).expanduser())
-        check_all(reading)
+            reading.include("permissions", folder / Path(named).expanduser())
+        _check_all(reading)
     if reading.mistakes:
-        _look_for_tools(reading, Path(folder))  # it will not start: then all that is wrong is worth knowing
+        _look_for_tools(reading, folder)  # it will not start: then all that is wrong is worth knowing
     reading.raise_all()
-    made = Config(_agents(reading, folder), tuple([str(file) for file in files]), reading.value)
+    made = Config(_agents(reading, str(folder)), tuple([str(file) for file in files]), reading.value)
     if encryption := reading.value.get("encryption"):
         agents = made.agents.values()
-        apply_encryption(encryption, Path(folder), [one.journal_path for one in agents], [one.cache_path for one in agents])
+        apply_encryption(encryption, folder, [one.journal_path for one in agents], [one.cache_path for one in agents])
     return made
 
 
@@ -271,24 +255,56 @@ def config_of(value: Mapping[str, Any]) -> Config:
     """Check what would stand in a file, made in code. Every mistake is reported at once, as `load_config` does."""
     reading = Reading()
     reading.value = dict(value)
-    check_all(reading)
+    _check_all(reading)
     reading.raise_all()
     return Config(_agents(reading, "."), (), reading.value)
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def apply_encryption(given: Mapping[str, Any], folder: Path, journals: Iterable[str], caches: Iterable[str]) -> None:
+    """Use the key for everything that the configuration stores: `.kaname`, the journals and the caches that it names."""
+    places = [folder.resolve() / FOLDER, *[Path(one) for one in caches]]
+    for journal in journals:
+        refuse_to_encrypt(journal)
+        if is_file(journal):
+            places += files_of(Path(journal))
+    key_file = given.get("key_file")
+    use_key(folder / Path(key_file).expanduser() if key_file else None, keyring=given.get("keyring") or "", places=places)
+
+
+def apply_encryption_of(file: str | Path = "") -> None:
+    """Use the key that a configuration file names for its `.kaname`, without checking the rest of the file."""
+    import yaml
+
+    path = Path(file or FILE)
+    try:
+        value = mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return
+    given = value.get("encryption")
+    if isinstance(given, dict) and ("key_file" in given) != ("keyring" in given):
+        named = value.get("journal")
+        named = str(path.parent / Path(named).expanduser()) if isinstance(named, str) and is_file(named) else named
+        apply_encryption(given, path.parent, [named] if isinstance(named, str) else [], [])
 
 
 def _read_server_files(reading: Reading, folder: Path) -> None:
     """Replace the name of another MCP client's configuration file by the servers in it."""
     agents = [(mapping(agent), ("agents", name)) for name, agent in mapping(mapping(reading.value).get("agents")).items()]
-    for held, where in [(mapping(reading.value), ()), *agents]:
-        file = held.get("mcp_servers")
-        if isinstance(file, str) and isinstance(held, dict):
+    for block, where in [(mapping(reading.value), ()), *agents]:
+        file = block.get("mcp_servers")
+        if isinstance(file, str) and isinstance(block, dict):
             from ..tools.mcp.config import servers_by_name
 
             try:
-                held["mcp_servers"] = servers_by_name(folder / Path(file).expanduser())
+                block["mcp_servers"] = servers_by_name(folder / Path(file).expanduser())
             except ConfigError as problem:
                 reading.wrong((*where, "mcp_servers"), str(problem))
-                del held["mcp_servers"]
+                del block["mcp_servers"]
 
 
 def _look_for_tools(reading: Reading, folder: Path) -> None:
@@ -297,36 +313,97 @@ def _look_for_tools(reading: Reading, folder: Path) -> None:
     for name, agent in mapping(mapping(reading.value).get("agents")).items():
         places = mapping(agent).get("tools")
         named = [place for place in places if isinstance(place, str)] if isinstance(places, list) else []
-        all_tools(named, folder, partial(_wrong_tool, reading, ("agents", name, "tools")))
-
-
-def _wrong_tool(reading: Reading, where: tuple[str, ...], number: int, told: str) -> None:
-    reading.wrong((*where, str(number)), told)
+        all_tools(named, folder, lambda n, text, name=name: reading.wrong(("agents", name, "tools", str(n)), text))  # type: ignore[misc]
 
 
 def _agents(reading: Reading, folder: str) -> dict[str, AgentConfig]:
     value = reading.value
-    shared = {"journal": value.get("journal", ""), "trace": value.get("trace") or {}, "folder": folder, "reading": reading}
-    shared["limits"], shared["permissions"] = value.get("limits") or {}, value.get("permissions")
-    shared["builtin"] = {name: value[name] for name in ("search", "database", "senses") if value.get(name)}
-    shared["alone"] = len(value.get("agents") or {}) + bool(value.get("llm")) == 1
-    servers, models = value.get("mcp_servers") or {}, value.get("models") or {}
-    models = {SYNONYMS.get(name, name): block for name, block in models.items()}
+    shared = {name: value[name] for name in _SHARED if name in value}
+    servers, agents, llm = value.get("mcp_servers") or {}, value.get("agents") or {}, value.get("llm")
+    providers = {SYNONYMS.get(name, name): block for name, block in (value.get("models") or {}).items()}
+    builtin = {name: value[name] for name in _BUILTIN if value.get(name)}
+    alone = len(agents) + bool(llm) == 1
+    make = partial(AgentConfig, folder=folder, alone=alone, builtin=builtin, reading=reading)
     made = {}
-    for name, agent in (value.get("agents") or {}).items():
-        given = {key: held for key, held in (agent or {}).items() if key not in _READ_ELSEWHERE}
-        for listed in _LISTS:
-            given[listed] = tuple(given.get(listed) or ())
-        own = given.get("mcp_servers") or {}
-        given["mcp_servers"] = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
-        made[name] = AgentConfig(name, **{**shared, **given}, providers=models)
-    if value.get("llm"):
-        llm = value["llm"]
-        provider = llm["provider"]
-        ours, block = SYNONYMS.get(provider, provider), llm[provider]
-        model = f"{ours}/{block['model']}" if block.get("model") else ours
-        settings = {name: llm.get(name, usual) for name, usual in LLM_SETTINGS.items() if name not in block.get("settings", {})}
-        settings = {name: value for name, value in settings.items() if value is not None}
-        whole = {"mcp_servers": servers, "providers": {ours: block}, "settings": settings, **shared}
-        made.setdefault("agent", AgentConfig("agent", model, **whole))
+    for name, agent in agents.items():
+        own = (agent or {}).get("mcp_servers") or {}
+        used = {one: servers[one] for one in own} if isinstance(own, list) else {**servers, **own}
+        made[name] = make(name, {**shared, **(agent or {}), "mcp_servers": used}, providers=providers)
+    if llm:
+        provider = SYNONYMS.get(llm["provider"], llm["provider"])
+        block = llm[llm["provider"]]
+        usual = {name: llm.get(name, default) for name, default in LLM_SETTINGS.items()}
+        settings = {name: one for name, one in usual.items() if one is not None and name not in block.get("settings", {})}
+        model = f"{provider}/{block['model']}" if block.get("model") else provider
+        whole = {**shared, "model": model, "settings": settings, "mcp_servers": servers}
+        made.setdefault("agent", make("agent", whole, providers={provider: block}))
     return made
+
+
+def _check_all(reading: Reading) -> None:
+    """Check the rows of the table, and what depends on several keys."""
+    value = reading.value
+    check(value, TABLE, (), reading.wrong)
+    if not isinstance(value, dict):
+        return
+    if not value.get("agents") and not value.get("llm"):
+        reading.wrong((), notice("config.no_agents", "no agent is defined: add 'agents' or 'llm'"))
+    servers, agents = mapping(value.get("mcp_servers")), mapping(value.get("agents"))
+    for name, agent in agents.items():
+        others = [other for other in agents if other != name]
+        own = mapping(agent)
+        _check_listed(reading, own.get("mcp_servers"), servers, ("agents", name, "mcp_servers"), "server")
+        _check_listed(reading, own.get("team"), others, ("agents", name, "team"), "member")
+        if own.get("background") and not own.get("team"):
+            message = notice(
+                "config.background", "background says that the team can work in the background, but there is no team"
+            )
+            reading.wrong(("agents", name, "background"), message)
+    _check_llm(mapping(value.get("llm")), reading)
+    for name in mapping(value.get("schedules")).keys() & mapping(value.get("triggers")).keys():
+        reading.wrong(("triggers", name), notice("config.trigger_twice", "there is a schedule with the same name"))
+    if isinstance(value.get("permissions"), dict):
+        _check_permissions(value["permissions"], reading)
+
+
+def _check_listed(reading: Reading, names: Any, known: Iterable[str], where: tuple[str, ...], kind: str) -> None:
+    """Report names in a list that do not exist."""
+    templates = {"server": "there is no server {name!r}", "member": "there is no other agent {member!r}"}
+    field_name = "member" if kind == "member" else "name"
+    for number, name in enumerate(names if isinstance(names, list) else []):
+        if isinstance(name, str) and name not in known:
+            message = notice(f"config.no_{kind}", templates[kind], **{field_name: name}) + nearest(name, known)
+            reading.wrong((*where, str(number)), message)
+
+
+def _check_llm(llm: Mapping[str, Any], reading: Reading) -> None:
+    provider = llm.get("provider")
+    if not isinstance(provider, str):
+        return
+    if provider not in llm:
+        template = "the block {provider!r} with the settings of the provider is missing"
+        reading.wrong(("llm",), notice("config.no_provider_block", template, provider=provider))
+        return
+    if not mapping(llm[provider]).get("model") and provider != "local":
+        reading.wrong(("llm", provider), notice("config.model_missing", "the required key 'model' is missing"))
+    check_block(provider, mapping(llm[provider]), lambda where, text: reading.wrong(("llm", provider, *where), text))
+
+
+def _check_permissions(value: Mapping[str, Any], reading: Reading) -> None:
+    """Check each rule at its place, and then the whole. Cedar policies are checked when the agent is made."""
+    from ..policies.permission.permit import Permit
+    from ..policies.permission.rules import read_rule
+
+    unfit: list[Any] = []
+    check(value, TABLE["properties"]["permissions"], (), lambda *mistake: unfit.append(mistake))
+    known, rules = len(reading.mistakes), value.get("rules")
+    for number, rule in enumerate([] if unfit else rules or []):
+        try:
+            read_rule(rule, number + 1)
+        except ConfigError as problem:
+            reading.wrong(("permissions", "rules", str(number)), str(problem))
+    if not unfit and len(reading.mistakes) == known and "cedar" not in value:
+        try:
+            Permit(rules, roles=value.get("roles"), resources=value.get("resources"))
+        except ConfigError as problem:
+            reading.wrong(("permissions",), str(problem))

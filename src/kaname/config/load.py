@@ -12,7 +12,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..core.record import record
 from ..models.http.keys import keys_are_needed
-from .schema import plain_values
+from .keys import MORE, plain_values
 
 _MOST_VALUES = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -214,17 +214,23 @@ def _merge(below: Any, above: Any) -> Any:
 
 
 def check(value: Any, schema: Mapping[str, Any], where: Where, wrong: Callable[[Where, str], None]) -> None:
-    """The part of JSON Schema that the configuration's needs."""
+    """Check a value against a JSON Schema, as far as the schemas of kaname's files need it, and with the checks of its rows."""
     if "anyOf" in schema:
         fitting = [one for one in schema["anyOf"] if _is(value, one["type"])]
-        schema = fitting[0] if fitting else {"type": [one["type"] for one in schema["anyOf"]]}
+        if fitting:
+            check(value, fitting[0], where, wrong)
+            return
+        schema = {"type": [one["type"] for one in schema["anyOf"]]}
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
         expected = join_notices(notice("config.or", " or "), [_KIND_NAMES[kind] for kind in kinds])
         got = _KIND_NAMES[_kind_of(value)] if value is None or isinstance(value, dict | list) else repr(value)
         wrong(where, notice("config.wrong_kind", "expected {expected}, got {got}", expected=expected, got=got))
-    elif isinstance(value, dict):
+        return
+    if (more := schema.get(MORE)) is not None and more.check is not None:
+        more.check(value, lambda place, text: wrong((*where, *place), text))
+    if isinstance(value, dict):
         _check_mapping(value, schema, where, wrong)
     elif isinstance(value, list) and "items" in schema:
         for place, held in enumerate(value):

@@ -5,7 +5,7 @@ Exceptions and facts hold them as ordinary strings. The terminal looks the code 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -55,6 +55,20 @@ def join_notices(between: str, parts: Iterable[str]) -> Notice:
     """Return `between.join(parts)` as a notice in which every part keeps its code."""
     texts = list(parts)
     return Notice(between.join(texts), "", {"between": between, "parts": texts})
+
+
+def translate(text: str, catalogue: Mapping[str, str]) -> str:
+    """Return a notice in the words of a catalogue of templates by code; as it is, if the catalogue does not know it."""
+    if not isinstance(text, Notice):
+        return text
+    if not text.code:
+        return translate(text.values["between"], catalogue).join([translate(one, catalogue) for one in text.values["parts"]])
+    shown = {name: str(one) if isinstance(one, BaseException) else one for name, one in text.values.items()}
+    values = {name: translate(one, catalogue) if isinstance(one, str) else one for name, one in shown.items()}
+    try:
+        return catalogue[text.code].format(**values)
+    except (LookupError, ValueError, TypeError):  # not known, or recorded by a kaname that had other values for it
+        return text
 
 
 def without_wording(data: Any) -> Any:

@@ -62,7 +62,7 @@ class YgentsConfig(Config):
         servers = dict(mcp_servers or {})
         in_file = {name: server for name, server in servers.items() if isinstance(server, Mapping) and server}
         made = config_of({"llm": llm.in_file() if isinstance(llm, LLMConfig) else llm, "mcp_servers": in_file})
-        agents = {name: replace(agent, mcp_servers=servers) for name, agent in made.agents.items()}
+        agents = {name: agent.with_keys(mcp_servers=servers) for name, agent in made.agents.items()}
         Config.__init__(self, agents, made.files, {**made.value, "mcp_servers": servers})
 
 
@@ -266,7 +266,7 @@ def _through_litellm(config: Config) -> Config:
     block = {} if made is None else made.providers.get(provider, {})
     if made is None or not config.value.get("llm") or not name or set(block) - _TAKEN or find_spec("litellm") is None:
         return config
-    changed = replace(made, model=f"litellm/{provider}/{name}", providers={"litellm": block})
+    changed = made.with_keys({"litellm": block}, model=f"litellm/{provider}/{name}")
     return Config({**config.agents, "agent": changed}, config.files, config.value)
 
 

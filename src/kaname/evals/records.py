@@ -16,7 +16,7 @@ from ..core.steps import Stop
 from ..kernel.load import read_run
 from ..kernel.ports import Journal
 from ..run.figures import RATING
-from .results.report import CaseAttempt, EvalReport, make_report
+from .results.report import CaseAttempt, EvalReport, labels_of, make_report
 
 PREFIX = EVALUATION_PREFIX
 SEARCH = ".search"  # how the names of evaluations end that an improvement makes of its many candidates: lists leave them out
@@ -48,7 +48,8 @@ class Recording:
             await self._record(Opened(recipe={**recipe, "strategy": _STRATEGY}), Custom(TITLE, title, shown=False), head)
             return
         before, attempts, _ = _read(await read_run(self._journal, self.job))
-        self.header = {**self.header, "label": self.header.get("label") or before.get("label", "")}
+        labels = dict.fromkeys([*labels_of(before), *labels_of(self.header)])  # a new label does not replace the older ones
+        self.header = {**self.header, "label": next(reversed(labels), ""), "labels": [*labels]}
         self.attempts = {(one.case, one.number): one for one in attempts}
         await self._record(Resumed(lease.epoch, renewed=True), replace(head, data=dict(self.header)))
 
@@ -179,7 +180,7 @@ async def find_report(journal: Journal, wanted: str) -> EvalReport:
     if wanted == "last" and cards:
         like = [max(cards, key=lambda one: one.updated)]
     if not like:
-        like = [one for one in cards if (await read_report(journal, one.run_id, ratings=False)).label == wanted][:1]
+        like = [one for one in cards if wanted in (await read_report(journal, one.run_id, ratings=False)).labels][:1]
     if not like:
         raise ConfigError.of(
             "eval.not_found", "there is no evaluation {wanted!r}. List them with: kaname eval list", wanted=wanted

@@ -13,7 +13,7 @@ from ..agent.agent import Agent
 from ..core.codec import digest, dump
 from ..core.errors import ConfigError
 from ..core.runs import EVALUATION, EVALUATIONS
-from ..kernel.bases import ContextBase, StopRuleBase, optional
+from ..kernel.bases import ContextBase, bound_of, optional
 from ..kernel.identity import describe_model, describe_tool
 from ..kernel.ports import Journal, Recipe
 from ..memory.lessons.book import LessonBook
@@ -141,7 +141,7 @@ def as_agent(given: Any) -> Agent[Any] | None:
 def _version(recipe: Recipe) -> list[Any]:
     tools = {tool.name: describe_tool(tool) for tool in recipe.tools.values()}
     model = [] if recipe.model is None else describe_model(recipe.model)
-    limits = [[str(optional(one, StopRuleBase, "kind")), str(optional(one, StopRuleBase, "limit"))] for one in recipe.stops]
+    limits = [[bound.kind, str(bound.most)] for bound in map(bound_of, recipe.stops)]
     parts = [type(one).__qualname__ for one in (*recipe.policies, *recipe.context)]
     parts += [told for one in recipe.context if (told := str(optional(one, ContextBase, "identity")))]
     settings: Mapping[str, Any] = recipe.settings

@@ -93,34 +93,48 @@ class ModelBase:
         """Close the connections. `agent.close()` calls it."""
 
 
-class ActionBase:
-    """A tool as the kernel runs it.
+@record
+class ToolOptions:
+    """What a tool declares, next to its effect.
 
-    Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened.
-    describe: Returns what a call will do, in the words of the tool. listed: False
-    if the model does not see the tool, although it can be called. declared: False if the user did not declare an effect.
-    served_by: The name of the MCP server, and the tool's name there. wanted_deps: The type that the tool needs as `deps`.
-    identity: What tells it apart from other tools of its class and name: a text, or a tuple of functions, objects and texts
-    (see `kernel/identity.py`). Results are not cached with "", or with an object of unknown content. takes_context: True if it
-    receives the context of the run. labels: What `Flow` needs to know about it (see `ToolLabels`), or None. loads_tools: True
-    if the model finds or calls other tools with it. price: The highest price of a call in US dollars, without what kaname
-    meters by itself, such as agents that the tool runs; 0 if calls are free.
+    Attributes: timeout: Seconds, or None. undo: Takes a call back. reconcile: Finds out whether a call happened. describe:
+    Returns what a call will do, in the words of the tool. labels: What `Flow` needs to know about it (see `ToolLabels`), or
+    None. price: The highest price of a call in US dollars, without what kaname meters by itself, such as agents that the tool
+    runs; 0 if calls are free. background: True if a call returns at once, and the work goes on. listed: False if the model
+    does not see the tool, although it can be called. declared: False if the user did not declare an effect. loads_tools: True
+    if the model finds or calls other tools with it. server: The name of the MCP server, and the tool's name there.
     """
 
-    __slots__ = ()
     timeout: float | None = None
     undo: Callable[..., Any] | None = None
     reconcile: Callable[..., Any] | None = None
     describe: Callable[..., Any] | None = None
+    labels: Any = None
+    price: float = 0.0
+    background: bool = False
     listed: bool = True
     declared: bool = True
-    served_by: tuple[str, str] = ("", "")
-    wanted_deps: Any = None
-    identity: Any = ""
-    takes_context: bool = True
-    labels: Any = None
     loads_tools: bool = False
-    price: float = 0.0
+    server: tuple[str, str] = ("", "")
+
+
+NO_OPTIONS = ToolOptions()
+
+
+class ActionBase:
+    """A tool as the kernel runs it.
+
+    Attributes: options: What the tool declares. identity: What tells it apart from other tools of its class and name: a text,
+    or a tuple of functions, objects and texts (see `kernel/identity.py`). Results are not cached with "", or with an object of
+    unknown content. wanted_deps: The type that the tool needs as `deps`. takes_context: True if it receives the context of the
+    run.
+    """
+
+    __slots__ = ()
+    options: ToolOptions = NO_OPTIONS
+    identity: Any = ""
+    wanted_deps: Any = None
+    takes_context: bool = True
 
     def unfold(self, call: ToolCall) -> ToolCall | None:
         """Return the call for which this call stands, or None if it stands for itself.
@@ -173,23 +187,30 @@ class SinkBase:
         """Send what is still held. `kaname serve` calls it when it ends."""
 
 
+@record
+class StrategyInfo:
+    """What a strategy says of itself.
+
+    Attributes: kind: How the facts of a run are to be read; "" for the name of the class. It is recorded, and a replay checks
+    it. output: The form of the output, or None for text. graph: The tasks of a graph, as the page draws them. listens: True if
+    the model is called again when a message of the user is added after the last reply.
+    """
+
+    kind: str = ""
+    output: Any = None
+    graph: list[dict[str, Any]] | None = None
+    listens: bool = False
+
+
 class StrategyBase:
     """A strategy.
 
-    Attributes: output: The form of the output, or None for text. drawn: The tasks of a graph, as `kaname serve` draws them.
-    listens: True if it calls the model again when a message of the user is added after the last reply.
+    Attributes: info: What the strategy says of itself.
     """
 
     __slots__ = ()
 
-    output: Any = None
-    drawn: Any = None
-    listens: bool = False
-
-    @property
-    def kind(self) -> str:
-        """Return how the facts of a run are to be read. It is recorded, and a replay checks it."""
-        return type(self).__name__
+    info: StrategyInfo = StrategyInfo()
 
     def conclude(self, state: State, stop: Stop) -> Step:
         """Return how the run ends at a limit: with `Conclude` or `Finish`."""
@@ -204,27 +225,41 @@ class StrategyBase:
         return 0
 
 
-class StopRuleBase:
-    """A stop rule.
+@record
+class Bound:
+    """What a stop rule limits.
 
-    Attributes: kind: The kind of the stop. A rule replaces the default of its kind. limit: The limit, or None if the rule is
+    Attributes: kind: The kind of the stop. A rule replaces the default of its kind. most: The limit, or None if the rule is
     switched off. is_default: True if kaname added the rule. allows_unpriced: True if a limit on money lets models run whose
-    price is unknown. root, purse: For a limit that a child run shares with its parent: the parent's rule, and what both have
-    spent.
+    price is unknown. root, purse, left: For a limit that a child run shares with its parent: the parent's rule, what both have
+    spent, and how to find out how many US dollars they have left.
     """
 
-    __slots__ = ()
-
     kind: str = ""
-    limit: float | None = None
+    most: float | None = None
     is_default: bool = False
     allows_unpriced: bool = False
     root: Any = None
     purse: Any = None
+    left: Callable[[State], float | None] | None = None
 
     def dollars_left(self, state: State) -> float | None:
-        """Return how many US dollars a limit on money still allows; None if the rule is no such limit."""
-        return None
+        """Return how many US dollars a limit on money still allows; None if that is unknown, or this is no such limit."""
+        if self.left is not None:
+            return self.left(state)
+        spent = state.spent.usage.ceiling
+        return None if self.kind != "budget" or self.most is None or spent is None else self.most - spent
+
+
+class StopRuleBase:
+    """A stop rule.
+
+    Attributes: bound: What the rule limits.
+    """
+
+    __slots__ = ()
+
+    bound: Bound = Bound()
 
 
 def optional(part: Any, base: type, name: str) -> Any:
@@ -240,6 +275,24 @@ def model_info(model: Any) -> ModelInfo:
     """Return the description of a model."""
     info: ModelInfo = getattr(model, "about", ModelBase.about)
     return info
+
+
+def options_of(tool: Any) -> ToolOptions:
+    """Return what a tool declares. No tool declares nothing."""
+    options: ToolOptions = getattr(tool, "options", NO_OPTIONS)
+    return options
+
+
+def info_of(strategy: Any) -> StrategyInfo:
+    """Return what a strategy says of itself."""
+    info: StrategyInfo = optional(strategy, StrategyBase, "info")
+    return info
+
+
+def bound_of(rule: Any) -> Bound:
+    """Return what a stop rule limits."""
+    bound: Bound = optional(rule, StopRuleBase, "bound")
+    return bound
 
 
 def conclude(strategy: Any, state: State, stop: Stop) -> Step:

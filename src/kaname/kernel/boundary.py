@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from inspect import isawaitable
+from logging import getLogger
 from traceback import extract_tb
 from types import TracebackType
 from typing import Any, Self
@@ -53,6 +54,13 @@ def _nearness(file: str) -> int:
     if file.startswith("<") or not _INSTALLED.isdisjoint(file.replace("\\", "/").split("/")):
         return 1
     return 0 if file.startswith(_PYTHON) else 2
+
+
+def log_failure(tool: str, failure: Failure, run_id: str = "") -> None:
+    """Log the error that a tool has raised, with the line of its code. Models and remote callers see only its message."""
+    if not isinstance(failure.error, AgentError):
+        where = f"{failure.place}, run {run_id}" if run_id else failure.place
+        getLogger("kaname").warning("the tool %s raised %s (at %s)", tool, failure, where)
 
 
 class Border:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from ..core.errors import BadArguments, ConfigError
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
-from .bases import StopRuleBase, optional
+from .bases import bound_of
 from .ports import Admission, ModelHandler, Place, Policy, StopRule, ToolHandler
 from .view import RunView
 
@@ -53,10 +53,10 @@ def in_order(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
     """Return the stop rules for a member's steps: all that were written, and one default for each kind that was not."""
     both = (*root, *member)
-    written = [rule for rule in both if not optional(rule, StopRuleBase, "is_default")]
-    kinds = {optional(rule, StopRuleBase, "kind") for rule in written}
-    defaults = [rule for rule in both if optional(rule, StopRuleBase, "is_default")]
-    missing = {rule.kind: rule for rule in defaults if rule.kind not in kinds}  # type: ignore[attr-defined]
+    written = [rule for rule in both if not bound_of(rule).is_default]
+    kinds = {bound_of(rule).kind for rule in written}
+    defaults = {bound_of(rule).kind: rule for rule in both if bound_of(rule).is_default}
+    missing = {kind: rule for kind, rule in defaults.items() if kind not in kinds}
     return (*missing.values(), *written)
 
 

@@ -20,7 +20,7 @@ from ..core.people.answers import APPROVAL, NO, YES, Decision, read_approval
 from ..core.people.visible import shown_call, visible
 from ..core.record import replace
 from .arguments import apply_edits
-from .bases import ActionBase, optional
+from .bases import options_of
 from .boundary import Border
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _prompt(call: ToolCall, demands: Sequence[Ask | Wait], scope: Scope) -> Noti
 def _effect_of(call: ToolCall, scope: Scope) -> str:
     """Return what a call will do, as its tool says; nothing if it does not say, or cannot."""
     tool = scope.caller(call).tools.get(call.name, None)
-    describe = None if tool is None else optional(tool, ActionBase, "describe")
+    describe = options_of(tool).describe
     with Border():
         return "" if tool is None or describe is None else str(describe(tool.prepare(scope.as_sent(call))))
     return ""

@@ -11,6 +11,7 @@ from ..core.notices import notice
 from ..core.people.answers import RETRY, SKIP
 from ..core.people.visible import shown_call
 from .alarms import within
+from .bases import options_of
 from .boundary import Failure, attempt
 from .ports import Repair, ToolContext
 from .scope import Scope
@@ -35,15 +36,16 @@ async def settle(started: ToolStarted, scope: Scope) -> ToolResult | None:
             notice("effect.bad_arguments", "its arguments are no longer accepted: {it}", it=str(problem)),
         )
     context = scope.context(call.id, started.key, started.attempt)
-    if started.effect == "compensable" and tool.undo is not None:
-        outcome = await _repair(tool.undo, prepared, context)
+    options = options_of(tool)
+    if started.effect == "compensable" and options.undo is not None:
+        outcome = await _repair(options.undo, prepared, context)
         return (
             _ask(started, scope, notice("effect.undo_failed", "undoing it failed: {it}", it=str(outcome)))
             if _is_failure(outcome)
             else None
         )
-    if tool.reconcile is not None:
-        outcome = await _repair(tool.reconcile, prepared, context)
+    if options.reconcile is not None:
+        outcome = await _repair(options.reconcile, prepared, context)
         if _is_failure(outcome):
             return _ask(started, scope, notice("effect.look_up_failed", "checking its result failed: {it}", it=str(outcome)))
         return outcome if isinstance(outcome, ToolResult) else None

@@ -22,7 +22,7 @@ from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any
 
 from ..core.record import Record
-from .bases import ActionBase, ModelBase, model_info, optional
+from .bases import ActionBase, ModelBase, model_info, optional, options_of
 
 _SCALARS = (str, int, float, bool, type(None))
 _FIXED = ("datetime", "decimal", "fractions", "pathlib", "uuid", "typing", "types")  # `repr` says all about their values
@@ -95,7 +95,7 @@ def _fingerprint(described: Any) -> str:
 
 
 def _kind(part: Any, base: type) -> list[Any]:
-    served = list(optional(part, base, "served_by")) if base is ActionBase else []
+    served = list(options_of(part).server) if base is ActionBase else []
     return [type(part).__module__, type(part).__qualname__, str(getattr(part, "name", "")), served]
 
 

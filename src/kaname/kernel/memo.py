@@ -10,7 +10,7 @@ from ..core.codec import digest, encode_message
 from ..core.errors import ToolNotFoundError
 from ..core.events import Effect
 from ..core.messages import Message, ToolSpec, system
-from .bases import ActionBase, optional
+from .bases import options_of
 
 _FINGERPRINTS = 64
 
@@ -54,7 +54,7 @@ class Memo:
         """Return the specs of all tools, or of the tools with these names. They are built once and stay the same objects."""
         now = tuple(tools.values())
         if self._specs is None or not _same(self._specs[0], now):
-            listed = [tool for tool in now if optional(tool, ActionBase, "listed")]
+            listed = [tool for tool in now if options_of(tool).listed]
             hidden, spaces = getattr(tools, "hidden", ()), getattr(tools, "namespaces", {})
             made = [(one.name, one.description, one.parameters, one.effect, spaces.get(one.name, "")) for one in listed]
             self._every = {one[0]: ToolSpec(*one) for one in made}

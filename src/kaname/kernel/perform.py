@@ -24,8 +24,8 @@ from ..core.record import replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
 from .arguments import IncomingCall, read_unknown
-from .bases import ModelBase, StrategyBase, optional
-from .boundary import Failure, attempt
+from .bases import ModelBase, info_of, optional
+from .boundary import Failure, attempt, log_failure
 from .chain import around_model, around_question, around_tool
 from .door import amend, decide
 from .effects import settle
@@ -144,7 +144,7 @@ async def ask_model(step: CallModel, scope: Scope) -> None:
 def _goes_on(step: Finish, scope: Scope) -> bool:
     """Return True if the strategy answers a message that came while the last reply was written, instead of ending."""
     answered = step.stop.kind in ("completed", "degraded") and scope.state.limit is None
-    return answered and bool(optional(scope.agent.strategy, StrategyBase, "listens"))
+    return answered and info_of(scope.agent.strategy).listens
 
 
 async def _take_messages(scope: Scope, admit: Admission) -> bool:
@@ -300,7 +300,10 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
         inside.reset(within)
     if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
         raise question
-    result: ToolResult = ToolResult(error=str(outcome)) if isinstance(outcome, Failure) else outcome
+    if isinstance(outcome, Failure):
+        log_failure(call.name, outcome, scope.run_id)
+        outcome = ToolResult(error=str(outcome))
+    result: ToolResult = outcome
     if call.id in scope.unclean:
         result = replace(result, untrusted=True)
     return result if call.name == incoming.requested else replace(result, tool=call.name)

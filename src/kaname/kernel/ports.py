@@ -83,12 +83,6 @@ class Action(Described, Protocol):
     Its optional members are those of `ActionBase`.
     """
 
-    @property
-    def timeout(self) -> float | None: ...
-    @property
-    def undo(self) -> Repair | None: ...
-    @property
-    def reconcile(self) -> Repair | None: ...
     def prepare(self, call: ToolCall) -> Any: ...
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult: ...
 
@@ -274,11 +268,6 @@ class Policy:
     stands_alone = False
     inner: Policy | None = None
     replayed = True
-
-    @property
-    def all_models(self) -> Sequence[Model] | None:
-        """Return the models between which the policy chooses, or None if it does not choose."""
-        return None
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

@@ -33,9 +33,18 @@ def fit_result(result: ToolResult, call: ToolCall) -> ToolResult:
         text = plain_text(output)
         told = unescape_json(text) if isinstance(output, str) and "\\u" in text else text
         shown = shorten(told, SHOWN_LIMIT) if len(told) > SHOWN_LIMIT else None if told is text else told
+    if result.media:
+        shown = _name_files(result, shown)
     usage = check_usage(result.usage, f"the tool {call.name!r}")
     tool = "" if result.tool == call.name else result.tool
     return replace(result, error=error, call_id=call.id, name=call.name, shown=shown, usage=usage, tool=tool)
+
+
+def _name_files(result: ToolResult, shown: str | None) -> str | None:
+    """Return the text for the model, with the names of the files that it does not mention: tools find a file by its name."""
+    text = shown if shown is not None else "" if result.output is None else plain_text(result.output)
+    names = [visible_line(one.name) for one in result.media if one.name and one.data and one.name not in text]
+    return "\n".join([*([text] if text else []), *[f"[file: {name}]" for name in names]]) if names else shown
 
 
 def own_result(value: Any) -> ToolResult | None:

@@ -11,7 +11,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.notices import Notice
 from ..core.people.answers import choose_option, read_refusal
 from ..core.people.visible import visible
-from ..kernel.bases import ActionBase
+from ..kernel.bases import ActionBase, ToolOptions
 from ..kernel.ports import ToolContext
 from ..kernel.results import declined
 from ..tools.arguments.prepare import fitting_arguments
@@ -25,8 +25,7 @@ class Doing(ActionBase):
 
     description = ""
     effect: Effect = "idempotent"  # tried again, it finds what there is
-    listed = False
-    labels: Mapping[str, Any] = {"role": "own"}  # what it runs is judged itself
+    options = ToolOptions(labels={"role": "own"}, listed=False)  # what it runs is judged itself
     parameters: Mapping[str, Any] = {"type": "object"}
 
     def __init__(self, name: str) -> None:
@@ -39,7 +38,7 @@ class Doing(ActionBase):
 class AskPerson(Doing):
     """`question`, and the `options` that there are. What is answered is the task's output."""
 
-    labels: Mapping[str, Any] = {"role": "own", "result": "trusted"}
+    options = ToolOptions(labels={"role": "own", "result": "trusted"}, listed=False)
 
     parameters: Mapping[str, Any] = {
         "type": "object",

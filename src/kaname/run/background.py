@@ -16,7 +16,7 @@ from ..core.record import field, record, replace
 from ..core.state import State
 from ..core.steps import CallTools, Finish, Step, Stop
 from ..kernel.arguments import shown_arguments
-from ..kernel.bases import StrategyBase
+from ..kernel.bases import StrategyBase, ToolOptions, options_of
 from ..kernel.channel import Channel
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
@@ -57,7 +57,7 @@ class ToolRun:
 
     def __init__(self, tool: Action, name: str) -> None:
         inner: Any = copy(tool)
-        inner.labels = {"role": "own"}
+        inner.options = replace(options_of(tool), labels={"role": "own"})
         self.name = name
         self.recipe = Recipe(name, OneCall(tool.name), None, {tool.name: inner}, (Deadline(), Timeout(), Meter()))
 
@@ -102,12 +102,11 @@ async def _sent_call(journal: Journal, run_id: str, call_id: str) -> ToolCall:
 class InBackground(Doing):
     """A tool whose calls start a run in the background and return at once."""
 
-    listed = True
-
     def __init__(self, tool: Any) -> None:
         super().__init__(tool.name)
         self._tool = tool
-        self.description, self.parameters, self.labels = tool.description, tool.parameters, tool.labels
+        self.description, self.parameters = tool.description, tool.parameters
+        self.options = ToolOptions(labels=options_of(tool).labels)
         self.wanted_deps, self.identity = tool.wanted_deps, (tool,)
 
     def prepare(self, call: ToolCall) -> Any:
@@ -126,4 +125,4 @@ class InBackground(Doing):
 
 def with_background(tools: Sequence[Any]) -> list[Any]:
     """Return the tools, those that work in the background wrapped, with the tool that keeps track of them."""
-    return [*[InBackground(one) if getattr(one, "background", False) else one for one in tools], TaskList()]
+    return [*[InBackground(one) if options_of(one).background else one for one in tools], TaskList()]

@@ -17,14 +17,14 @@ from ..core.record import replace
 from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
-from ..kernel.bases import SinkBase, StopRuleBase, optional
+from ..kernel.bases import SinkBase, bound_of, optional
 from ..kernel.chain import in_order
 from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, asked_key
-from ..policies.money.purse import Purse, purse_of
+from ..policies.money.purse import purse_of
 
 if TYPE_CHECKING:
     from .result import Result
@@ -237,20 +237,20 @@ class SharedLimit:
     def __init__(self, rule: StopRule, scope: Scope, child_id: str, seconds: float = 0.0, apart: bool = False) -> None:
         self._rule, self._scope, self._child_id = rule, scope, child_id
         self._begun = scope.state.spent.seconds - seconds  # children work at the same time: theirs is not added up
-        self.kind = optional(rule, StopRuleBase, "kind")
-        limit = rule.left if isinstance(rule, SharedLimit) else optional(rule, StopRuleBase, "limit")
-        self.left: float | None = limit - self._begun if limit and self.kind == "deadline" else None  # seconds
-        self.limit = self.left if apart else None  # else the parent's stands around the whole child
-        self.allows_unpriced = optional(rule, StopRuleBase, "allows_unpriced")
-        self.root: StopRule = optional(rule, StopRuleBase, "root") or rule  # the one that a person has written
-        self.purse: Purse = optional(rule, StopRuleBase, "purse") or purse_of(scope.view)
+        bound = bound_of(rule)
+        limit = rule.left if isinstance(rule, SharedLimit) else bound.most
+        self.left: float | None = limit - self._begun if limit and bound.kind == "deadline" else None  # seconds
+        self.bound = replace(
+            bound,
+            most=self.left if apart else None,  # else the parent's stands around the whole child
+            is_default=False,
+            root=bound.root or rule,  # the one that a person has written
+            purse=bound.purse or purse_of(scope.view),
+            left=lambda state: self._with_all_usage(state, lambda: bound.dollars_left(state)),
+        )
 
     def __call__(self, state: State, step: Step) -> Stop | None:
         return self._with_all_usage(state, lambda: self._rule(state, step))
-
-    def dollars_left(self, state: State) -> float | None:
-        left: Callable[[State], float | None] = optional(self._rule, StopRuleBase, "dollars_left")
-        return self._with_all_usage(state, lambda: left(state))
 
     def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:
         mine, before = state.spent, (state.spent.usage, state.spent.seconds)
@@ -264,5 +264,5 @@ class SharedLimit:
 
 
 def _shared_limits(scope: Scope, child_id: str, seconds: float, apart: bool) -> tuple[StopRule, ...]:
-    found = [rule for rule in scope.stops(scope.agent) if optional(rule, StopRuleBase, "kind") in _SHARED]
+    found = [rule for rule in scope.stops(scope.agent) if bound_of(rule).kind in _SHARED]
     return tuple([SharedLimit(rule, scope, child_id, seconds, apart) for rule in found])

@@ -14,10 +14,11 @@ from ..core.notices import notice
 from ..core.openai_shape import from_openai
 from ..core.record import replace
 from ..core.state import MINTED
-from ..kernel.bases import ActionBase, model_info, optional
+from ..kernel.bases import ActionBase, model_info, optional, options_of
 from ..kernel.ports import Policy
 from ..tools.finding.arrange import Arrangement, ToolList, ToolSearch
 from ..tools.registry import ToolRegistry, as_action
+from .recipe import fallback_in
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -36,11 +37,12 @@ def as_tools(tools: Any, own: Sequence[Any]) -> ToolRegistry:
 
 def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: Sequence[Policy] = ()) -> ToolRegistry:
     """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
-    models = [model, *[other for policy in policies for other in policy.all_models or ()]]
+    fallback = fallback_in(policies)
+    models = [model] if fallback is None else [model, *fallback.all_models]
     searches = all(model_info(one).searches_tools for one in models)
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []
-    if isinstance(given, list) and any(getattr(one, "background", False) for one in given):
+    if isinstance(given, list) and any(options_of(one).background for one in given):
         from .background import with_background
 
         given = with_background(given)

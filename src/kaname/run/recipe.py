@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ActionBase, ContextBase, SinkBase, StrategyBase, model_info, optional
+from ..kernel.bases import ContextBase, SinkBase, info_of, model_info, optional, options_of
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -64,7 +64,7 @@ def _as_defaults(*policies: Policy) -> tuple[Policy, ...]:
 def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies that models need: one that keeps the rate limits which their providers report, and one that watches
     their prompt caches."""
-    fallback: Any = next((policy for policy in policies if policy.all_models is not None), None)
+    fallback = fallback_in(policies)
     models = [] if model is None else [model] if fallback is None else fallback.all_models
     made: list[Policy] = []
     if any(model_info(one).rates is not None for one in models):
@@ -100,8 +100,7 @@ def flows_of(policies: Sequence[Policy]) -> list[Any]:
 def _bring_text(tools: Mapping[str, Any]) -> bool:
     """Return True if some tool may return what other people have written."""
     return any(
-        getattr(optional(tool, ActionBase, "labels"), "reads_others", False) or optional(tool, ActionBase, "served_by")[0]
-        for tool in tools.values()
+        getattr(options.labels, "reads_others", False) or options.server[0] for options in map(options_of, tools.values())
     )
 
 
@@ -133,12 +132,12 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
         given: A model or its name, or a list of them; a list inside the list holds equals.
         policies: The agent's policies. A ModelFallback among them adds its models to the list.
     """
-    if not isinstance(given, list | tuple) and not any(policy.all_models is not None for policy in policies):  # nearly always
+    written = fallback_in(policies)
+    if not isinstance(given, list | tuple) and written is None:  # nearly always
         return (None if given is None else resolve(given)), tuple(policies)
     from ..policies.failure.model_fallback import ModelFallback
 
-    written: Any = next((policy for policy in policies if policy.all_models is not None), None)
-    others = tuple([policy for policy in policies if policy.all_models is None])
+    others = tuple([policy for policy in policies if policy is not written])
     if given is None:
         return None, others
     tiers = resolve_all(given)
@@ -151,14 +150,25 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
 
 def with_models(recipe: Recipe, given: Any) -> Recipe:
     """Return the recipe with another model, or another list of models, in place of its own."""
-    model, policies = choose_models(given, [policy for policy in recipe.policies if policy.all_models is None])
+    before = fallback_of(recipe)
+    model, policies = choose_models(given, [policy for policy in recipe.policies if policy is not before])
     suited = _as_defaults(*_for_models(model, policies))
     return recipe.with_changes(model=model, policies=join_policies((), (*policies, *suited)))
 
 
 def fallback_of(recipe: Recipe) -> Any:
     """Return the recipe's ModelFallback, or None if it has a single model."""
-    return next((policy for policy in recipe.policies if policy.all_models is not None), None)
+    return fallback_in(recipe.policies)
+
+
+def fallback_in(policies: Sequence[Policy]) -> Any:
+    """Return the policy that chooses between models, or None."""
+    chooses = [policy for policy in policies if policy.place == "model"]
+    if not chooses:  # nearly always: its module need not be loaded
+        return None
+    from ..policies.failure.model_fallback import ModelFallback
+
+    return next((policy for policy in chooses if isinstance(policy, ModelFallback)), None)
 
 
 def all_models(recipe: Recipe) -> list[Any]:
@@ -260,16 +270,16 @@ def describe(recipe: Recipe) -> Mapping[str, Any]:
         described["models"] = fallback.names
     if exchanged := getattr(recipe.tools, "exchanged", ()):
         served = [recipe.tools[name] for name in sorted(exchanged)]
-        known = [(one, optional(one, ActionBase, "served_by"), optional(one, ActionBase, "labels")) for one in served]
-        told = {one.name: [*server, one.effect, labels] for one, server, labels in known}
+        known = [(one, options_of(one)) for one in served]
+        told = {one.name: [*options.server, one.effect, options.labels] for one, options in known}
         described["served"] = told  # a replay does without the servers
-    graph = optional(recipe.strategy, StrategyBase, "drawn")
+    graph = info_of(recipe.strategy).graph
     return described if graph is None else {**described, "graph": graph}
 
 
 def strategy_kind(strategy: Strategy) -> str:
     """Return what tells strategies apart in a record: their `kind`, or the name of their class."""
-    return str(optional(strategy, StrategyBase, "kind"))
+    return info_of(strategy).kind or type(strategy).__name__
 
 
 def check_strategy(run_id: str, state: State, recipe: Recipe) -> None:

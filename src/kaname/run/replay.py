@@ -37,7 +37,7 @@ from ..core.record import field, mutable, record, replace
 from ..core.state import State
 from ..core.values import parting
 from ..kernel.arguments import shown_arguments
-from ..kernel.bases import ActionBase, optional
+from ..kernel.bases import ActionBase, optional, options_of
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
 from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHandler
@@ -55,7 +55,7 @@ from .recipe import describe, for_run, with_flow
 _SHOWN = 400
 _OPENING = (Opened, HandedOff, Received, Interjected, ToolFinished)
 _COMPARED = (Noted, ModelReplied, ToolFinished, Asked, HandedOff, Compacted, Stopped)
-_DECLARED = ("listed", "declared", "describe", "served_by", "labels", "takes_context", "loads_tools", "unfold", "identity")
+_DECLARED = ("takes_context", "unfold", "identity")
 _SETTINGS = notice("replay.settings", "the settings have changed")
 _AFTER = notice("replay.after_the_end", "after the end of the record")
 _NOTHING = notice("replay.nothing", "nothing")
@@ -150,6 +150,7 @@ class _RecordedTool(ActionBase):
         self._tool, self._results, self._asked, self._really_run = tool, results, asked, really_run
         self._try_again = try_again
         self.name, self.description, self.parameters, self.effect = tool.name, tool.description, tool.parameters, tool.effect
+        self.options = replace(options_of(tool), timeout=None, undo=None, reconcile=None, price=0.0)
         for name in _DECLARED:
             setattr(self, name, optional(tool, ActionBase, name))
 
@@ -205,7 +206,7 @@ async def replay(
 
 def _lists_tools(tool: Action) -> bool:
     """Return True if the description of a tool says which tools there are: without the servers, it is not known."""
-    return bool(optional(tool, ActionBase, "loads_tools"))
+    return options_of(tool).loads_tools
 
 
 def _server_tools(then: Mapping[str, Any]) -> Mapping[str, tuple[tuple[str, str], Sequence[Any]]]:
@@ -227,7 +228,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     def offline(one: Recipe) -> Recipe:
         tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
-            tools[name].listed = False
+            tools[name].options = replace(tools[name].options, listed=False)
         policies = [policy for policy in one.policies if policy.replayed]
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=(elsewhere, *policies), team=team)

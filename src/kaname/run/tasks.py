@@ -18,6 +18,7 @@ from ..core.errors import AgentError, ConfigError, RunBusy, RunNotFound, Suspend
 from ..core.events import BACKGROUND, Asked, Interjected
 from ..core.messages import ToolResult, user
 from ..core.notices import notice
+from ..core.record import replace
 from ..core.runs import UNDER_WAY, RunInfo, as_title
 from ..core.state import State
 from ..core.values import plain_text
@@ -212,7 +213,7 @@ async def settle_tasks() -> None:
 class TaskList(Doing):
     """The tool with which the model lists, collects and stops what works in the background."""
 
-    listed = True
+    options = replace(Doing.options, listed=True)
     description = (
         "Keep track of work in the background. list: what there is, and how it stands. collect: wait for a task and get its "
         "answer. stop: stop a task."

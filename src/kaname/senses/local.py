@@ -27,8 +27,7 @@ def needs(*modules: str) -> None:
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         command = install_command("search" if missing[0] == "pypdf" else "senses")
-        told = notice("senses.not_installed", "{name} is not installed: {command}", name=missing[0], command=command)
-        raise ConfigError(told)
+        raise ConfigError.of("senses.not_installed", "{name} is not installed: {command}", name=missing[0], command=command)
 
 
 @cache

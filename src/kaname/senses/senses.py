@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from ..core.durations import seconds as as_seconds
 from ..core.errors import AgentError, ConfigError, Halt, ModelError
 from ..core.messages import NOTHING, Media, Message, ModelRequest, Text
-from ..core.notices import notice
 from ..core.record import replace
 from ..kernel.bases import model_info
 from ..kernel.replies import ask_for_run
@@ -63,8 +62,7 @@ class Senses:
     def _resolve_providers(self, task: str, given: Provider | Sequence[Provider]) -> list[RemoteSenses | str]:
         every = [given] if isinstance(given, str | RemoteSenses) else list(given)
         if "local" in every and task == "generate":
-            told = notice("senses.not_local", "pictures cannot be made from words on this machine: name a provider")
-            raise ConfigError(told)
+            raise ConfigError.of("senses.not_local", "pictures cannot be made from words on this machine: name a provider")
         return [
             one if isinstance(one, RemoteSenses) or one == "local" else RemoteSenses(one, price=self._prices.get(one))
             for one in every

@@ -26,7 +26,7 @@ MOST_BYTES = 50_000_000
 _HEAD, _LOOKED_AT = 4096, 1_000_000
 _GROUPS = ("image", "audio", "video", "executable", "archive")
 _LAST_BITS = ("64:ff9b::/96", "::/96")  # NAT64, and the older compatible form: an IPv4 address in the last 32 bits
-_LOCAL = ("64:ff9b:1::/48", "2001::/32")  # NAT64 of one network; Teredo
+_LOCAL = ("64:ff9b:1::/48", "2001::/32", "2002::/16")  # NAT64 of one network; Teredo; 6to4, which is no longer routed
 _SECONDS, _LONGEST, _REDIRECTS = 30.0, 120.0, 3  # seconds without a byte, seconds in all
 
 
@@ -127,7 +127,7 @@ def _is_public(place: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     if isinstance(place, ipaddress.IPv6Address):
         if place.ipv4_mapped is not None:
             return _is_public(place.ipv4_mapped)
-        inner = place.sixtofour or (ipaddress.IPv4Address(int(place) & 0xFFFF_FFFF) if _is_in(place, _LAST_BITS) else None)
+        inner = ipaddress.IPv4Address(int(place) & 0xFFFF_FFFF) if _is_in(place, _LAST_BITS) else None
         if _is_in(place, _LOCAL) or (inner is not None and not _is_public(inner)):
             return False
     return place.is_global and not place.is_multicast
@@ -171,8 +171,7 @@ def _get(scheme: str, host: str, address: tuple[str, int], url: str, most: int) 
             if answer.status in (301, 302, 303, 307, 308):
                 return answer.getheader("location") or "", ""
             if answer.status != 200:
-                told = notice("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
-                raise SenseError(told)
+                raise SenseError.of("senses.fetch_status", "{host} returned HTTP {status}", host=host, status=answer.status)
             content = answer.read(most + 1)
             if over.is_set():  # what came is not all of it
                 raise TimeoutError(f"it takes longer than {_LONGEST:g} s")

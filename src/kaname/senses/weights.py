@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ..core.errors import ConfigError
 from ..core.install import this_command
-from ..core.notices import notice
 from ..models.local.download import digest, download, wheel_of
 from ..models.local.weights import Damaged, Progress, alone_in, copy_entry, folder
 
@@ -68,14 +67,13 @@ def find_bundle(bundle: Bundle) -> Path:
     """Return the folder of a model. Raises `ConfigError` with the command that downloads it."""
     place = folder() / bundle.name
     if not _is_there(bundle, place):
-        told = notice(
+        raise ConfigError.of(
             "senses.no_weights",
             "the model {name} is not downloaded ({size} MB): {kaname} models pull senses",
             name=bundle.name,
             size=bundle.size // 1_000_000,
             kaname=this_command(),
         )
-        raise ConfigError(told)
     return place
 
 

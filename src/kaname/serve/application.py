@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import Receive, Scope, Send
 
 from ..agent.agent import Agent
+from ..agent.work.worker import Worker
 from ..config.build import Config, load_config
 from ..core.durations import seconds
 from ..core.errors import AgentError, ConfigError, JournalError
@@ -26,6 +26,7 @@ from ..designs.orchestrator.orchestrator import AgentOrchestrator, agent_behind
 from ..kernel.ports import Probes
 from ..memory.retention import Keep, keep_pruning
 from ..stores.default import choose
+from ..stores.queue import HasQueue
 from ..workflows.configured import configured_parts
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor, audit_of
@@ -37,8 +38,23 @@ from .dialects.optional import optional_protocols
 from .dialects.responses import Responses
 from .dialects.vercel import Vercel
 from .encoding import Json
+from .forms import (
+    AddCase,
+    Answers,
+    ChangeLesson,
+    Correction,
+    Fork,
+    Rate,
+    Remember,
+    Rename,
+    Resume,
+    SayToRun,
+    SignInForm,
+    StartRun,
+    StopRun,
+)
 from .guard import HOOKS, MEDIA, RequestGuard, RequestLimits, Who
-from .openapi import document
+from .openapi import EVENTS, JSON, ApiRoute, document
 from .page.approvals import ApprovalRoutes
 from .page.comparing import CompareRoutes
 from .page.evaluations import EvaluationRoutes
@@ -49,16 +65,14 @@ from .page.learning import LearningRoutes
 from .page.media import MediaRoutes
 from .page.memories import MemoryRoutes
 from .problems import handle_error
-from .questions import SHOWN, Shown
 from .runs import RunRoutes
-from .service import STOP, OnDisconnect, Service
+from .service import SHOWN, STOP, OnDisconnect, Service, Shown
 from .sessions import SessionRoutes
 from .stream import Streams
 from .uploads import Uploads
 from .users import Users, users_file, users_named_by
 from .work.hooks import HookRoutes
 from .work.notify import Notifiers
-from .work.recovery import Recovery
 from .work.routes import WorkRoutes
 
 if TYPE_CHECKING:
@@ -67,34 +81,29 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 2.0
 _READY_AGAIN = 1.0  # seconds for which an answer is reused
+_AT_ONCE = 256  # runs that the server takes at the same time, in addition to those of requests
 _WHOLE_RUNS = 8  # whole runs that are read at the same time
+FILE = "application/octet-stream"
 log = getLogger("kaname.serve")
 Handler = Callable[[Request], Awaitable[Response]]
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Application:
-    """An ASGI application.
+class Application(RequestGuard):
+    """An ASGI application: the guard in front of the routes.
 
     If you mount it in another application, use `lifespan` as the lifespan of that one: it resumes interrupted runs at the start
     and releases the runs at the end. `closing()` ends the open streams and releases the runs; a server calls it before it waits
     for its connections to end.
     """
 
-    def __init__(self, service: Service, guarded: RequestGuard, streams: Streams, inner: Starlette) -> None:
-        self.service, self._guarded, self._streams, self._inner = service, guarded, streams, inner
-
-    @property
-    def open(self) -> bool:
-        """Return True while no token is needed: there are no users, and the program did not pass `who`."""
-        return self._guarded.is_open
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._guarded(scope, receive, send)
+    def __init__(self, service: Service, streams: Streams, inner: Starlette, access: Access, **rules: Any) -> None:
+        super().__init__(inner, access=access, **rules)
+        self.service, self._streams, self._router = service, streams, inner.router
 
     @asynccontextmanager
     async def lifespan(self, outer: Any = None) -> AsyncIterator[None]:
-        async with self._inner.router.lifespan_context(self._inner):
+        async with self._router.lifespan_context(self):
             yield
             await self._streams.close()
 
@@ -168,25 +177,20 @@ def app(
     share_roles(service.agents.values(), access.roles_of)
     service.auditor.note_permissions(service.agents.values(), access.users)
     inner = Starlette(
-        routes=[
-            *SignInRoutes(access).routes(),
-            *_routes(service, streams, runs, uploads),
-            *_more_routes(service, config, mcp, a2a),
-        ],
+        routes=[*_routes(service, streams, runs, uploads, access), *_more_routes(service, config, mcp, a2a)],
         exception_handlers={AgentError: handle_error, HTTPException: handle_error, Exception: handle_error},
         lifespan=_lifespan(service, recover, background),
     )
+    addresses = [*inner.routes]
+
+    async def describe(request: Request) -> Response:
+        return Json(document(addresses, request.scope.get("root_path", "")))
+
+    inner.add_route("/openapi.json", describe)
+
     inner.router.redirect_slashes = False
-    guarded = RequestGuard(
-        inner,
-        access=access,
-        who=who,
-        hosts=hosts,
-        origins=origins,
-        limits=limits,
-        proxies=[*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)],
-    )
-    return Application(service, guarded, streams, inner)
+    proxies = [*in_file.get("proxies", ()), *([proxies] if isinstance(proxies, str) else proxies)]
+    return Application(service, streams, inner, access, who=who, hosts=hosts, origins=origins, limits=limits, proxies=proxies)
 
 
 def _shown(given: Shown | Mapping[str, Shown] | None, service: Service, config: Config | None) -> dict[str, Shown]:
@@ -278,59 +282,72 @@ def _few_at_once(count: int) -> Callable[[Handler], Handler]:
     return limit
 
 
-def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Uploads) -> list[BaseRoute]:
+def _routes(service: Service, streams: Streams, runs: RunRoutes, uploads: Uploads, access: Access) -> list[BaseRoute]:
+    """Return the addresses of the page and of the native API, and those of other protocols."""
     whole = _few_at_once(_WHOLE_RUNS)
-    sessions = SessionRoutes(service, runs.changes)
-    files, facts, memories = Files(), FactRoutes(service, streams), MemoryRoutes(service)
-    approvals, evaluations = ApprovalRoutes(service), EvaluationRoutes(service)
-    one = "/api/runs/{run_id:path}"
-    return [
+    files, facts, memories, signing = Files(), FactRoutes(service, streams), MemoryRoutes(service), SignInRoutes(access)
+    sessions, approvals, evals = SessionRoutes(service, runs.changes), ApprovalRoutes(service), EvaluationRoutes(service)
+    figures, learning, media = FigureRoutes(service), LearningRoutes(service), MediaRoutes(service)
+    run, memory, session = "/api/runs/{run_id:path}", "/api/memory", "/api/sessions/{session_id:path}"
+    both = (JSON, EVENTS)
+    addresses: list[BaseRoute] = [
         Route("/", files.first),
         Route("/page/{name:path}", files.file),
-        Route("/healthz", _healthy),
-        Route("/readyz", Ready(service).ready),
-        Route("/openapi.json", _document),
-        Route("/api/agents", sessions.agents),
-        Route("/api/runs", runs.all),
-        Route("/api/runs", runs.start, methods=["POST"]),
-        Route(MEDIA, uploads.add, methods=["POST"]),
-        Route("/api/me", sessions.me),
-        Route("/api/figures", FigureRoutes(service).figures),
-        Route("/api/compare", whole(CompareRoutes(service).compare)),
-        Route("/api/evaluations", whole(evaluations.all)),
-        Route("/api/evaluations/cases", evaluations.add, methods=["POST"]),
-        Route("/api/evaluations/compare", whole(evaluations.compare)),
-        Route("/api/evaluations/{run_id}", whole(evaluations.get)),
-        *LearningRoutes(service).routes(whole),
-        Route("/api/memory", memories.all),
-        Route("/api/memory", memories.add, methods=["POST"]),
-        Route("/api/memory/{number}", memories.correct, methods=["PATCH"]),
-        Route("/api/memory/{number}", memories.forget, methods=["DELETE"]),
-        Route(f"{one}/facts", whole(facts.facts)),
-        Route(f"{one}/media/{{hash}}", whole(MediaRoutes(service).media)),
-        Route(f"{one}/state", whole(facts.state)),
-        Route(f"{one}/test", whole(facts.test)),
-        Route(f"{one}/rating", runs.rate, methods=["POST"]),
-        Route(f"{one}/events", runs.follow),
-        Route(f"{one}/story", whole(runs.story)),
-        Route(f"{one}/messages", whole(runs.messages)),
-        Route(f"{one}/messages", runs.say, methods=["POST"]),
-        Route(f"{one}/stop", runs.stop, methods=["POST"]),
-        Route(f"{one}/answers", runs.answer, methods=["POST"]),
-        Route(f"{one}/resume", runs.resume, methods=["POST"]),
-        Route(f"{one}/fork", runs.fork, methods=["POST"]),
-        Route(f"{one}/replay", runs.replay, methods=["POST"]),
-        Route(one, whole(runs.get)),
-        Route(one, runs.delete, methods=["DELETE"]),
-        Route("/api/questions", sessions.questions),
-        Route("/api/approvals", approvals.all),
-        Route("/api/approvals/{grant_id:path}", approvals.revoke, methods=["DELETE"]),
-        Route("/api/sessions", sessions.all),
-        Route("/api/sessions/{session_id:path}", whole(sessions.get)),
-        Route("/api/sessions/{session_id:path}", sessions.rename, methods=["PATCH"]),
-        Route("/api/sessions/{session_id:path}", sessions.delete, methods=["DELETE"]),
-        *_dialects(service, streams, whole),
+        ApiRoute("/healthz", _healthy, "Check that the server is up"),
+        ApiRoute("/readyz", Ready(service).ready, "Check that the server can take work"),
+        ApiRoute("/api/signin", signing.ways, "List the ways to sign in to the page"),
+        ApiRoute("/api/signin", signing.sign_in, "Sign in to the page with a token, for a cookie", "POST", SignInForm),
+        ApiRoute("/api/signout", signing.sign_out, "Sign out of the page", "POST", answers=()),
+        Route("/signin/oidc", signing.go_to_provider),
+        Route("/signin/callback", signing.come_back),
+        ApiRoute("/api/agents", sessions.agents, "List the agents"),
+        ApiRoute("/api/me", sessions.me, "Get the name and the roles of the caller"),
+        ApiRoute(
+            "/api/runs", runs.all, "List and search runs", "GET", None, "agent session_id status user_id q before limit", both
+        ),
+        ApiRoute("/api/runs", runs.start, "Start a run: wait for it, stream it, or detach", "POST", StartRun, answers=both),
+        ApiRoute(MEDIA, uploads.add, "Upload a file (application/octet-stream) for a message", "POST", query="name"),
+        ApiRoute("/api/figures", figures.figures, "Get metrics by day: success, cost, tools", query="agent user_id days"),
+        ApiRoute("/api/compare", whole(CompareRoutes(service).compare), "Compare two runs line by line", query="one other"),
+        ApiRoute("/api/evaluations", whole(evals.all), "List evaluations", query="name limit"),
+        ApiRoute("/api/evaluations/cases", evals.add, "Add a recorded run to the evaluation cases", "POST", AddCase),
+        ApiRoute("/api/evaluations/compare", whole(evals.compare), "Compare two evaluations", query="one other"),
+        ApiRoute("/api/evaluations/{run_id}", whole(evals.get), "Get the report of an evaluation"),
+        ApiRoute("/api/learning", whole(learning.overview), "Get failures by cause, successes, lessons", query="agent limit"),
+        ApiRoute("/api/learning/lessons/{lesson_id}", learning.change, "Approve or roll back a lesson", "POST", ChangeLesson),
+        ApiRoute(memory, memories.all, "List and search memories", query="agent of user_id q past"),
+        ApiRoute(memory, memories.add, "Add a memory", "POST", Remember, "agent of user_id"),
+        ApiRoute(f"{memory}/{{number}}", memories.correct, "Correct a memory", "PATCH", Correction, "agent of user_id"),
+        ApiRoute(f"{memory}/{{number}}", memories.forget, "Delete a memory", "DELETE", query="agent of user_id", answers=()),
+        ApiRoute(
+            f"{run}/facts", whole(facts.facts), "List facts; as a stream, also new ones", "GET", None, "after whole upto", both
+        ),
+        ApiRoute(f"{run}/media/{{hash}}", whole(media.media), "Get a picture, sound or file", answers=(FILE,)),
+        ApiRoute(f"{run}/state", whole(facts.state), "Get the messages for the model after a fact, and open calls", query="at"),
+        ApiRoute(f"{run}/test", whole(facts.test), "Get the run as a test for pytest", answers=("text/x-python",)),
+        ApiRoute(f"{run}/rating", runs.rate, "Rate a run as good or bad", "POST", Rate),
+        ApiRoute(
+            f"{run}/events", runs.follow, "Follow a run, after `Last-Event-ID` or `after`", "GET", None, "after", (EVENTS,)
+        ),
+        ApiRoute(f"{run}/story", whole(runs.story), "List the chunks of a run so far", query="after limit"),
+        ApiRoute(f"{run}/messages", whole(runs.messages), "Get the conversation, in the OpenAI shapes"),
+        ApiRoute(f"{run}/messages", runs.say, "Say something to a run while it works", "POST", SayToRun),
+        ApiRoute(f"{run}/stop", runs.stop, "Stop a run, wherever it is executed", "POST", StopRun),
+        ApiRoute(f"{run}/answers", runs.answer, "Answer the questions of a run and resume it", "POST", Answers, answers=both),
+        ApiRoute(f"{run}/resume", runs.resume, "Resume a run after a crash or a stop", "POST", Resume, answers=both),
+        ApiRoute(f"{run}/fork", runs.fork, "Start a new run that continues this one from a fact", "POST", Fork, answers=both),
+        ApiRoute(f"{run}/replay", runs.replay, "Replay a run offline and compare its decisions", "POST"),
+        ApiRoute(run, whole(runs.get), "Get a run: status, output, open questions"),
+        ApiRoute(run, runs.delete, "Delete a run", "DELETE", query="cascade", answers=()),
+        ApiRoute("/api/questions", sessions.questions, "List the questions that wait for an answer", query="before limit"),
+        ApiRoute("/api/approvals", approvals.all, "List the approvals that hold for later calls"),
+        ApiRoute("/api/approvals/{grant_id:path}", approvals.revoke, "Revoke an approval", "DELETE", answers=()),
+        ApiRoute("/api/sessions", sessions.all, "List and search sessions", query="agent user_id q before limit"),
+        ApiRoute(session, whole(sessions.get), "Get a session with its messages", query="agent"),
+        ApiRoute(session, sessions.rename, "Rename a session", "PATCH", Rename, "agent"),
+        ApiRoute(session, sessions.delete, "Delete a session and its runs", "DELETE", query="agent", answers=()),
     ]
+    return [*addresses, *_dialects(service, streams, whole)]
 
 
 def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Handler]) -> list[BaseRoute]:
@@ -354,10 +371,11 @@ def _dialects(service: Service, streams: Streams, whole: Callable[[Handler], Han
 
 def _more_routes(service: Service, config: Config | None, mcp: bool | None, a2a: bool | None) -> list[BaseRoute]:
     work, hooks = WorkRoutes(service), HookRoutes(service, {} if config is None else config.value.get("triggers") or {})
+    steer = "Pause, resume or run a schedule, or retry a run that was set aside"
     return [
-        Route("/api/work", work.get),
-        Route("/api/work/{action}/{name:path}", work.steer, methods=["POST"]),
-        Route("/metrics", work.metrics),
+        ApiRoute("/api/work", work.get, "List workers, queued runs and schedules"),
+        ApiRoute("/api/work/{action}/{name:path}", work.steer, steer, "POST"),
+        ApiRoute("/metrics", work.metrics, "Get metrics in the format of Prometheus", answers=("text/plain",)),
         Route(f"{HOOKS}{{name}}", hooks.receive, methods=["POST"]),
         *optional_protocols(service, mcp, a2a),
     ]
@@ -376,8 +394,10 @@ def _background(service: Service, runs: RunRoutes, keep: Keep | None, config: Co
 def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callable[[Starlette], Any]:
     @asynccontextmanager
     async def lifespan(inner: Starlette) -> AsyncIterator[None]:
-        recovery = Recovery(service)
-        works = [*([recovery.keep_looking] if recover else []), *background]
+        worker = None
+        if recover and isinstance(service.journal, HasQueue):  # the server takes interrupted and queued runs, too
+            worker = Worker(service.agents.values(), concurrency=_AT_ONCE, begin=service.begin)
+        works = [*([] if worker is None else [worker.work]), *background]
         going = [asyncio.create_task(work()) for work in works]
         async with AsyncExitStack() as stack:
             for mounted in [route.app for route in inner.routes if isinstance(route, Mount)]:
@@ -386,7 +406,8 @@ def _lifespan(service: Service, recover: bool, background: list[Work]) -> Callab
             try:
                 yield
             finally:
-                recovery.close()
+                if worker is not None:
+                    worker.stop()
                 for task in going:
                     task.cancel()
                     with suppress(asyncio.CancelledError):
@@ -432,7 +453,3 @@ class Ready:
         self._asked = time.monotonic()
         if before != self._obstacle:
             log.warning("not ready: %s", why) if why else log.warning("ready again: the journal can be written to")
-
-
-async def _document(request: Request) -> Response:
-    return Json(document(request.scope.get("root_path", "")))

@@ -146,7 +146,7 @@ def caller_of(request: Request, role: str = "read") -> Caller:
 
 def require(caller: Caller, role: str) -> None:
     if not caller.may(role):
-        raise HttpRefused(403, notice("serve.role", "this request needs the role {role!r}", role=role))
+        raise HttpRefused.of("serve.role", "this request needs the role {role!r}", http=403, role=role)
 
 
 async def read_body(request: Request, form: type[FormT]) -> FormT:
@@ -171,8 +171,7 @@ def _check_depth(body: bytes) -> None:
         level = [one for inner in lists for one in inner]
         if not level:
             return
-    told = notice("serve.depth", "the request is nested more than {most} levels deep", most=_DEEPEST)
-    raise ConfigError(told)
+    raise ConfigError.of("serve.depth", "the request is nested more than {most} levels deep", most=_DEEPEST)
 
 
 def _describe_misfit(form: Any, problem: str) -> str:

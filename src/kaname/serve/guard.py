@@ -8,8 +8,8 @@ rebinding), its `Origin` is refused, and a form cannot send JSON.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from logging import getLogger
@@ -21,14 +21,15 @@ from ..core import tracing
 from ..core.errors import AgentError, AuditError, ConfigError
 from ..core.notices import notice
 from ..core.reading.media_types import LARGEST_FILE
-from ..core.record import record
+from ..core.record import record, replace
 from .access import signin
-from .access.guessing import Rates, TooManyTokens, WrongToken
-from .access.proxies import Proxies
+from .access.guessing import Rates, TokenRefused
+from .access.proxies import Proxies, parse_address
 from .access.signin import Access
 from .encoding import PATIENCE, PIECE
+from .language import wanted_language
 from .problems import HttpRefused, answer, without_path
-from .users import OWNER, Caller
+from .users import OWNER, Caller, nobody
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/")  # health checks, and the page, which holds no data: no token is needed
@@ -37,7 +38,7 @@ HOOKS = "/hooks/"  # requests that are signed
 MEDIA = "/api/media"  # where a file is sent as it is
 # A proxy adds one of these, or several. The address of such a request is that of the proxy, not of its sender.
 _RELAYED = frozenset(["via", "cdn-loop", "cf-ray", "x-envoy-external-address"])
-_RELAYING = ("forwarded", "real-ip", "client-ip", "clientip", "connecting-ip", "user-ip", "tailscale-")  # in proxies' headers
+_RELAYING = re.compile("forwarded|real-ip|client-?ip|connecting-ip|user-ip|tailscale-")  # in the names of proxies' headers
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _BODY_SECONDS = 30.0
 _LEAST_SPEED = 100_000  # bytes a second: a large body has more time
@@ -96,7 +97,7 @@ class RequestGuard:
         limits: RequestLimits | None = None,
         proxies: Iterable[str] = (),
     ) -> None:
-        self._inner, self._access, self._users, self._who = inner, access, access.users, who
+        self._inner, self.access, self._users, self._who = inner, access, access.users, who
         self._hosts, self._origins = {*LOCAL, *map(str.lower, hosts)}, {*origins}
         self._limits = limits or RequestLimits()
         self._rates = Rates(self._limits.rate, self._limits.burst)
@@ -104,8 +105,8 @@ class RequestGuard:
         self._large = set[LimitedBody]()  # the large ones that arrive now
 
     @property
-    def is_open(self) -> bool:
-        """Return True as long as a request needs no token."""
+    def open(self) -> bool:
+        """Return True while no token is needed: there are no users, and the program did not pass `who`."""
         return self._who is None and (self._users is None or not self._users.requires_token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -119,9 +120,9 @@ class RequestGuard:
         sending = self._with_headers(send, line, headers.get("origin", ""), scope.get("kaname.abort", _do_nothing))
         try:
             scope["kaname.send"] = send
-            scope["kaname.caller"] = caller = self._let_in(scope, headers)
+            scope["kaname.caller"] = caller = replace(self._let_in(scope, headers), language=wanted_language(headers))
             if caller.name and _bearer_token(headers):
-                await self._access.note(caller, "token", _address(scope))
+                await self.access.auditor.sign_in(caller, "token", _address(scope))
             scope["kaname.still"] = lambda: self._is_still(caller, scope, headers)
             line.user = caller.name
             tracing.current.set(
@@ -137,11 +138,11 @@ class RequestGuard:
         except AgentError as problem:
             if line.status:
                 raise
-            if isinstance(problem, WrongToken | TooManyTokens):
-                problem = await self._access.refuse(problem, _address(scope))
+            if isinstance(problem, TokenRefused):
+                await self.access.auditor.fail_sign_in("token", _address(scope))
             elif isinstance(problem, AuditError):
                 problem = without_path(problem)
-            await answer(problem, _path(scope))(scope, receive, sending)
+            await answer(problem, _path(scope), nobody(wanted_language(headers)))(scope, receive, sending)
         finally:
             line.write()
 
@@ -149,19 +150,18 @@ class RequestGuard:
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
         if "*" not in self._hosts and name.lower() not in self._hosts:
-            raise HttpRefused(
-                421,
-                notice("serve.host", "the host {name!r} is not allowed; allow it with --allow-host", name=name[:100]),
+            raise HttpRefused.of(
+                "serve.host", "the host {name!r} is not allowed; allow it with --allow-host", http=421, name=name[:100]
             )
         self._check_origin(scope, headers, host)
         path = _path(scope)
         if scope["method"] not in _SAFE and not (_is_file(headers) if path == MEDIA else _is_json(headers)):
             if path == MEDIA:
-                raise HttpRefused(415, notice("serve.file", "send the file, with Content-Type: application/octet-stream"))
-            raise HttpRefused(415, notice("serve.json", "send JSON, with Content-Type: application/json"))
+                raise HttpRefused.of("serve.file", "send the file, with Content-Type: application/octet-stream", http=415)
+            raise HttpRefused.of("serve.json", "send JSON, with Content-Type: application/json", http=415)
         if path in (*OPEN, *signin.OPEN) or path.startswith(_PAGE) or scope["method"] == "OPTIONS":
-            return Caller("", frozenset())
-        caller = Caller("", frozenset()) if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
+            return nobody()
+        caller = nobody() if path.startswith(HOOKS) else self._caller(scope, headers, name.lower())
         wait = 0 if caller.is_admin else self._rates.wait(caller.name or _address(scope))
         if wait:
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
@@ -181,26 +181,22 @@ class RequestGuard:
     def _caller(self, scope: Scope, headers: dict[str, str], host: str) -> Caller:
         if self._who is not None:
             found = self._who(scope)
-            self._access.note_roles(found) if found is not None else None
+            self.access.note_roles(found) if found is not None else None
         elif self._users is not None and self._users.requires_token:
             found = self._find_caller(scope, headers)
         elif not _is_local(_address(scope)):
-            raise HttpRefused(
-                403,
-                notice(
-                    "serve.local_only",
-                    "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
-                ),
+            raise HttpRefused.of(
+                "serve.local_only",
+                "without users, this server answers only its own machine. Add one: kaname serve users add NAME",
+                http=403,
             )
         elif host not in LOCAL or _is_relayed(scope, headers):
-            raise HttpRefused(
-                403,
-                notice(
-                    "serve.relayed",
-                    "this request came through a proxy, and this server has no users yet, so it cannot tell who sent it. "
-                    "Add a user with `kaname serve users add NAME`, set KANAME_TOKEN, or pass users= or who= to "
-                    "kaname.serve.app()",
-                ),
+            raise HttpRefused.of(
+                "serve.relayed",
+                "this request came through a proxy, and this server has no users yet, so it cannot tell who sent it. "
+                "Add a user with `kaname serve users add NAME`, set KANAME_TOKEN, or pass users= or who= to "
+                "kaname.serve.app()",
+                http=403,
             )
         else:
             return OWNER
@@ -214,8 +210,9 @@ class RequestGuard:
         if self._users is None or self._who is not None or not self._users.requires_token:
             return True
         try:
-            return self._find_caller(scope, headers) == caller
-        except (WrongToken, TooManyTokens):
+            found = self._find_caller(scope, headers)
+            return found is not None and (found.name, found.roles) == (caller.name, caller.roles)
+        except TokenRefused:
             return False
         except HttpRefused:  # the file cannot be read now
             return True
@@ -224,15 +221,15 @@ class RequestGuard:
         """Return the user of the token or of the cookie, or None without both. A cookie counts only for our own page."""
         try:
             if token := _bearer_token(headers):
-                return self._access.check_token(token, _address(scope))
-            if self._access.signins is None or not _is_own_page(scope, headers):
+                return self.access.check_token(token, _address(scope))
+            if self.access.signins is None or not _is_own_page(scope, headers):
                 return None
-            found = self._access.signins.caller(self._access.signins.given_in(headers.get("cookie", "")))
+            found = self.access.signins.caller(self.access.signins.given_in(headers.get("cookie", "")))
             scope["kaname.signed_in"] = found is not None
             return found
         except ConfigError as problem:  # the path and the mistake are only for the owner
             getLogger("kaname.serve").error("%s", problem)
-            raise HttpRefused(503, notice("serve.users", "tokens cannot be checked now; see the server's log")) from None
+            raise HttpRefused.of("serve.users", "tokens cannot be checked now; see the server's log", http=503) from None
 
     def _with_headers(self, send: Send, line: AccessLine, origin: str, abort: Callable[[], None]) -> Send:
         """Return a `send` that adds the headers of every response, and sends a large body in pieces."""
@@ -405,15 +402,11 @@ def _is_relayed(scope: Scope, headers: dict[str, str]) -> bool:
     The address does not show it: it is the address of the proxy, or one that was taken from a header. A proxy
     without any settings (nginx) adds no header, but speaks HTTP/1.0.
     """
-    named = any(name in _RELAYED or any(part in name for part in _RELAYING) for name in headers)
+    named = not _RELAYED.isdisjoint(headers) or _RELAYING.search(" ".join(headers)) is not None
     return named or scope.get("http_version") == "1.0"
 
 
 def _is_local(address: str) -> bool:
     """Return True if the address is this machine. A Unix socket has no address: the permissions of its file protect it."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0]) if address else None
-    except ValueError:
-        return False
-    mapped = getattr(found, "ipv4_mapped", None)  # of a socket that serves both families
-    return found is None or found.is_loopback or (mapped is not None and mapped.is_loopback)
+    found = parse_address(address)
+    return not address or (found is not None and found.is_loopback)

@@ -1,4 +1,7 @@
-"""Errors as `application/problem+json` (RFC 9457), in the same words as everywhere else."""
+"""Errors as `application/problem+json` (RFC 9457), in the same words as everywhere else.
+
+Only administrators see the words of a model provider and the cause of an internal error. Both are also logged.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from ..core.chunks import Chunk
 from ..core.errors import (
     AgentConnectionError,
     AgentError,
@@ -29,11 +33,14 @@ from ..core.errors import (
     RunSuperseded,
     SessionBusy,
     ToolNotFoundError,
+    UnexpectedError,
 )
 from ..core.notices import Notice, notice, to_json
-from .admin_only import words_for
+from ..core.record import replace
+from ..core.steps import Stop
 from .encoding import Json
-from .users import Caller
+from .language import in_language
+from .users import Caller, nobody
 
 _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNotFound, 404),
@@ -58,16 +65,22 @@ _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
 
 RATE_LIMITED = RateLimited.__name__  # the name of the failure in facts and chunks
 log = getLogger("kaname.serve")
-_NOBODY = Caller("", frozenset())
 _MOST_WORDS = 4_000  # characters of a message; what a client sent is not sent back at length
+_OURS = UnexpectedError.__name__
+HIDDEN = notice("serve.failure", "the agent failed with an internal error; see the server's log")
 
 
 class HttpRefused(AgentError):
-    """A request that is refused. `headers`: additional headers of the response."""
+    """A request that is refused with a status. `headers`: additional headers of the response."""
 
-    def __init__(self, status: int, told: str, **headers: str) -> None:
-        super().__init__(told)
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        super().__init__(message)
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+
+    @classmethod
+    def of(cls, code: str, template: str, /, *, http: int = 400, **values: Any) -> HttpRefused:
+        """Return an error with the status `http` (default: 400), whose message is the notice `code`."""
+        return HttpRefused(http, notice(code, template, **values))
 
 
 def status_of(problem: AgentError) -> int:
@@ -85,8 +98,9 @@ def headers_of(problem: AgentError) -> dict[str, str]:
 
 def as_problem(problem: AgentError, caller: Caller | None = None) -> dict[str, Any]:
     """Return the body of the response. `notice`: the code and values of a short message, for clients in another language."""
-    told = words_for(problem, caller or _NOBODY)
-    text = str.__str__(told)
+    caller = caller or nobody()
+    told = words_for(problem, caller)
+    text = str.__str__(in_language(told, caller.language))
     kind = HTTPStatus(problem.status).phrase if isinstance(problem, HttpRefused) else type(problem).__name__
     body: dict[str, Any] = {
         "type": f"urn:kaname:error:{kind.replace(' ', '')}",
@@ -165,3 +179,29 @@ class UnknownAddress(HttpRefused):
         super().__init__(status, text)
         if isinstance(problem, HTTPException) and problem.headers:
             self.headers.update(problem.headers)
+
+
+def stop_for(stop: Stop, caller: Caller) -> Stop:
+    """Return the stop of a run as the caller is allowed to see it. `said` is emptied: an administrator finds it in `detail`."""
+    return replace(stop, detail=_words(stop.detail, stop.error, stop.said, caller), said="")
+
+
+def words_for(problem: AgentError, caller: Caller) -> str:
+    """Return the message of an error as the caller is allowed to see it."""
+    return _words(problem.public, type(problem).__name__, problem.said, caller)
+
+
+def chunks_for(chunks: list[Chunk], caller: Caller) -> list[Chunk]:
+    return [_redact_error(chunk, caller) if chunk.type == "error" else chunk for chunk in chunks]
+
+
+def _redact_error(chunk: Chunk, caller: Caller) -> Chunk:
+    data = {name: value for name, value in chunk.data.items() if name != "said"}
+    told = _words(data.get("message", ""), data.get("type", ""), chunk.data.get("said", ""), caller)
+    return Chunk(chunk.stamp, chunk.agent, chunk.type, {**data, "message": told}, chunk.seq)
+
+
+def _words(detail: str, error: str, said: str, caller: Caller) -> str:
+    if not caller.is_admin:
+        return HIDDEN if error == _OURS else detail
+    return notice("model.said", "{detail}\nDetails: {said}", detail=detail, said=said) if said else detail

@@ -1,11 +1,11 @@
-"""Questions of runs over HTTP: the call in question with its arguments, and answers that a browser sends as text."""
+"""Runs as lists show them, and their questions: the call in question with its arguments, as its readers see it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ..core.calls import call_key
 from ..core.errors import ConfigError
@@ -14,15 +14,16 @@ from ..core.messages import Media, ToolCall
 from ..core.notices import Notice, notice, to_json
 from ..core.people.visible import file_in, visible, visible_json
 from ..core.reading.files import files_in_arguments
+from ..core.runs import UNDER_WAY, RunInfo
 from ..core.state import State
 from ..core.values import identity_text
 from ..memory.compact import as_lines
 from ..policies.content.privacy.pseudonyms import labels_in
 from ..policies.permission.lasting import equal_arguments
 from ..run.result import Result
-
-Shown = Literal["nothing", "call", "turn", "run"]
-SHOWN: tuple[Shown, ...] = get_args(Shown)
+from .language import in_language
+from .service import Service, Shown
+from .users import Caller
 
 
 def with_arguments(given: Any) -> Any:
@@ -54,7 +55,8 @@ def _as_json_text(value: Any) -> str:
     return visible(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
-def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[str, Any]:
+def question(result: Result[Any], key: str, tools: Mapping[str, Any], language: str = "") -> dict[str, Any]:
+    """Return a question as JSON. `prompt` is in the language of the client, `notice` has the code and values of the text."""
     asked = result.questions[key]
     call = _call_of(result.state, asked)
     tool = None if call is None else tools.get(call.name, None)  # None if a child run asks about a tool of its own
@@ -63,7 +65,8 @@ def question(result: Result[Any], key: str, tools: Mapping[str, Any]) -> dict[st
     files = {name: [_describe(one) for one in every] for name, every in attached_files(result.state, asked).items()}
     attached = {"attached": files} if files else {}
     told = None if call is None else {**named, **_arguments_as_text(call.args), **attached, **does}
-    said = {"prompt": asked.prompt, **({"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {})}
+    coded = {"notice": to_json(asked.prompt)} if isinstance(asked.prompt, Notice) else {}
+    said = {"prompt": in_language(asked.prompt, language), **coded}
     terms = {
         "in_doubt": asked.in_doubt,
         "by": asked.by,
@@ -111,7 +114,7 @@ def _describe(file: Media) -> dict[str, str]:
     return {"mime": file.mime, "name": visible(file.name), "hash": sha256(file.content).hexdigest()}
 
 
-def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) -> dict[str, Any]:
+def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown, language: str = "") -> dict[str, Any]:
     """Return a question with its run as a person sees it who can answer it, but not see the run.
 
     `shown`: what the agent declares. "nothing": the name of the tool. "call": the call with its arguments. "turn", "run": also
@@ -125,10 +128,45 @@ def shown_to_approver(asked: dict[str, Any], result: Result[Any], shown: Shown) 
         said = notice("serve.question_hidden", "A call of {tool} waits for an answer.", tool=call.get("name") or "a tool")
         asked = {
             **asked,
-            "prompt": said,
+            "prompt": in_language(said, language),
             "notice": to_json(said),
             "call": {**kept, "arguments": {}, "hidden": True} if kept else None,
             "same": "",
         }
     messages = {"nothing": (), "call": (), "turn": result.state.turn, "run": result.state.history}[shown]
     return {**asked, "conversation": [visible(line) for message in messages for line in as_lines(message)], "shown": shown}
+
+
+def summary(card: RunInfo) -> dict[str, Any]:
+    return {
+        "run_id": card.run_id,
+        "agent": card.agent,
+        "status": card.status,
+        "title": card.title,
+        "session_id": card.session,
+        "user_id": card.user,
+        "created": card.created,
+        "updated": card.updated,
+        "facts": card.seq,
+        "questions": card.questions,
+        "base": card.base,
+        "parent": card.parent,
+        "usage": {"input_tokens": card.input, "output_tokens": card.output, "cost": card.cost},
+    }
+
+
+async def questions_of(service: Service, card: RunInfo, above: RunInfo, caller: Caller) -> list[dict[str, Any]]:
+    """Return the questions of a waiting run with its card, as the caller sees them.
+
+    Args:
+        above: The parent of a child run, or else the run. Work in the background asks by itself once its parent has ended;
+            other children's questions are asked by their parents.
+    """
+    if card.parent and above.status in UNDER_WAY:
+        return []
+    result, run = await service.agent_result(card.run_id), summary(above)
+    tools, prefix = ({}, f"{card.run_id}:") if card.parent else (service.tools_of(card), "")
+    asked = [{**question(result, key, tools, caller.language), "key": f"{prefix}{key}", "run": run} for key in result.questions]
+    if caller.sees(card.user):
+        return asked
+    return [shown_to_approver(one, result, service.shown_by(above.agent), caller.language) for one in asked]

@@ -24,7 +24,6 @@ from ..run.attach import batches, batches_of
 from ..run.figures import rate
 from ..run.result import Result
 from ..run.run import Run, find_live
-from .admin_only import chunks_for, stop_for
 from .changes import Changes
 from .encoding import Json, Part
 from .forms import (
@@ -41,13 +40,13 @@ from .forms import (
     read_body,
     refuse_malformed,
 )
-from .problems import HttpRefused
-from .questions import question, with_arguments
+from .language import in_language
+from .problems import HttpRefused, chunks_for, stop_for
+from .questions import question, questions_of, summary, with_arguments
 from .service import CONTINUE, OnDisconnect, Service, not_waiting, own_run_id
 from .stream import Frames, Stream, Streams, event, watch_departure
 from .uploads import Uploads
 from .users import Caller
-from .waiting import questions_of, summary
 
 _LOOK, _PAGE = 10_000, 1_000  # runs that one search reads, in all and per page
 
@@ -62,17 +61,17 @@ class RunRoutes:
     async def start(self, request: Request) -> Response:
         caller, form = caller_of(request, "talk"), await read_body(request, StartRun)
         agent, leaving, mode = self._service.agent(form.agent), form.on_disconnect, response_mode(request, form.mode)
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                run = agent.run(
-                    self._service.input_of(agent, user_input(given)),
-                    session_id=form.session_id,
-                    user_id=user_of(caller, form.user_id),
-                    run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
-                    when_busy=form.when_busy,
-                    by=caller.name,
-                )
-            return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            run = agent.run(
+                self._service.input_of(agent, user_input(content)),
+                session_id=form.session_id,
+                user_id=user_of(caller, form.user_id),
+                run_id=None if form.run_id is None else own_run_id(form.run_id, caller),
+                when_busy=form.when_busy,
+                by=caller.name,
+            )
+        return await self._respond(request, run, caller, mode, status=201, on_disconnect=leaving)
 
     async def _respond(
         self,
@@ -207,9 +206,9 @@ class RunRoutes:
         """Store a message for the run. `under_way` is false if the next run of its session gets it."""
         card, form, caller = await self._allowed_card(request, "talk"), await read_body(request, SayToRun), caller_of(request)
         agent = self._service.agent_of(card)
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                seen = await agent.say(card.run_id, user_input(given), by=caller.name, urgent=form.urgent)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            seen = await agent.say(card.run_id, user_input(content), by=caller.name, urgent=form.urgent)
         return Json({"run_id": card.run_id, "under_way": seen}, 202)
 
     async def answer(self, request: Request) -> Response:
@@ -236,9 +235,7 @@ class RunRoutes:
             left = await read_tasks(self._service.journal, await load(self._service.journal, card.run_id))
             if not all(left.has(key) for key in answers):  # else work that it has left behind asks
                 raise not_waiting(card)
-        if answers:
-            await self._service.auditor.require_log()
-        run = self._service.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
+        run = await self._service.resume(card, answers, caller, takeover=takeover)
         return await self._respond(request, run, caller, mode)
 
     async def fork(self, request: Request) -> Response:
@@ -252,18 +249,18 @@ class RunRoutes:
         if form.results or (form.input is None and await self._inherits_answers(card, at)):
             caller_of(request, "approve")
         results = {**form.results, **await self._recorded_results(card, at, form.keep)}
-        async with self._uploads.attach(form.input, caller) as given:
-            with refuse_malformed():
-                run = self._service.agent_of(card).fork(
-                    card.run_id,
-                    at,
-                    user_input=None if given is None else user_input(given),
-                    results=results,
-                    model=form.model,
-                    instructions=form.instructions,
-                    by=caller.name,
-                )
-            return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
+        content = await self._uploads.attach(form.input, caller)
+        with refuse_malformed():
+            run = self._service.agent_of(card).fork(
+                card.run_id,
+                at,
+                user_input=None if content is None else user_input(content),
+                results=results,
+                model=form.model,
+                instructions=form.instructions,
+                by=caller.name,
+            )
+        return await self._respond(request, run, caller, response_mode(request, form.mode), status=201)
 
     async def _recorded_results(self, card: RunInfo, at: int, wanted: list[str]) -> dict[str, ToolResult]:
         """Return the recorded results of calls that were open at a fact. Raise `HttpRefused` if one is missing."""
@@ -298,7 +295,7 @@ class RunRoutes:
     async def delete(self, request: Request) -> Response:
         card = await self._allowed_card(request, "talk")
         if find_live(self._service.journal, card.run_id) is not None or card.status == "running":
-            raise HttpRefused(409, notice("serve.running", "run {run_id} is still running; stop it first", run_id=card.run_id))
+            raise HttpRefused.of("serve.running", "run {run_id} is still running; stop it first", http=409, run_id=card.run_id)
         await self._service.before_deletion(caller_of(request), f"run:{card.run_id}", card.user)
         await self._service.journal.delete(card.run_id, cascade=request.query_params.get("cascade") in ("1", "true"))
         self.changes.announce_deleted(card.user, card.run_id)
@@ -359,7 +356,7 @@ def user_of(caller: Caller, user_id: str | None) -> str:
     if user_id is None or user_id == caller.name:
         return caller.name
     if not caller.is_admin:
-        raise HttpRefused(403, notice("serve.other_user", "only an administrator can start runs for another user"))
+        raise HttpRefused.of("serve.other_user", "only an administrator can start runs for another user", http=403)
     return user_id
 
 
@@ -385,7 +382,7 @@ def describe_run(card: RunInfo, result: Result[Any], caller: Caller, tools: Mapp
         **summary(card),
         "output": result.recorded,
         "text": result.text,
-        "stop": {"kind": stop.kind, "detail": stop.detail, "error": stop.error},
+        "stop": {"kind": stop.kind, "detail": in_language(stop.detail, caller.language), "error": stop.error},
         "attempt": result.attempt,
-        "questions": [question(result, key, tools) for key in result.questions if stop.kind == "waiting"],
+        "questions": [question(result, key, tools, caller.language) for key in result.questions if stop.kind == "waiting"],
     }

@@ -20,7 +20,6 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..core.errors import ConfigError
-from ..core.notices import notice
 from .encoding import PATIENCE
 
 _HEAD_SECONDS = 10.0
@@ -231,8 +230,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as problem:
         one.close()
         why = getattr(problem, "strerror", "") or str(problem)
-        told = notice("serve.bind", "cannot listen on {host}:{port}: {why}", host=host, port=port, why=why)
-        raise ConfigError(told) from None
+        raise ConfigError.of("serve.bind", "cannot listen on {host}:{port}: {why}", host=host, port=port, why=why) from None
     one.listen(1024)  # requests that arrive during the start are answered after it
     one.set_inheritable(True)
     return one

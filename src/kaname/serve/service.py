@@ -7,13 +7,13 @@ import time
 from collections.abc import Coroutine, Iterable, Mapping
 from hashlib import sha256
 from logging import getLogger
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..agent.agent import Agent
 from ..agent.work.deaths import SERVED
 from ..core.errors import AgentError, ConfigError, RunNotFound, nearest
 from ..core.notices import notice
-from ..core.runs import UPLOAD, RunInfo
+from ..core.runs import UPLOAD, RunInfo, is_upload
 from ..kernel.bases import SinkBase
 from ..kernel.chain import overrides
 from ..run.attach import queued_card, stop_run
@@ -22,9 +22,10 @@ from ..run.run import Run, find_live, let_go_of
 from ..workflows.workflow import Workflow
 from .access.auditor import Auditor
 from .problems import HttpRefused
-from .questions import Shown
 from .users import Caller
 
+Shown = Literal["nothing", "call", "turn", "run"]  # what people see who answer for other users, of one agent
+SHOWN: tuple[Shown, ...] = get_args(Shown)
 OnDisconnect = Literal["stop", "continue"]
 STOP: OnDisconnect = "stop"
 CONTINUE: OnDisconnect = "continue"
@@ -60,10 +61,9 @@ class Service:
         for agent in listed:
             agent.origin = {**agent.origin, SERVED: agent.name}
         if on_disconnect not in (STOP, CONTINUE):
-            told = notice(
+            raise ConfigError.of(
                 "serve.on_disconnect", 'on_disconnect must be "stop" or "continue", not {given!r}', given=on_disconnect
             )
-            raise ConfigError(told)
         self.on_disconnect = on_disconnect
         self.shown: dict[str, Shown] = {}  # by agent, where it is declared: see `shown_by`
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,8 +131,17 @@ class Service:
                 await self.auditor.read(caller, f"run:{run_id}", cards[0].user)
                 return cards[0]
         if not caller.may("approve"):
-            raise HttpRefused(403, notice("serve.role", "this request needs the role {role!r}", role="approve"))
+            raise HttpRefused.of("serve.role", "this request needs the role {role!r}", http=403, role="approve")
         return await self.card(run_id, caller)
+
+    async def resume(self, card: RunInfo, answers: Mapping[str, Any], caller: Caller, *, takeover: bool = False) -> Run[Any]:
+        """Return the run, resumed with the caller's answers: the one way in for answers of every protocol.
+
+        Raise `AuditError` if an answer could not be recorded in the audit log now.
+        """
+        if answers:
+            await self.auditor.require_log()
+        return self.agent_of(card).resume(card.run_id, answers, takeover=takeover, by=caller.name)
 
     async def begin(self, run: Run[Any]) -> Run[Any]:
         """Start the run and keep it. When this returns, the run is on disk."""
@@ -165,9 +174,10 @@ class Service:
             while cards := await self.journal.runs(starting=starting, before=before, limit=_PAGE):
                 before = cards[-1].place
                 await self.auditor.before_deleting()
-                deleted += await self.journal.prune(
-                    [one for one in cards if not one.session and not one.parent and one.created <= latest]
-                )
+                old = [one for one in cards if not one.session and not one.parent and one.created <= latest]
+                for card in [one for one in old if one.status == "interrupted" and is_upload(one)]:  # left by a crash
+                    await self.journal.delete(card.run_id)
+                deleted += await self.journal.prune(old)
             if deleted:
                 await self.journal.tidy()  # otherwise their text stays in the write-ahead log
         except AgentError as problem:
@@ -205,10 +215,10 @@ class Service:
     async def card_and_result(self, run_id: str) -> tuple[RunInfo, Result[Any]]:
         """Read the card and the result of a run so that they match: if it has ended or waits by now, both say so."""
         for _ in range(_LOOKS):
-            result = await self.agent_result(run_id)
             cards = await self.journal.runs(run_id=run_id, limit=1)
             if not cards:
                 raise RunNotFound(run_id)
+            result = await self.agents.get(cards[0].agent, self.agent()).result(run_id)
             going = cards[0].status == "running" and result.stop.kind in ("running", "released")
             if going or cards[0].seq == result.state.seq:
                 break

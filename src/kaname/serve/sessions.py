@@ -11,8 +11,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..agent.agent import Agent
 from ..core.errors import ConfigError
-from ..core.notices import notice
-from ..kernel.bases import StrategyBase, optional
+from ..kernel.bases import info_of
 from ..memory.files import MemoryFiles
 from ..memory.sessions import SEARCHED, Session
 from ..memory.sessions import Sessions as Journaled
@@ -21,9 +20,9 @@ from .encoding import Json
 from .forms import LAST, Rename, caller_of, number, read_body
 from .page.graphs import draw_graph
 from .problems import HttpRefused
+from .questions import questions_of
 from .service import Service
 from .users import ROLES
-from .waiting import questions_of
 
 
 class SessionRoutes:
@@ -58,11 +57,11 @@ class SessionRoutes:
     async def delete(self, request: Request) -> Response:
         session = await self._allowed_session(request, "talk")
         if session.status == "running":
-            raise HttpRefused(
-                409,
-                notice(
-                    "serve.session_running", "a run of session {session} is still running; stop it first", session=session.id
-                ),
+            raise HttpRefused.of(
+                "serve.session_running",
+                "a run of session {session} is still running; stop it first",
+                http=409,
+                session=session.id,
             )
         await self._service.before_deletion(caller_of(request), f"session:{session.id}", session.user)
         await self._sessions.delete(session)
@@ -115,7 +114,7 @@ class SessionRoutes:
         except ConfigError as problem:
             raise HttpRefused(404, str(problem)) from None
         if found is None:
-            raise HttpRefused(404, notice("session.none", "there is no session {session!r}", session=wanted))
+            raise HttpRefused.of("session.none", "there is no session {session!r}", http=404, session=wanted)
         await self._service.auditor.read(caller_of(request), f"session:{found.id}", found.user)
         return found
 
@@ -127,7 +126,7 @@ def describe_agent(agent: Agent[Any]) -> dict[str, Any]:
         "model": getattr(agent.recipe.model, "name", ""),
         "tools": sorted(agent.tools),
         "team": sorted(agent.recipe.team),
-        "graph": (graph := optional(agent.recipe.strategy, StrategyBase, "drawn")),
+        "graph": (graph := info_of(agent.recipe.strategy).graph),
         "drawing": draw_graph(graph),
         "remembers": any(isinstance(part, MemoryFiles) for part in agent.recipe.context),
     }

@@ -99,8 +99,8 @@ def _place(last_id: str) -> tuple[int, int]:
     if not whole:
         return 0, 0
     if not whole.isdecimal() or (dot and not part.isdecimal()) or len(last_id) > 20:
-        raise HttpRefused(
-            400, notice("serve.event_id", "Last-Event-ID must be the number of a fact, not {last_id!r}", last_id=last_id)
+        raise HttpRefused.of(
+            "serve.event_id", "Last-Event-ID must be the number of a fact, not {last_id!r}", http=400, last_id=last_id
         )
     return (int(whole) - 1, int(part)) if dot and int(part) and int(whole) else (int(whole), 0)
 

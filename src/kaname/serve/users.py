@@ -37,10 +37,12 @@ class Caller:
         roles: `read`: see your own runs. `talk`: also start and steer them. `approve`: also answer their questions. `admin`:
             all of this, with the runs of all users. `approve:all`: answer the questions of all users' runs. `approve:AGENT`:
             answer those of one agent's runs.
+        language: "ja" if the request asks for Japanese, otherwise "".
     """
 
     name: str
     roles: frozenset[str]
+    language: str = ""
 
     @property
     def is_admin(self) -> bool:
@@ -83,6 +85,11 @@ def is_role(role: str) -> bool:
 
 
 OWNER = Caller("", frozenset(["admin"]))
+
+
+def nobody(language: str = "") -> Caller:
+    """Return the caller of a request that needs no user: it has no roles."""
+    return Caller("", frozenset(), language)
 
 
 def users_file(journal: object) -> Path:

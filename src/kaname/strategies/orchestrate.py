@@ -19,7 +19,7 @@ from ..core.record import field, mutable, record
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Finish, Step, Stop
 from ..core.values import plain_text
-from ..kernel.bases import ActionBase, StrategyBase, optional
+from ..kernel.bases import StrategyBase, StrategyInfo, options_of
 from ..kernel.boundary import Border
 from ..kernel.effects import is_skipped
 from ..kernel.ports import Action
@@ -93,10 +93,10 @@ class Orchestrate(StrategyBase):
     kept: Kept[list[Attempt]] = field(factory=Kept)
 
     @property
-    def kind(self) -> str:
-        """Return how the facts of a run are to be read: which of plans and verdicts are the replies of the model."""
+    def info(self) -> StrategyInfo:  # type: ignore[override]
+        """The kind says which of plans and verdicts are replies of the model."""
         own = ", ".join([part for part in (self.planner, self.monitor) if part])
-        return f"{type(self).__name__}({own})" if own else type(self).__name__
+        return StrategyInfo(f"{type(self).__name__}({own})" if own else "")
 
     def next(self, state: State) -> Step:
         return self.course(state)[1]
@@ -319,8 +319,8 @@ class Orchestrate(StrategyBase):
 
     def plan_tools(self) -> list[Action]:
         """The tools that a plan may use."""
-        listed = [tool for name, tool in self.tools.items() if name != self.ask and optional(tool, ActionBase, "listed")]
-        return [tool for tool in listed if not optional(tool, ActionBase, "loads_tools")]
+        options = {name: options_of(tool) for name, tool in self.tools.items() if name != self.ask}
+        return [self.tools[name] for name, one in options.items() if one.listed and not one.loads_tools]
 
     def planning_prompt(self) -> str:
         """Return how a plan is written, and with which tools, in words for the model."""

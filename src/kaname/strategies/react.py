@@ -12,7 +12,7 @@ from ..core.notices import notice
 from ..core.record import field, record, replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Conclude, Finish, Step, Stop
-from ..kernel.bases import StrategyBase
+from ..kernel.bases import StrategyBase, StrategyInfo
 from .output import Output
 from .termination import (
     ContinueWithThinking,
@@ -51,7 +51,10 @@ class React(StrategyBase):
     max_decode_retries: int = 2
     max_form_retries: int = 2
     concludes: bool = True  # at a limit the model has the last words
-    listens = True
+
+    @property
+    def info(self) -> StrategyInfo:  # type: ignore[override]
+        return StrategyInfo(output=self.output, listens=True)
 
     def next(self, state: State) -> Step:
         if state.limit is not None:

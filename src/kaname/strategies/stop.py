@@ -8,7 +8,7 @@ A rule given here replaces the default of its kind; the other defaults stay. `ma
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..core.calls import call_key
 from ..core.durations import dollars, seconds
@@ -18,31 +18,26 @@ from ..core.notices import notice
 from ..core.record import record, replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
+from ..kernel.bases import Bound
 from ..kernel.ports import StopRule
 
 
 @record
 class Rule:
-    """`kind` is what the run's stop will be called; `limit` is `None` for a rule that is switched off.
+    """A limit of kaname's own.
 
-    `is_default`: kaname added it, because the user wrote no rule of its kind.
+    Args:
+        bound: The kind of the stop, and the limit.
+        judge: Takes the state, the proposed step and the limit. It returns the reason to stop, or None.
     """
 
-    kind: StopKind
-    limit: float | None
+    bound: Bound
     judge: Callable[[State, Step, float], str | None]
-    is_default: bool = False
-    allows_unpriced: bool = False
-
-    def dollars_left(self, state: State) -> float | None:
-        """Return how many US dollars are left, if this is a limit on money."""
-        if self.kind != "budget" or self.limit is None or (spent := state.spent.usage.ceiling) is None:
-            return None
-        return self.limit - spent
 
     def __call__(self, state: State, step: Step) -> Stop | None:
-        why = None if self.limit is None else self.judge(state, step, self.limit)
-        return None if why is None else Stop(self.kind, why)
+        most = self.bound.most
+        why = None if most is None else self.judge(state, step, most)
+        return None if why is None else Stop(cast(StopKind, self.bound.kind), why)
 
     def __or__(self, other: StopRule | Rules) -> Rules:
         return Rules((self,)) | other
@@ -81,7 +76,7 @@ def max_steps(limit: int | None) -> Rule:
             return None
         return notice("stop.max_steps", "the limit of {limit:g} steps was reached", steps=state.spent.steps, limit=limit)
 
-    return Rule("max_steps", count(limit, "max_steps"), judge)
+    return Rule(Bound("max_steps", count(limit, "max_steps")), judge)
 
 
 def no_repeats(limit: int | None = 2) -> Rule:
@@ -95,7 +90,7 @@ def no_repeats(limit: int | None = 2) -> Rule:
             "stop.repeated", "{name} was called with the same arguments more than {limit:g} times", name=call.name, limit=limit
         )
 
-    return Rule("duplicate", count(limit, "no_repeats"), judge)
+    return Rule(Bound("duplicate", count(limit, "no_repeats")), judge)
 
 
 def per_tool(limit: int | None = 5) -> Rule:
@@ -107,7 +102,7 @@ def per_tool(limit: int | None = 5) -> Rule:
             return None
         return notice("stop.tool_limit", "{name} was called more than {limit:g} times", name=call.name, limit=limit)
 
-    return Rule("tool_limit", count(limit, "per_tool"), judge)
+    return Rule(Bound("tool_limit", count(limit, "per_tool")), judge)
 
 
 def deadline(limit: float | str | None) -> Rule:
@@ -121,7 +116,7 @@ def deadline(limit: float | str | None) -> Rule:
             return None
         return notice("stop.deadline", "the time limit of {limit:g} s was reached", limit=limit)
 
-    return Rule("deadline", None if limit is None else seconds(limit), judge)
+    return Rule(Bound("deadline", None if limit is None else seconds(limit)), judge)
 
 
 def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
@@ -146,19 +141,20 @@ def cost(limit: float | str | None, *, unpriced: bool = False) -> Rule:
             return None
         return notice("stop.cost", "the limit of ${limit:g} was reached (${spent:.4f} spent)", spent=spent, limit=limit)
 
-    return Rule("budget", None if limit is None else dollars(limit), judge, allows_unpriced=unpriced)
+    most = None if limit is None else dollars(limit)
+    return Rule(Bound("budget", most, allows_unpriced=unpriced), judge)
 
 
 def with_defaults(given: Any, *, without: frozenset[str] = frozenset()) -> tuple[StopRule, ...]:
     """The rules given, and the default of every kind that they (or `without`) do not mention."""
     rules, kinds = tuple(_flat(given)), written_kinds(given) | without
-    usual = (max_steps(10), no_repeats(2), deadline("30m"))
-    return (*[replace(rule, is_default=True) for rule in usual if rule.kind not in kinds], *rules)
+    usual = [rule for rule in (max_steps(10), no_repeats(2), deadline("30m")) if rule.bound.kind not in kinds]
+    return (*[replace(rule, bound=replace(rule.bound, is_default=True)) for rule in usual], *rules)
 
 
 def written_kinds(given: Any) -> frozenset[str]:
     """Return the kinds of limit that are among the given rules, also those that are switched off."""
-    return frozenset([rule.kind for rule in _flat(given) if isinstance(rule, Rule)])
+    return frozenset([rule.bound.kind for rule in _flat(given) if isinstance(rule, Rule)])
 
 
 def _flat(given: Any) -> Iterator[StopRule]:

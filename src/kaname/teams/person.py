@@ -7,6 +7,7 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.messages import ToolResult
+from ..core.record import replace
 from ..kernel.ports import ToolContext
 from ..run.actions import AskPerson
 
@@ -16,7 +17,7 @@ _TEXT = {"type": "string"}
 class DelegateToHuman(AskPerson):
     """`roles`: the people there are, by what they do, such as "accountant"; without them, whoever answers."""
 
-    listed = True
+    options = replace(AskPerson.options, listed=True)
     description = (
         "Give a task to a person, if it needs their knowledge, their decision or their hands. They see only what you write "
         "here; their answer is the result."

@@ -15,10 +15,11 @@ from typing import Any
 
 from ..core.events import Event
 from ..core.messages import ToolCall, ToolResult
-from ..core.record import record
+from ..core.record import record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..kernel.approvals.port import Grants, HasGrants
 from ..kernel.arguments import shown_arguments
+from ..kernel.bases import options_of
 from ..kernel.inbox.port import Inbox, inbox_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Change, Journal, Lease, Lineage, Repair, ToolContext, Turn
@@ -131,9 +132,10 @@ class WatchedTool:
     def __init__(self, tool: Action, log: Path) -> None:
         self._tool, self._log = tool, log
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
-        self.effect, self.timeout = tool.effect, tool.timeout
-        self.undo: Repair | None = None if tool.undo is None else self._watch_repair("undo", tool.undo)
-        self.reconcile: Repair | None = None if tool.reconcile is None else self._watch_repair("reconcile", tool.reconcile)
+        self.effect, options = tool.effect, options_of(tool)
+        repairs = {what: repair for what in ("undo", "reconcile") if (repair := getattr(options, what)) is not None}
+        watched = {what: self._watch_repair(what, repair) for what, repair in repairs.items()}
+        self.options = replace(options, **watched)
 
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(call)

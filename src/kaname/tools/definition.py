@@ -11,8 +11,9 @@ from ..core.durations import dollars, seconds
 from ..core.errors import BadArguments, ConfigError, nearest
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
+from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import ActionBase
+from ..kernel.bases import ActionBase, ToolOptions
 from ..kernel.chain import can_call
 from ..kernel.ports import Repair, Tool, ToolContext
 from ..kernel.results import result_from_caller
@@ -50,13 +51,8 @@ class DefinedTool(ActionBase):
         schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
         self.parameters: Mapping[str, Any] = schema or {"type": "object", "properties": {}}
         self.effect = check_effect(self.name, definition.get("effect", "irreversible"))
-        self.timeout = _timeout(definition.get("timeout", DEFAULT_TIMEOUT))
         self._execute: Callable[..., Any] | None = definition.get("execute")
-        undo, reconcile, labels = definition.get("undo"), definition.get("reconcile"), definition.get("labels")
-        self.labels = None if labels is None else labels_of(labels, self.name)
-        self.price = dollars(definition.get("price") or 0.0)
-        self.undo: Repair | None = None if undo is None else as_repair(undo, undo)
-        self.reconcile: Repair | None = None if reconcile is None else as_repair(reconcile, reconcile)
+        self.options = _options_from(definition, self.name, lambda function: as_repair(function, function))
         if self._execute is None:
             self.effect = "idempotent"  # nothing runs here: asking again is harmless
 
@@ -78,21 +74,32 @@ class DefinedTool(ActionBase):
         return await run_function(self._execute, {**prepared, **wanted}, context)
 
 
-def _timeout(given: float | str | None) -> float | None:
-    return None if given is None else seconds(given)
+def _options_from(declared: Mapping[str, Any], name: str, repair: Callable[[Callable[..., Any]], Repair]) -> ToolOptions:
+    """Return the options that a definition or an object declares under their names."""
+    timeout, labels = declared.get("timeout", DEFAULT_TIMEOUT), declared.get("labels")
+    undo, reconcile = [None if (one := declared.get(key)) is None else repair(one) for key in ("undo", "reconcile")]
+    return ToolOptions(
+        None if timeout is None else seconds(timeout),
+        undo,
+        reconcile,
+        labels=None if labels is None else labels_of(labels, name),
+        price=dollars(declared.get("price") or 0.0),
+        listed=declared.get("listed", True),
+    )
 
 
 def from_object(tool: Any) -> DefinedTool | FunctionTool[..., Any] | TextTool:
     """Return an object with `name`, `description` and `execute` (or `__call__`) as what is run for it.
 
     `parameters` (a JSON Schema or a pydantic class) says what the model sends, else the signature of the method does. A method
-    of one text is called with the text. It can have the optional members of `ActionBase`: `effect`, `timeout`, `undo`,
-    `reconcile`, `listed` and `unfold`.
+    of one text is called with the text. It can have the attributes `effect`, `timeout`, `undo`, `reconcile`, `labels`, `price`
+    and `listed`, as `@tool` has, and the method `unfold` of `ActionBase`.
     """
     made = _made_from(tool)
-    for name in ("listed", "unfold"):
-        if hasattr(tool, name):
-            setattr(made, name, getattr(tool, name))
+    if hasattr(tool, "listed"):
+        made.options = replace(made.options, listed=tool.listed)
+    if hasattr(tool, "unfold"):
+        made.unfold = tool.unfold  # type: ignore[method-assign]
     return made
 
 
@@ -150,10 +157,8 @@ def _call_validated(model: Any, method: Callable[..., Any], **args: Any) -> Any:
     return method(**dict(model.model_validate(args)))
 
 
-def _text_repair(function: Callable[..., Any] | None) -> Repair | None:
+def _text_repair(function: Callable[..., Any]) -> Repair:
     """Return what undoes a call of a tool that takes one text, or looks it up. Its first parameter gets the text."""
-    if function is None:
-        return None
     named, repair = next(iter(signature(function).parameters)), as_repair(function, function)
     return lambda prepared, context: repair({named: prepared}, context)
 
@@ -174,12 +179,9 @@ class TextTool(ActionBase):
         text = next(iter(signature(tool.execute).parameters))
         named = {"type": "object", "properties": {text: {"type": "string"}}, "required": [text]}
         self.parameters = parameters or (TextTool.parameters if text == "input_text" else named)
-        self.declared = hasattr(tool, "effect")  # where nothing is said, the worst is assumed after a crash
         self.effect = check_effect(self.name, getattr(tool, "effect", "irreversible"))
-        self.timeout = _timeout(getattr(tool, "timeout", DEFAULT_TIMEOUT))
-        self.undo, self.reconcile = [_text_repair(getattr(tool, name, None)) for name in ("undo", "reconcile")]
-        labels = getattr(tool, "labels", None)
-        self.labels = None if labels is None else labels_of(labels, self.name)
+        options = _options_from(_declarations(tool), self.name, _text_repair)
+        self.options = replace(options, declared=hasattr(tool, "effect"))  # if not, the worst is assumed after a crash
         self._tool = tool
 
     def __getattr__(self, name: str) -> Any:

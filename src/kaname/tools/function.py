@@ -13,7 +13,8 @@ from ..core.errors import BadArguments, ConfigError, Signal, UnknownParameter, n
 from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
-from ..kernel.bases import ActionBase
+from ..core.record import replace
+from ..kernel.bases import ActionBase, ToolOptions
 from ..kernel.boundary import Failure, attempt
 from ..kernel.ports import Repair, ToolContext
 from ..kernel.threads import off_loop, runs_on_loop
@@ -72,6 +73,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         labels: ToolLabels | Mapping[str, Any] | None = None,
         background: bool = False,
         price: float | str = 0.0,
+        describe: Callable[..., Any] | None = None,
         bound_to: Any = None,
         decorated: bool = True,
     ) -> None:
@@ -84,13 +86,17 @@ class FunctionTool(ActionBase, Generic[P, R]):
             )
         self.name = name or _name_of(self.function)
         self.effect: Effect = check_effect(self.name, effect)
-        self.background = background
-        self.timeout = None if timeout is None or (background and timeout is DEFAULT_TIMEOUT) else seconds(timeout)
-        self._described, self._undo, self._reconcile, self._bound_to = description, undo, reconcile, bound_to
-        self._decorated = decorated
-        self._describe: Callable[..., Any] | None = None
-        self.labels = None if labels is None else labels_of(labels, self.name)
-        self.price = dollars(price) if price else 0.0
+        self._own_description, self._bound_to, self._decorated = description, bound_to, decorated
+        self._undo, self._reconcile, self._describe = undo, reconcile, describe
+        self.options = ToolOptions(
+            None if timeout is None or (background and timeout is DEFAULT_TIMEOUT) else seconds(timeout),
+            self._repair(undo),
+            self._repair(reconcile),
+            self._description_of_call(describe),
+            None if labels is None else labels_of(labels, self.name),
+            dollars(price) if price else 0.0,
+            background,
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         called: R = self._callable(self.function)(*args, **kwargs)
@@ -100,38 +106,37 @@ class FunctionTool(ActionBase, Generic[P, R]):
         """A tool in a class body is a method: taken from an instance, it is bound to it."""
         if self._static or (instance is None and not self._of_class):
             return self
-        bound = FunctionTool(
+        return FunctionTool(
             self.function,
             effect=self.effect,
             name=self.name,
-            description=self._described,
-            timeout=self.timeout,
+            description=self._own_description,
+            timeout=self.options.timeout,
             undo=self._undo,
             reconcile=self._reconcile,
-            labels=self.labels,
-            background=self.background,
-            price=self.price,
+            labels=self.options.labels,
+            background=self.options.background,
+            price=self.options.price,
+            describe=self._describe,
             bound_to=owner if self._of_class else instance,
         )
-        bound._describe = self._describe
-        return bound
 
     def __repr__(self) -> str:
         return f"<tool {self.name} ({self.effect})>"
 
     def undoes(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: how to take the effect back. It takes the tool's own arguments and may be called more than once."""
-        self._undo = function
+        self._undo, self.options = function, replace(self.options, undo=self._repair(function))
         return function
 
     def reconciles(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: look up whether an interrupted call took effect. It returns the result, or `None` if it did not."""
-        self._reconcile = function
+        self._reconcile, self.options = function, replace(self.options, reconcile=self._repair(function))
         return function
 
     def describes(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: what a call will do, as text for the person who is asked. It takes the tool's own arguments."""
-        self._describe = function
+        self._describe, self.options = function, replace(self.options, describe=self._description_of_call(function))
         return function
 
     @cached_property
@@ -139,7 +144,7 @@ class FunctionTool(ActionBase, Generic[P, R]):
         from .arguments.docstring import parse
         from .signature import plain_function
 
-        return self._described or parse(plain_function(self.function))[0] or self.name.replace("_", " ")
+        return self._own_description or parse(plain_function(self.function))[0] or self.name.replace("_", " ")
 
     @cached_property
     def signature(self) -> Signature:
@@ -203,18 +208,11 @@ class FunctionTool(ActionBase, Generic[P, R]):
         plain = not text.lstrip().startswith("{") and len(required) == 1
         return {required[0]: text} if plain else text
 
-    @property
-    def describe(self) -> Callable[[dict[str, Any]], Any] | None:  # type: ignore[override]
-        describe = self._describe
+    def _repair(self, function: Callable[..., Any] | None) -> Repair | None:
+        return None if function is None else as_repair(self._callable(function), function)
+
+    def _description_of_call(self, describe: Callable[..., Any] | None) -> Callable[[dict[str, Any]], Any] | None:
         return None if describe is None else lambda prepared: self._callable(describe)(**prepared)
-
-    @property
-    def undo(self) -> Repair | None:  # type: ignore[override]
-        return None if self._undo is None else as_repair(self._callable(self._undo), self._undo)
-
-    @property
-    def reconcile(self) -> Repair | None:  # type: ignore[override]
-        return None if self._reconcile is None else as_repair(self._callable(self._reconcile), self._reconcile)
 
     def _callable(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return function if self._bound_to is None else partial(function, self._bound_to)
@@ -241,12 +239,18 @@ def context_parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def as_repair(function: Callable[..., Any], declared: Callable[..., Any]) -> Repair:
-    """What undoes a call, or looks it up: called with those of the arguments that it takes. `declared`: before it was bound."""
-    wanted = inspect.signature(function).parameters
-    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
-    takes_context = context_parameters(declared)
+    """Return what undoes a call, or looks it up. The function is called with those of the arguments that it takes.
+
+    Args:
+        function: The function, bound to its object if it is a method.
+        declared: The function before it was bound. Its annotations are read when it is called first: they can name what the
+            module defines later.
+    """
 
     async def run(prepared: dict[str, Any], context: ToolContext) -> ToolResult | None:
+        wanted = inspect.signature(function).parameters
+        every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted.values())
+        takes_context = context_parameters(declared)
         args = {name: value for name, value in prepared.items() if every or name in wanted}
         args |= dict.fromkeys(takes_context, context)
         result = await run_function(function, args, None)

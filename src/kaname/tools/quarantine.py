@@ -8,10 +8,10 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
-from ..core.people.labels import ToolLabels, read_labels
+from ..core.people.labels import read_labels
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import ActionBase, StrategyBase, optional
+from ..kernel.bases import ActionBase, ToolOptions, info_of, optional, options_of
 from ..kernel.ports import Action, ToolContext
 from .registry import as_action
 
@@ -44,7 +44,7 @@ class QuarantinedTool(ActionBase):
 
     def __init__(self, tool: Action, reader: Any, name: str, description: str) -> None:
         recipe = getattr(reader, "recipe", None)
-        output = None if recipe is None else optional(recipe.strategy, StrategyBase, "output")
+        output = None if recipe is None else info_of(recipe.strategy).output
         if recipe is None or output is None or recipe.tools or recipe.team or getattr(reader, "servers", None) is not None:
             raise ConfigError.of(
                 "quarantine.reader",
@@ -53,30 +53,21 @@ class QuarantinedTool(ActionBase):
             )
         self.name = name or tool.name
         self.description = description or f"{tool.description} (returns only: {recipe.instructions or self.name})"
-        self.parameters, self.effect, self.timeout = tool.parameters, tool.effect, tool.timeout
-        self._tool, self._reader, self.price = tool, reader, optional(tool, ActionBase, "price")
-        own = optional(tool, ActionBase, "labels")
-        given = ToolLabels() if own is None else read_labels(own, tool.name)
-        self.labels = replace(given, result="trusted" if is_clean(output.schema) else "untrusted")
+        self.parameters, self.effect, self._tool, self._reader = tool.parameters, tool.effect, tool, reader
+        own = options_of(tool)
+        labels = replace(read_labels(own.labels, tool.name), result="trusted" if is_clean(output.schema) else "untrusted")
+        self.options = ToolOptions(own.timeout, own.undo, own.reconcile, labels=labels, price=own.price)
 
     @property
     def identity(self) -> Any:
         return (self._tool, self._reader.recipe.instructions, [self._reader])
 
-    @property
-    def undo(self) -> Any:  # type: ignore[override]
-        return self._tool.undo
-
-    @property
-    def reconcile(self) -> Any:  # type: ignore[override]
-        return self._tool.reconcile
-
     def prepare(self, call: ToolCall) -> Any:
         return self._tool.prepare(replace(call, name=self._tool.name))
 
     def shown(self, prepared: Any) -> Mapping[str, Any] | None:
-        given: Mapping[str, Any] | None = optional(self._tool, ActionBase, "shown")(prepared)
-        return given
+        shown: Mapping[str, Any] | None = optional(self._tool, ActionBase, "shown")(prepared)
+        return shown
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
         read = await self._tool.act(prepared, context)

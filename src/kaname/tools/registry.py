@@ -10,7 +10,8 @@ from typing import Any
 from ..core.errors import ConfigError, DuplicateToolError, Signal, ToolNotFoundError
 from ..core.messages import ToolCall, ToolResult
 from ..kernel.alarms import Late, within
-from ..kernel.boundary import Failure, attempt
+from ..kernel.bases import NO_OPTIONS, ToolOptions, options_of
+from ..kernel.boundary import Failure, attempt, log_failure
 from ..kernel.ports import Action, Tool, ToolContext
 from ..kernel.results import timeout_result
 from .definition import DefinedTool, TextTool, from_object
@@ -47,7 +48,18 @@ def _is_object_tool(tool: Any) -> bool:
 
 
 def _is_action(tool: Any) -> bool:
-    return all(hasattr(tool, name) for name in ("name", "parameters", "effect", "prepare", "act"))
+    if not all(hasattr(tool, name) for name in ("name", "parameters", "effect", "prepare", "act")):
+        return False
+    for name in () if hasattr(tool, "options") else ToolOptions.__match_args__:
+        if getattr(tool, name, None) not in (None, getattr(NO_OPTIONS, name)):
+            raise ConfigError.of(
+                "tool.options",
+                "tool {tool}: a tool with prepare(…) and act(…) declares {name!r} in its options: "
+                "options = ToolOptions({name}=…), from kaname.kernel.bases",
+                tool=tool.name,
+                name=name,
+            )
+    return True
 
 
 class ToolRegistry(Mapping[str, Action]):
@@ -141,13 +153,16 @@ class ToolRegistry(Mapping[str, Action]):
         parsed = self.parse_arguments(name, arguments) if isinstance(arguments, str) else arguments
         context, limit = calling.get(), None
         if context is None:  # by a program; in a run the policies keep the time limit
-            context, limit = ToolContext("", session_id, "", agent_name, "", "", 1), action.timeout
+            context, limit = ToolContext("", session_id, "", agent_name, "", "", 1), options_of(action).timeout
         try:
             work = attempt(action.act, parsed, context, passing=(Signal,), caught=_FAULTS)
             result = await (work if limit is None else within(limit, work))
         except Late:
             return timeout_result(limit, in_doubt=action.effect != "pure")
-        return ToolResult(error=str(result)) if isinstance(result, Failure) else to_result(result)
+        if isinstance(result, Failure):
+            log_failure(name, result)
+            return ToolResult(error=str(result))
+        return to_result(result)
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools

@@ -12,6 +12,7 @@ from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
 from ..core.values import plain_text
 from ..kernel.arguments import shown_arguments
+from ..kernel.bases import options_of
 from ..kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ..kernel.view import RunView
 from ..policies.failure.timeout import run_with_timeout
@@ -60,10 +61,11 @@ class Undo(Doing):
         return shown_arguments(self._tool, prepared).args
 
     async def act(self, prepared: Any, context: ToolContext) -> ToolResult:
-        assert self._tool.undo is not None
+        undo = options_of(self._tool).undo
+        assert undo is not None
         key = context.idempotency_key.removesuffix("~")  # of the call that is undone: by it the tool may find what it did
         done = replace(context, call_id=context.call_id.removesuffix("~"), idempotency_key=key)
-        return await self._tool.undo(prepared, done) or ToolResult("undone")
+        return await undo(prepared, done) or ToolResult("undone")
 
 
 def undo_name(tool: str) -> str:

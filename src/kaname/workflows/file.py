@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from ..config.keys import block, key
 from ..config.load import Reading, check
 from ..core.durations import seconds
 from ..core.errors import ConfigError, nearest
@@ -20,75 +21,51 @@ from ..tools.registry import as_action
 from .actions import RunAgent, RunWorkflow
 
 Where = tuple[str, ...]
-_TEXT: dict[str, Any] = {"type": "string"}
-_NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": _TEXT}]}
-_TIME = {"type": ["string", "number"]}
-_USE: dict[str, Any] = {
-    "anyOf": [
-        {"type": "string"},
-        {
-            "type": "object",
-            "properties": {"tool": _TEXT, "args": {"type": "object"}},
-            "required": ["tool"],
-            "additionalProperties": False,
-        },
-    ]
-}
-_STEP: dict[str, Any] = {
-    "type": "object",
-    "required": ["name"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {**_TEXT, "description": "by which others wait for it, and speak of what it gave"},
-        "tool": {**_TEXT, "description": "the tool to use"},
-        "args": {"type": "object", "description": "its arguments; ${step.key}, ${params.name} and the like are filled in"},
-        "ask": {**_TEXT, "description": "a question to a person; the answer is what the step gives"},
-        "options": {"type": "array", "items": _TEXT, "description": "the answers to choose from"},
-        "agent": {**_TEXT, "description": "an agent of kaname.yaml"},
-        "input": {"description": "what the agent is to do"},
-        "workflow": {**_TEXT, "description": "another workflow file"},
-        "with": {"type": "object", "description": "its parameters"},
-        "depends_on": {**_NAMES, "description": "what it waits for, beside what it speaks of"},
-        "condition": {"type": ["string", "boolean"], "description": "always, on_failure, or an expression such as rows > 0"},
-        "needs": {"type": ["string", "integer"], "description": "all (as it is), any, or how many of depends_on"},
-        "for_each": {"type": ["string", "array"], "description": "once for each item: item and index are filled in"},
-        "until": {**_TEXT, "description": "again, until this holds of result"},
-        "max_rounds": {"type": "integer", "description": "at most so often (10)"},
-        "retries": {"type": "integer", "description": "how often it is tried again"},
-        "retry_delay": {**_TIME, "description": "before the first of them; doubled each time"},
-        "timeout": {**_TIME, "description": "seconds, or a text such as 30s"},
-        "on_failure": {**_TEXT, "enum": ["stop", "skip", "continue", "compensate"], "description": "(stop)"},
-        "fallback": {**_USE, "description": "what is tried in its place"},
-        "undo": {**_USE, "description": "what takes it back"},
-        "parallel": {"type": "boolean", "description": "whether it may run beside others (true)"},
-    },
-}
+_MOST_ROUNDS = 10
+_NAMES: dict[str, Any] = {"anyOf": [key("string"), key("strings")]}
+_TIME = "string|number"
+_USE = {"anyOf": [key("string"), block("", "", {"tool": key("string"), "args": key("object")}, required=["tool"])]}
+# fmt: off
+_STEP = block("", "", {
+    "name": key("string", "The name, for steps that wait for this one or use its output."),
+    "tool": key("string", "The tool to use."),
+    "args": key("object", "Its arguments; ${step.key}, ${params.name} and the like are filled in."),
+    "ask": key("string", "A question to a person; the answer is the output of the step."),
+    "options": key("strings", "The answers to choose from."),
+    "agent": key("string", "An agent of kaname.yaml."),
+    "input": key("", "The input of the agent."),
+    "workflow": key("string", "Another workflow file."),
+    "with": key("object", "Its parameters."),
+    "depends_on": {**_NAMES, **key("", "Steps to wait for, in addition to those that its expressions reference.")},
+    "condition": key("string|boolean", "always, on_failure, or an expression such as rows > 0."),
+    "needs": key("string|integer", "How many of depends_on must succeed: all, any, or a number.", default="all"),
+    "for_each": key("string|array", "Run once for each item; item and index are filled in."),
+    "until": key("string", "Repeat until this holds for result."),
+    "max_rounds": key("integer", "The most repetitions.", default=_MOST_ROUNDS),
+    "retries": key("integer", "The number of retries.", default=0),
+    "retry_delay": key(_TIME, "The pause before the first retry, doubled each time: seconds, or a text such as 30s."),
+    "timeout": key(_TIME, "The timeout: seconds, or a text such as 30s."),
+    "on_failure": key("string", "What to do if it fails.", default="stop", enum=["stop", "skip", "continue", "compensate"]),
+    "fallback": {**_USE, **key("", "The tool to try if it fails.")},
+    "undo": {**_USE, **key("", "The tool that undoes it.")},
+    "parallel": key("boolean", "Whether it can run at the same time as other steps.", default=True),
+}, required=["name"])
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "workflow.yaml",
-    "type": "object",
-    "required": ["workflow"],
-    "additionalProperties": False,
-    "properties": {
-        "workflow": {
-            "type": "object",
-            "required": ["steps"],
-            "additionalProperties": False,
-            "properties": {
-                "name": _TEXT,
-                "description": _TEXT,
-                "tools": {"type": "array", "items": _TEXT, "description": "module:function, FILE.py, calculator, …"},
-                "params": {"type": "object", "description": "what a run is given: a default, or a JSON Schema"},
-                "outputs": {"description": "what comes of it; without it, what the last steps give"},
-                "max_parallel": {"type": "integer", "description": "how many steps run at once (16)"},
-                "steps": {"type": "array", "items": _STEP},
-            },
-        }
-    },
+    **block("", "", {"workflow": block("", "", {
+        "name": key("string", "The name (default: the name of the file)."),
+        "description": key("string", "What the workflow does, for people and models."),
+        "tools": key("strings", "module:function, FILE.py, calculator, …"),
+        "params": key("object", "The parameters of a run: a default, or a JSON Schema, for each."),
+        "outputs": key("", "The output (default: the outputs of the last steps)."),
+        "max_parallel": key("integer", "Steps that run at the same time.", default=16),
+        "steps": key("array", "The steps.", items=_STEP),
+    }, required=["steps"])}, required=["workflow"]),
 }
+# fmt: on
 _KINDS = ("tool", "ask", "agent", "workflow")
 _OWN_KEYS = {"tool": ("args",), "ask": ("options",), "agent": ("input",), "workflow": ("with",)}
-_MOST_ROUNDS = 10
 
 
 class Built(Protocol):
@@ -228,9 +205,9 @@ class _Builder:
             told += notice("workflow.not_these", ", not {given}", given=" + ".join(kinds)) if kinds else ""
             self._reading.wrong((*where, kinds[1] if len(kinds) > 1 else "name"), told)
             return False
-        for key in [key for kind, keys in _OWN_KEYS.items() if kind != kinds[0] for key in keys if key in step]:
-            told = notice("workflow.not_beside", "{key!r} cannot be used in a step with {kind!r}", key=key, kind=kinds[0])
-            self._reading.wrong((*where, key), told)
+        for name in [name for kind, names in _OWN_KEYS.items() if kind != kinds[0] for name in names if name in step]:
+            message = notice("workflow.not_beside", "{key!r} cannot be used in a step with {kind!r}", key=name, kind=kinds[0])
+            self._reading.wrong((*where, name), message)
         after = step.get("depends_on") or []
         after = (after,) if isinstance(after, str) else tuple(after)
         use = self._use(kinds[0], step, after, where)

@@ -15,6 +15,7 @@ from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..core.record import replace
 from ..core.values import plain_text
+from ..kernel.bases import options_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Journal, Policy, Recipe, Sink
 from ..run.actions import ASK, AskPerson
@@ -183,7 +184,7 @@ class Workflow:
     def _with_undo(self, task: Task) -> Task:
         """Return the task with the undo of its tool, if the task names none and calls the tool once."""
         tool = self._registry.get(task.use.tool, None)
-        own = tool is not None and tool.effect == "compensable" and tool.undo is not None
+        own = tool is not None and tool.effect == "compensable" and options_of(tool).undo is not None
         return (
             replace(task, undo=Use(undo_name(task.use.tool), task.use.args))
             if own and not (task.undo or task.until or task.fallback)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kaname import ToolContext, ToolLabels, tool
+from kaname.core.record import replace
 
 from .state import World
 
@@ -181,7 +182,7 @@ def make_forecast(description: str = "Return the weather forecast of a city.") -
         return str(context.deps.stores.get("weather", {}).get(city, "cloudy, 12 °C"))
 
     made = tool(effect="pure", name="forecast", description=description, labels=ToolLabels())(forecast)
-    made.served_by = ("weather", "forecast")
+    made.options = replace(made.options, server=("weather", "forecast"))
     return made
 
 

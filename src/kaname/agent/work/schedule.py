@@ -19,7 +19,7 @@ from ...stores.queue import PAUSED
 
 Missed = Literal["skip", "one", "all"]
 MISSED = ("skip", "one", "all")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NAME = re.compile(r"[\w-]{1,80}")  # letters of any language
 _LATE = 60.0  # seconds; a tick that is older counts as missed
 _MOST = 100  # missed ticks of a schedule that are made up for
 _DAY = 86_400.0  # seconds; clocks change less often
@@ -158,7 +158,7 @@ def make_schedule(
 ) -> Schedule:
     """Return a schedule (see `Agent.schedule`). Raises `ConfigError` if something is wrong with it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        told = notice("schedule.name", "the name of a schedule has letters, digits, - and _ only, not {name!r}", name=name)
+        told = notice("schedule.name", "the name of a schedule can have letters, digits, - and _ only, not {name!r}", name=name)
         raise ConfigError(told)
     if sum([bool(cron), every is not None, at is not None]) != 1:
         raise ConfigError.of("schedule.when", "schedule {name}: set exactly one of cron, every and at", name=name)

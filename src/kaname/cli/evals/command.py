@@ -25,6 +25,7 @@ from ..agent import agent_from, journal_place, note_place, place_options, progra
 from ..last import take_last
 from ..main import DONE, FAILED, USAGE
 from ..messages import say, translate
+from ..messages.usage import likely
 from ..records.runs import find
 from ..terminal.screen import Screen, columns, truncate
 from ..terminal.signals import run_to_the_end
@@ -39,8 +40,10 @@ def main(given: argparse.Namespace) -> int:
     action = given.what[0] if given.what and given.what[0] in _ACTIONS else ""
     if action:
         return run_to_the_end(lambda ending: _with_journal(given, screen, action))
-    if len(given.what) > 1:
-        screen.note(say("name one file", "ファイルは一つだけ指定してください"), "red")
+    hint = likely(given.what[0], _ACTIONS) if given.what and not Path(given.what[0]).exists() else ""
+    if hint or len(given.what) > 1:
+        message = say(f"{given.what[0]} does not exist", f"{given.what[0]} はありません") + hint
+        screen.note(message if hint else say("name one file", "ファイルは一つだけ指定してください"), "red")
         return USAGE
     evaluation, place = load_file(given.what[0] if given.what else None)
     evaluation = evaluation.only(given.case) if given.case else evaluation

@@ -105,7 +105,7 @@ def list_lines(reports: Sequence[EvalReport]) -> Iterator[str]:
         when = datetime.fromtimestamp(one.about.get("time", 0)).astimezone().strftime("%m-%d %H:%M")
         rate = f"{one.rate:.0%}" if one.complete else f"{one.rate:.0%}…"
         cases = say(many(len(one.cases), "case"), f"{len(one.cases)} 件")
-        label = f" [{one.label}]" if one.label else ""
+        label = f" [{', '.join(one.labels)}]" if one.labels else ""
         yield f"{pad(one.job, 34)}  {when}  {rate:>5}  {cases} × {one.repeat}  {one.about.get('model', '')}{label}"
 
 

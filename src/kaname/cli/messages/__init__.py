@@ -10,10 +10,9 @@ import json
 import os
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ...core.errors import AgentError
-from ...core.notices import Notice
+from ...core.notices import translate as translate_notice
 
 
 def japanese() -> bool:
@@ -41,23 +40,12 @@ def translate(text: object) -> str:
     if isinstance(text, AgentError) and text.said:
         return f"{translate(text.public)}{said_line(text.said)}"
     text = str(text)
-    if not isinstance(text, Notice) or not japanese():
-        return text
-    if not text.code:
-        return translate(text.values["between"]).join(map(translate, text.values["parts"]))
-    try:
-        return catalogue()[text.code].format(**{name: _value(one) for name, one in text.values.items()})
-    except (LookupError, ValueError, TypeError):  # not known here, or recorded by a kaname that had other values for it
-        return text
+    return translate_notice(text, catalogue()) if japanese() else text
 
 
 def said_line(said: str) -> str:
     """Return the own words of a provider on a separate line; empty without any."""
     return f"\n  {say('details', '詳細')}: {said}" if said else ""
-
-
-def _value(value: Any) -> Any:
-    return translate(value) if isinstance(value, Notice | BaseException) else value
 
 
 @cache

@@ -320,9 +320,13 @@ COMMANDS = (
     Command("init", "Write a kaname.yaml with comments.", "コメント付きの kaname.yaml を作ります。", (
         ("--force", FLAG, "Overwrite an existing file.", "既存のファイルを上書きします。"),
     )),
-    Command("config", "Check or show the configuration, or print its schema.", "設定の検査・表示、スキーマの表示。", (
-        ("action", {"choices": ["check", "show", "schema"]}, "What to do.", "操作。"),
-        ("files", {"nargs": "*"}, "Configuration files (default: kaname.yaml).", "設定ファイル (既定: kaname.yaml)。"),
+    Command("config", "Check or show the configuration, or print its schema or its keys.",
+            "設定の検査・表示、スキーマとキーの表示。", (
+        ("action", {"choices": ["check", "show", "schema", "keys"]},
+         "schema: print the JSON Schema. keys: print all keys, with descriptions.",
+         "schema: JSON Schema を表示します。keys: すべてのキーを説明付きで表示します。"),
+        ("files", {"nargs": "*"}, "Configuration files (default: kaname.yaml). keys: the beginning of keys, such as serve.",
+         "設定ファイル (既定: kaname.yaml)。keys: キーの先頭。例: serve。"),
         ("-c --config", {"action": "append"}, "The same as `files`.", "`files` と同じです。"),
     )),
     Command("completion", "Print a script that completes commands with Tab in your shell.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from gettext import gettext
 from shutil import get_terminal_size
 from typing import Any, NoReturn
@@ -50,28 +51,38 @@ class Help(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """Name the likely word for a command, an action or an option that does not exist."""
 
+    _typed: Sequence[str] = ()
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         known = [str(one) for one in action.choices or ()]
-        if action.choices is not None and value not in action.choices and (close := _closest(str(value), known)):
-            told = say(f"{value!r} does not exist; did you mean {close!r}?", f"{value!r} はありません。{close!r} のことですか?")
-            raise argparse.ArgumentError(action, told)
+        if action.choices is not None and value not in action.choices and (hint := likely(str(value), known)):
+            raise argparse.ArgumentError(action, say(f"{value!r} does not exist", f"{value!r} はありません") + hint)
         super()._check_value(action, value)
 
-    def refuse(self, words: list[str]) -> NoReturn:
-        """Exit with the usage of this command: it has no such words. An option that was mistyped is named as it is written."""
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._typed = [*(sys.argv[1:] if args is None else args)]
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the usage of this command. If an option is mistyped, say so: argparse may blame its value instead."""
         known = [name for name in self._option_string_actions if name.startswith("--")]
-        options = [word.partition("=")[0] for word in words if word.startswith("-")]
-        close = dict.fromkeys([found for word in options if (found := _closest(word, known))])
-        listed = ", ".join(close)
-        hint = say(f"; did you mean {listed}?", f"。{listed} のことですか?") if close else ""
-        told = say(f"unrecognized arguments: {' '.join(words)}", f"この引数はありません: {' '.join(words)}")
-        self.error(told + hint)
+        for word in [word.partition("=")[0] for word in self._typed if word.startswith("--") and len(word) > 2]:
+            if not any(name.startswith(word) for name in known) and (hint := likely(word, known)):
+                message = say(f"unrecognized arguments: {word}", f"この引数はありません: {word}") + hint
+                break
+        super().error(message)
+
+    def refuse(self, words: list[str]) -> NoReturn:
+        """Exit with the usage of this command: it has no such words."""
+        self.error(say(f"unrecognized arguments: {' '.join(words)}", f"この引数はありません: {' '.join(words)}"))
 
 
-def _closest(word: str, known: Iterable[str]) -> str:
+def likely(word: str, known: Iterable[str]) -> str:
+    """Return a hint with the word that was probably meant, for the end of a message; empty if none is close."""
     from difflib import get_close_matches  # only after a mistake
 
-    return next(iter(get_close_matches(word, list(known), n=1)), "")
+    close = get_close_matches(word, list(known), n=1)
+    return say(f"; did you mean {close[0]!r}?", f"。{close[0]!r} のことですか?") if close else ""
 
 
 def translate_usage() -> None:

@@ -13,6 +13,7 @@ from ...stores.audit.chain import AuditEntry
 from ...stores.audit.facts import FactFollower
 from ...stores.audit.log import AuditLog
 from ..agent import config_for, journal_place
+from ..last import take_last
 from ..main import DONE, FAILED
 from ..messages import say, translate
 from ..terminal.screen import Screen
@@ -23,7 +24,10 @@ _ERASED = "erased", "消去済み"
 
 
 def main(given: argparse.Namespace) -> int:
-    screen, log = Screen(), _log(given)
+    screen = Screen()
+    if not given.file:
+        take_last(given, screen)
+    log = _log(given)
     if given.action == "verify":
         return _verify(log, given, screen)
     if given.action == "head":

@@ -19,6 +19,16 @@ _TOOLS = (  # the programs that read a picture from the clipboard, as PNG
 )
 
 
+def check_files(places: Sequence[str]) -> None:
+    """Raise `ConfigError` for a file that does not exist or cannot be opened, before anything else is done."""
+    for place in places:
+        if "://" not in place:
+            try:
+                open(Path(place).expanduser(), "rb").close()
+            except OSError as problem:
+                raise _unreadable(place, problem) from None
+
+
 async def attach_files(places: Sequence[str]) -> list[Media]:
     """Return the media of files and addresses. Raises `ConfigError` for one that cannot be used."""
     from ...senses.sources import open_source

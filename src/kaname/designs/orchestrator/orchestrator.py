@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from ...agent.agent import Agent
 from ...core.errors import AgentError, ConfigError, JournalError
 from ...core.record import replace
-from ...kernel.bases import StopRuleBase, optional
+from ...kernel.bases import bound_of
 from ...kernel.load import load
 from ...kernel.ports import Journal, Policy, Recipe
 from ...models.registry import resolve
@@ -20,7 +20,7 @@ from ...run.peers.unused import Refusing
 from ...run.run import Run
 from ...strategies.graph.asking import EvaluationResult as EvaluationResult
 from ...strategies.orchestrate import MONITOR, PLANNER, Orchestrate
-from ...strategies.stop import Rule, cost, max_steps, no_repeats, written_kinds
+from ...strategies.stop import cost, max_steps, no_repeats, written_kinds
 from ...tools.registry import ToolRegistry
 from ...workflows.workflow import Workflow
 from .context import AgentContext, ExecutionResult, context_of
@@ -120,7 +120,7 @@ class AgentOrchestrator(Refusing):
         if planner is None:
             planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
         own = [one for one in agent.recipe.policies if not one.is_default]
-        written = [rule for rule in agent.recipe.stops if not optional(rule, StopRuleBase, "is_default")]
+        written = [rule for rule in agent.recipe.stops if not bound_of(rule).is_default]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=written, sinks=agent.sinks)
         for name in [one for one in made.tools if one not in agent.tools]:
             agent.tools.register(made.tools[name])
@@ -131,8 +131,8 @@ class AgentOrchestrator(Refusing):
         return made
 
     def _limits(self) -> dict[str, float]:
-        rules = [rule for rule in self.agent.recipe.stops if isinstance(rule, Rule) and rule.kind in ("deadline", "budget")]
-        return {rule.kind: rule.limit for rule in rules if rule.limit is not None}
+        bounds = [bound for bound in map(bound_of, self.agent.recipe.stops) if bound.kind in ("deadline", "budget")]
+        return {bound.kind: bound.most for bound in bounds if bound.most is not None}
 
     @property
     def name(self) -> str:

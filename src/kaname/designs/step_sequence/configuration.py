@@ -33,10 +33,10 @@ class AgentConfiguration:
 
     def applied_to(self, recipe: Recipe, *, kept: frozenset[str] = frozenset()) -> Recipe:
         """Return the recipe with these limits in the place of its own; those of the kinds in `kept` stay as they are."""
-        own = [rule for rule in self.limits if rule.kind not in kept]
-        kinds = {rule.kind for rule in own}
-        kinds |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and rule.is_default} & kept
-        others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.kind in kinds)]
+        own = [rule for rule in self.limits if rule.bound.kind not in kept]
+        kinds = {rule.bound.kind for rule in own}
+        kinds |= {rule.bound.kind for rule in recipe.stops if isinstance(rule, Rule) and rule.bound.is_default} & kept
+        others = [rule for rule in recipe.stops if not (isinstance(rule, Rule) and rule.bound.kind in kinds)]
         made = recipe.with_changes(stops=(*own, *others))
         return made if self.auto_execute_tools else hand_out_tools(made)
 
@@ -64,10 +64,10 @@ def as_sequence(recipe: Recipe, configuration: AgentConfiguration | None, policy
         strategy = replace(strategy, termination=policy)
     usual = AgentConfiguration()
     kept = judged_by(strategy)  # a limit of the policy goes before a default that nobody wrote
-    kept |= {rule.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.is_default}
+    kept |= {rule.bound.kind for rule in recipe.stops if isinstance(rule, Rule) and not rule.bound.is_default}
     if configuration is not None:
-        unwritten = {(rule.kind, rule.limit) for rule in usual.limits}
-        kept -= {rule.kind for rule in configuration.limits if (rule.kind, rule.limit) not in unwritten}
+        unwritten = {(rule.bound.kind, rule.bound.most) for rule in usual.limits}
+        kept -= {rule.bound.kind for rule in configuration.limits if (rule.bound.kind, rule.bound.most) not in unwritten}
     made = (configuration or usual).applied_to(recipe, kept=kept)
     if isinstance(strategy, React):
         strategy = replace(strategy, concludes=False, termination=AskedOnce(strategy.termination))

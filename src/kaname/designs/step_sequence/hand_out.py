@@ -8,9 +8,9 @@ from typing import Any
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
-from ...core.record import field, mutable
+from ...core.record import field, mutable, replace
 from ...kernel.arguments import shown_arguments
-from ...kernel.bases import ActionBase
+from ...kernel.bases import ActionBase, options_of
 from ...kernel.ports import Action, Recipe, ToolContext
 from ...kernel.results import result_from_caller
 from ...tools.arguments.prepare import read_arguments
@@ -47,10 +47,9 @@ class Handing:
 class HandedOut:
     """A tool that the caller runs. The policies see the tool itself; only its action is to ask for the result."""
 
-    undo = reconcile = None  # what the caller did is not known here
-
     def __init__(self, tool: Action, handing: Handing) -> None:
         self.tool, self._handing = tool, handing
+        self.options = replace(options_of(tool), undo=None, reconcile=None)  # what the caller did is not known here
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.tool, name)

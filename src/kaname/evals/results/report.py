@@ -98,8 +98,9 @@ class CaseReport:
 class EvalReport:
     """The result of an evaluation of one agent.
 
-    `job`: its id. `about`: the agent, its model, the time of the evaluation, and so on. `completed`: the
-    times at which this evaluation, and each other one of the same version that was made anew, was complete with new attempts.
+    `job`: its id. `label`: the newest of its `labels`. `about`: the agent, its model, the time of the evaluation, and so on.
+    `completed`: the times at which this evaluation, and each other one of the same version that was made anew, was complete
+    with new attempts.
     """
 
     job: str
@@ -109,6 +110,7 @@ class EvalReport:
     cases: tuple[CaseReport, ...]
     about: Mapping[str, Any]
     completed: tuple[tuple[float, ...], ...] = ()
+    labels: tuple[str, ...] = ()
 
     @property
     def attempts(self) -> list[CaseAttempt]:
@@ -196,6 +198,12 @@ class EvalReport:
         return {**self.summary(), "results": cases}
 
 
+def labels_of(header: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the labels that an evaluation was given, oldest first."""
+    labels = header.get("labels") or [header.get("label", "")]
+    return tuple([label for label in labels if label])
+
+
 def make_report(
     job: str, header: Mapping[str, Any], attempts: Iterable[CaseAttempt], completed: tuple[tuple[float, ...], ...] = ()
 ) -> EvalReport:
@@ -208,7 +216,16 @@ def make_report(
         made: Sequence[CaseAttempt] = [one for _, one in sorted(by_case.get(name, {}).items())]
         fitting = tuple([one for one in made if one.digest == digest and one.number < repeat])
         cases.append(CaseReport(name, title, digest, fitting, repeat, *group))
-    return EvalReport(job, header["name"], header.get("label", ""), repeat, tuple(cases), header.get("about", {}), completed)
+    return EvalReport(
+        job,
+        header["name"],
+        header.get("label", ""),
+        repeat,
+        tuple(cases),
+        header.get("about", {}),
+        completed,
+        labels_of(header),
+    )
 
 
 def _total(costs: Iterable[float | None]) -> float | None:

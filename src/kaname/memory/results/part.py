@@ -10,7 +10,7 @@ from ...core.messages import Message, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.tokens import tokens_of
-from ...kernel.bases import ActionBase, ContextBase, optional
+from ...kernel.bases import ContextBase, options_of
 from ...kernel.results import SHOWN_LIMIT
 from ...kernel.view import RunView
 from .lines import as_shown, as_value, lines_of, outline
@@ -139,7 +139,7 @@ def _can_be_forgotten(message: Message, view: RunView) -> bool:
     for part in message.parts:
         if type(part) is ToolResult:
             tool = view.agent.tools.get(part.name, None)
-            loads = tool is not None and optional(tool, ActionBase, "loads_tools")
+            loads = options_of(tool).loads_tools
             if part.error is not None or loads or len(as_shown(part.output)) < _LEAST:
                 return False
     return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...core.errors import BadArguments, ConfigError
 from ...core.messages import ToolCall, ToolResult
 from ...core.record import replace
-from ...kernel.bases import ActionBase, optional
+from ...kernel.bases import options_of
 from ...kernel.ports import Action, Policy, ToolHandler
 from ..names import known_tools
 from .figures import ToolFigures, choose, past_figures
@@ -82,4 +82,4 @@ class Equals(Policy):
 
 
 def _is_safe(tool: Action) -> bool:
-    return tool.effect in _SAFE and bool(optional(tool, ActionBase, "declared"))
+    return tool.effect in _SAFE and options_of(tool).declared

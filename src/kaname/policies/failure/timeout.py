@@ -11,7 +11,7 @@ from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCal
 from ...core.notices import notice
 from ...core.steps import Stop
 from ...kernel.alarms import Late, within
-from ...kernel.bases import StopRuleBase, model_info, optional
+from ...kernel.bases import bound_of, model_info, options_of
 from ...kernel.chain import let_in
 from ...kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from ...kernel.results import timeout_result
@@ -65,9 +65,9 @@ class Timeout(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         tool = view.tools(call).get(call.name, None)
-        if tool is None or tool.timeout is None:
+        if tool is None or (limit := options_of(tool).timeout) is None:
             return await next(call)
-        return await run_with_timeout(tool.timeout, next(call), tool.effect)
+        return await run_with_timeout(limit, next(call), tool.effect)
 
 
 class Deadline(Policy):
@@ -107,8 +107,6 @@ class Deadline(Policy):
         """Return the shortest deadline in seconds; 0 if there is none. A parent's has no limit here if it stands around
         the whole child. The last answer is kept, because the rules are the same at every call of a run."""
         if rules is not self._judged[0]:
-            limits = [
-                optional(rule, StopRuleBase, "limit") for rule in rules if optional(rule, StopRuleBase, "kind") == "deadline"
-            ]
+            limits = [bound.most for bound in map(bound_of, rules) if bound.kind == "deadline"]
             self._judged = rules, min([limit for limit in limits if limit], default=0.0)
         return self._judged[1]

@@ -17,7 +17,7 @@ from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import record, replace
 from ...core.values import plain_text
-from ...kernel.bases import ActionBase, optional
+from ...kernel.bases import options_of
 from ...kernel.boundary import Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Policy, Tool, ToolHandler
@@ -156,7 +156,7 @@ class FallbackStrategy(Policy):
                 tool=tool,
             )
 
-        seconds = getattr(tool, "timeout", None)
+        seconds = getattr(tool, "timeout", options_of(tool).timeout)  # of an object, or of a function
 
         async def once() -> ToolResult:
             try:
@@ -313,7 +313,7 @@ def one_text(args: Any) -> str:
 
 
 def _declared_effect(tool: Any) -> str:
-    return str(tool.effect) if optional(tool, ActionBase, "declared") and hasattr(tool, "effect") else _UNKNOWN
+    return str(tool.effect) if options_of(tool).declared and hasattr(tool, "effect") else _UNKNOWN
 
 
 def _effect(call: ToolCall, view: RunView) -> str:
@@ -325,7 +325,8 @@ def _may_repeat(call: ToolCall, view: RunView) -> bool:
     tool = view.tools(call).get(call.name, None)
     if tool is None or not _ran(call, view):
         return False
-    return _declared_effect(tool) in (*_RETRIED, _UNKNOWN) or (tool.effect == "compensable" and tool.undo is not None)
+    undone = tool.effect == "compensable" and options_of(tool).undo is not None
+    return undone or _declared_effect(tool) in (*_RETRIED, _UNKNOWN)
 
 
 def _ran(call: ToolCall, view: RunView) -> bool:
@@ -344,13 +345,14 @@ async def _undone(call: ToolCall, view: RunView) -> bool:
     tool, begun = view.tools(call).get(call.name, None), view.state.started.get(call.id)
     if tool is None or begun is None or not _ran(call, view):
         return True
-    if tool.effect != "compensable" or tool.undo is None:
+    undo = options_of(tool).undo
+    if tool.effect != "compensable" or undo is None:
         return _declared_effect(tool) == "pure"
     try:
         prepared = tool.prepare(view.as_sent(call))
     except BadArguments:
         return False
-    outcome = await attempt(tool.undo, prepared, view.tool_context(call.id, begun.key, begun.attempt))
+    outcome = await attempt(undo, prepared, view.tool_context(call.id, begun.key, begun.attempt))
     return not isinstance(outcome, Failure) and not (isinstance(outcome, ToolResult) and outcome.is_error)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ...core.messages import NOTHING, Usage
-from ...kernel.bases import StopRuleBase, optional
+from ...kernel.bases import bound_of
 from ...kernel.ports import Ledger
 from .budget import Account, Budget, ledger_of
 from .purse import PURSES, Purse, purse_of
@@ -29,11 +29,9 @@ class RunLimits:
         rules = [rule for rule in view.stops if _limits_money(rule)]
         judged = any(hasattr(policy, "output_checks") and policy.output_checks for policy in view.policies())
         self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
-        self.rules: list[tuple[Any, Purse]] = [
-            (rule, optional(rule, StopRuleBase, "purse") or purse_of(view)) for rule in rules
-        ]
-        counting = [rule for rule in view.stops if optional(rule, StopRuleBase, "kind") == "tool_limit"]
-        self.calls: list[float] = [limit for rule in counting if (limit := optional(rule, StopRuleBase, "limit")) is not None]
+        self.rules: list[tuple[Any, Purse]] = [(rule, bound_of(rule).purse or purse_of(view)) for rule in rules]
+        counting = [bound.most for bound in map(bound_of, view.stops) if bound.kind == "tool_limit"]
+        self.calls: list[float] = [most for most in counting if most is not None]
         self.limits_money = bool(self.budgets or self.rules)
         self._accounts: tuple[int, list[Account]] = (-1, [])
 
@@ -56,7 +54,7 @@ class RunLimits:
         """Return True if a limit on money allows nothing whose price is unknown."""
         strict = [budget for budget in self.budgets if not budget.allows_unpriced]
         money = any(account.limit.unit == "usd" for budget in strict for account in budget.accounts(view))
-        return money or any(not optional(rule, StopRuleBase, "allows_unpriced") for rule, _ in self.rules)
+        return money or any(not bound_of(rule).allows_unpriced for rule, _ in self.rules)
 
     @property
     def longest_reply(self) -> int:
@@ -64,8 +62,8 @@ class RunLimits:
 
 
 def _limits_money(rule: Any) -> bool:
-    written = optional(rule, StopRuleBase, "root") or rule
-    return optional(rule, StopRuleBase, "kind") == "budget" and optional(written, StopRuleBase, "limit") is not None
+    bound = bound_of(rule)
+    return bound.kind == "budget" and bound_of(bound.root or rule).most is not None
 
 
 def limits_of(view: RunView) -> RunLimits:

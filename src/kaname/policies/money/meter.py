@@ -15,7 +15,7 @@ from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, ToolRe
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
-from ...kernel.bases import ActionBase, ModelBase, optional
+from ...kernel.bases import NO_OPTIONS, ModelBase, optional
 from ...kernel.ports import Balance, ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
 from .budget import Account, refusal
@@ -59,7 +59,7 @@ class Meter(Policy):
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         limits, tool, outer = limits_of(view), view.tools(call).get(call.name, None), calling.get()
-        price: float = getattr(tool, "price", ActionBase.price)
+        price: float = getattr(tool, "options", NO_OPTIONS).price
         purchase = Purchase(view, call.name) if price or limits.limits_money or outer is not None else None
         before = view.state.started.get(call.id) if purchase is not None or limits.calls else None
         refused = self._refusal(call, limits, view) if limits.calls else ""

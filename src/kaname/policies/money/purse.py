@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ...core.state import State
-from ...kernel.bases import StopRuleBase, optional
+from ...kernel.bases import bound_of
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
@@ -28,12 +28,12 @@ class Purse:
 
     def remainder(self, rule: Any, state: State) -> float | None:
         """Return what is left of a rule's limit; None if it has none that is known."""
-        by_facts: float | None = optional(rule, StopRuleBase, "dollars_left")(state)
+        bound = bound_of(rule)
+        by_facts, written = bound.dollars_left(state), bound.root or rule
         if by_facts is None:
-            written = optional(rule, StopRuleBase, "root") or rule
-            allowed = optional(rule, StopRuleBase, "allows_unpriced")
-            return written.limit - self.spent - sum(self.reserved.values()) if allowed else None  # of what is known
-        opening = self._opening.setdefault(id(optional(rule, StopRuleBase, "root") or rule), by_facts + self.spent)
+            most = bound_of(written).most if bound.allows_unpriced else None
+            return None if most is None else most - self.spent - sum(self.reserved.values())  # of what is known
+        opening = self._opening.setdefault(id(written), by_facts + self.spent)
         return min(by_facts, opening - self.spent) - sum(self.reserved.values())
 
 

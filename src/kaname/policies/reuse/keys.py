@@ -11,7 +11,7 @@ from ...core.codec import dump, encode_message
 from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCall, ToolResult, ToolSpec, is_withheld
 from ...core.record import replace
 from ...core.values import identity_text
-from ...kernel.bases import ActionBase, model_info, optional
+from ...kernel.bases import ActionBase, model_info, optional, options_of
 from ...kernel.identity import model_identity, result_identity
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tool_key(call: ToolCall, view: RunView) -> str | None:
     run can read the conversation, the user and `deps`.
     """
     tool: Any = view.tools(call).get(call.name, None)
-    if tool is None or tool.effect != "pure" or not optional(tool, ActionBase, "declared"):
+    if tool is None or tool.effect != "pure" or not options_of(tool).declared:
         return None
     if optional(tool, ActionBase, "takes_context") or not (known := result_identity(tool)):
         return None

@@ -18,10 +18,10 @@ from ...core.errors import ConfigError, ModelError
 from ...core.events import BACKGROUND
 from ...core.messages import DELEGATE, TRANSFER, ToolResult
 from ...core.notices import notice
-from ...core.record import field, record
+from ...core.record import field, record, replace
 from ...core.state import State
 from ...core.values import plain_text
-from ...kernel.bases import StrategyBase, optional
+from ...kernel.bases import info_of
 from ...kernel.boundary import Failure, attempt
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Recipe, ToolContext
@@ -123,8 +123,8 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
     if isinstance(given, Named):
         given = Team(tuple(given.members(agent)), background=given.background)
     agent.team = team = as_team(given, agent.name)
-    untyped = [one.name for one in team.members if optional(one.recipe.strategy, StrategyBase, "output") is None]
-    if team.transfer and untyped and optional(agent.recipe.strategy, StrategyBase, "output") is not None:
+    untyped = [one.name for one in team.members if info_of(one.recipe.strategy).output is None]
+    if team.transfer and untyped and info_of(agent.recipe.strategy).output is not None:
         raise ConfigError.of(
             "team.untyped",
             "{name} returns a typed output, but {listed} could answer in its place without one: give them the same "
@@ -197,7 +197,7 @@ class Reachable(Mapping[str, Recipe]):
 class _Handing(Doing):
     """The common part of delegating and transferring."""
 
-    listed = True
+    options = replace(Doing.options, listed=True)
     _called, _says, _wanted, _about = "", "", "", ""
 
     def __init__(self, team: Team) -> None:

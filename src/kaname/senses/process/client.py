@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...core.errors import AgentError
-from ...core.notices import notice
 from . import frames
 
 Progress = Callable[[float, float], None]
@@ -78,10 +77,9 @@ class WorkProcess:
                 async with asyncio.timeout(patience):
                     answer, made = await self._exchange(process, {"task": task, **data}, blocks, progress)
             except TimeoutError:
-                told = notice(
+                raise SenseTimeout.of(
                     "senses.too_slow", "the file takes longer than {seconds:g} s. Its process was ended.", seconds=patience
-                )
-                raise SenseTimeout(told) from None
+                ) from None
             except (asyncio.IncompleteReadError, ConnectionError, frames.BadFrame):
                 raise SenseError.of(
                     "senses.process_ended", "the process that decodes the file has ended: the file asks for too much memory"

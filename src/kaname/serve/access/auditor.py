@@ -21,9 +21,9 @@ from ...stores.audit.log import AuditLog
 from ...stores.audit.place import audit_beside
 from ...stores.memory import MemoryJournal
 from ..users import Caller, Users
+from .guessing import forget_oldest
 
 _AGAIN = 600.0  # seconds after which the same read or sign-in is recorded again
-_MOST = 10_000  # reads and sign-ins that are remembered
 _MINUTE = 60.0
 _FAILURES = 60  # entries about failed sign-ins in a minute, over all addresses
 log = getLogger("kaname.audit")
@@ -126,9 +126,7 @@ class Auditor:
 
     def _remember(self, mark: tuple[str, ...]) -> None:
         self._recent[mark] = time.monotonic()
-        self._recent.move_to_end(mark)
-        if len(self._recent) > _MOST:
-            self._recent.popitem(last=False)
+        forget_oldest(self._recent, mark)
 
 
 def note_roles(audit: AuditLog, users: Users, actor: str = "") -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import ipaddress
 import json
 import os
 import secrets
@@ -21,6 +20,7 @@ from ...core.notices import notice
 from ...core.web import BadStatus, request
 from ..problems import HttpRefused
 from ..users import is_name
+from .proxies import parse_address
 
 _ALGORITHMS = [
     "RS256",
@@ -83,22 +83,19 @@ class Provider:
         _require_safe(issuer)
         secret = os.environ.get(client_secret_env, "") if client_secret_env else ""
         if client_secret_env and not secret:
-            told = notice(
+            raise ConfigError.of(
                 "oidc.no_secret", "the environment variable {name} with the client secret is not set", name=client_secret_env
             )
-            raise ConfigError(told)
         self.issuer, self.name, self.redirect_uri = issuer, name or urlsplit(issuer).netloc, redirect_uri
         self._client, self._secret, self._claim, self._groups_claim = client_id, secret, user, groups_claim
         self._groups = {group: frozenset([given] if isinstance(given, str) else given) for group, given in groups.items()}
         self._scope = " ".join(dict.fromkeys(["openid", *scopes]))
-        self._settings: tuple[float, Mapping[str, Any]] | None = None
-        self._keys: tuple[float, Any] | None = None
-        self._failure: tuple[float, AgentConnectionError] | None = None
+        self._known: dict[str, tuple[float, Mapping[str, Any] | AgentConnectionError]] = {}  # what was read, by address
         self._reading = asyncio.Lock()
 
     async def begin(self, redirect: str) -> tuple[str, str]:
         """Return the address of the provider to go to, and what the browser has to bring back in a cookie."""
-        settings = await self._read_settings()
+        settings = await self._settings()
         state, nonce, verifier = [secrets.token_urlsafe(32) for _ in range(3)]
         challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         asked = {
@@ -123,14 +120,13 @@ class Provider:
         """
         state, nonce, verifier = [*pending.split("."), "", "", ""][:3]
         if not state or not hmac.compare_digest(state.encode(), asked.get("state", "").encode()):
-            raise HttpRefused(
-                400, notice("oidc.state", "this sign-in was not begun in this browser, or it took too long; try again")
+            raise HttpRefused.of(
+                "oidc.state", "this sign-in was not begun in this browser, or it took too long; try again", http=400
             )
         if asked.get("iss", self.issuer) != self.issuer or not asked.get("code"):
-            told = notice(
-                "oidc.refused", "the OpenID provider refused the sign-in: {error:.100}", error=asked.get("error", "?")
+            raise HttpRefused.of(
+                "oidc.refused", "the OpenID provider refused the sign-in: {error:.100}", http=403, error=asked.get("error", "?")
             )
-            raise HttpRefused(403, told)
         tokens = await self._exchange(asked["code"], verifier, redirect)
         return self._admit(await self._validate(tokens.get("id_token"), nonce))
 
@@ -142,17 +138,17 @@ class Provider:
             )
             raise HttpRefused(403, told)
         if self._claim == "email" and claims.get("email_verified", True) is not True:
-            raise HttpRefused(403, notice("oidc.unverified", "the OpenID provider has not verified this e-mail address"))
+            raise HttpRefused.of("oidc.unverified", "the OpenID provider has not verified this e-mail address", http=403)
         listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
         roles = frozenset().union(*[self._groups.get(one, ()) for one in listed if isinstance(one, str)])
         if not roles:
-            raise HttpRefused(
-                403, notice("oidc.no_role", "none of your groups has a role on this server; ask its administrator")
+            raise HttpRefused.of(
+                "oidc.no_role", "none of your groups has a role on this server; ask its administrator", http=403
             )
         return user, roles
 
     async def _exchange(self, code: str, verifier: str, redirect: str) -> Mapping[str, Any]:
-        settings = await self._read_settings()
+        settings = await self._settings()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect, "code_verifier": verifier}
         headers: dict[str, str] = {}
         supported = settings.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
@@ -162,9 +158,9 @@ class Provider:
         else:
             form |= {"client_id": self._client, **({"client_secret": self._secret} if self._secret else {})}
         try:
-            return await self._fetch(settings["token_endpoint"], urlencode(form).encode(), headers)
+            return await asyncio.to_thread(_fetch, settings["token_endpoint"], urlencode(form).encode(), headers)
         except _Refused:
-            raise HttpRefused(403, notice("oidc.code", "the OpenID provider did not accept the sign-in; try again")) from None
+            raise HttpRefused.of("oidc.code", "the OpenID provider did not accept the sign-in; try again", http=403) from None
 
     async def _validate(self, token: Any, nonce: str) -> Mapping[str, Any]:
         """Return the claims of an ID token. Its signature, issuer, audience, expiry and nonce have to be right."""
@@ -188,8 +184,8 @@ class Provider:
                 raise ValueError("azp")
         except (JoseError, ValueError, TypeError, KeyError, AttributeError) as problem:
             why = str(problem) or type(problem).__name__
-            raise HttpRefused(
-                403, notice("oidc.token", "the ID token of the OpenID provider is not valid: {why:.200}", why=why)
+            raise HttpRefused.of(
+                "oidc.token", "the ID token of the OpenID provider is not valid: {why:.200}", http=403, why=why
             ) from None
         return claims
 
@@ -197,50 +193,50 @@ class Provider:
         """Return the keys of the provider. They are read again if the key of the token is not among them: keys rotate."""
         from joserfc.jwk import KeySet
 
-        head = token.partition(".")[0]
+        head, place = token.partition(".")[0], (await self._settings())["jwks_uri"]
         named = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4))).get("kid")
-        now = time.monotonic()
-        held = self._keys
-        known = held is not None and (named is None or named in {key.kid for key in held[1].keys})
-        if held is None or now - held[0] > _FRESH or (not known and now - held[0] > _AGAIN):
-            settings = await self._read_settings()
-            held = self._keys = now, KeySet.import_key_set(dict(await self._fetch(settings["jwks_uri"])))  # type: ignore[arg-type]
-        return held[1]
+        keys = KeySet.import_key_set(dict(await self._look_up(place)))  # type: ignore[arg-type]
+        if named is not None and named not in {key.kid for key in keys.keys}:
+            keys = KeySet.import_key_set(dict(await self._look_up(place, _AGAIN)))  # type: ignore[arg-type]
+        return keys
 
-    async def _read_settings(self) -> Mapping[str, Any]:
-        """Return the settings of the provider. They are fetched once for all who wait, and not again right after a failure."""
-        async with self._reading:
-            now = time.monotonic()
-            if self._settings is not None and now - self._settings[0] <= _FRESH:
-                return self._settings[1]
-            if self._failure is not None and now - self._failure[0] < _AGAIN:
-                raise self._failure[1]
-            try:
-                self._settings = now, await self._fetch_settings()
-            except AgentConnectionError as problem:
-                self._failure = time.monotonic(), problem
-                raise
-            return self._settings[1]
-
-    async def _fetch_settings(self) -> Mapping[str, Any]:
-        found = await self._fetch(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
+    async def _settings(self) -> Mapping[str, Any]:
+        """Return the settings of the provider. Raise `AgentConnectionError` if it is another, or its addresses are not safe."""
+        found = await self._look_up(self.issuer.rstrip("/") + "/.well-known/openid-configuration")
         if found.get("issuer") != self.issuer:
             name = str(found.get("issuer"))[:200]
-            told = notice("oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer)
-            raise AgentConnectionError(told)
+            raise AgentConnectionError.of(
+                "oidc.issuer", "the provider calls itself {name!r}, not {wanted!r}", name=name, wanted=self.issuer
+            )
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
             _require_safe(str(found.get(name)))
         return found
 
-    async def _fetch(self, url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        return await asyncio.to_thread(_fetch, url, form, {"accept": "application/json", **(headers or {})})
+    async def _look_up(self, url: str, fresh: float = _FRESH) -> Mapping[str, Any]:
+        """Return what the provider has at an address. It is read once for all who wait, and not again right after a failure.
+
+        `fresh`: seconds for which the last answer is good enough.
+        """
+        async with self._reading:
+            since, found = self._known.get(url, (0.0, None))
+            if isinstance(found, AgentConnectionError):
+                fresh = _AGAIN
+            if found is None or time.monotonic() - since > fresh:
+                try:
+                    found = await asyncio.to_thread(_fetch, url)
+                except AgentConnectionError as problem:
+                    found = problem
+                self._known[url] = time.monotonic(), found
+        if isinstance(found, AgentConnectionError):
+            raise found
+        return found
 
 
 class _Refused(Exception):
     """The provider answered that the request is wrong."""
 
 
-def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[str, Any]:
+def _fetch(url: str, form: bytes | None = None, headers: Mapping[str, str] | None = None) -> Mapping[str, Any]:
     try:
         found = json.loads(request(url, form, headers, timeout=_SECONDS, most=_LARGEST).content)
     except BadStatus as problem:
@@ -259,9 +255,7 @@ def _fetch(url: str, form: bytes | None, headers: Mapping[str, str]) -> Mapping[
 def _require_safe(url: str) -> None:
     """Raise `ConfigError` for an address that is not https, unless it is on this machine."""
     found = urlsplit(url)
-    try:
-        local = found.hostname == "localhost" or ipaddress.ip_address(found.hostname or "").is_loopback
-    except ValueError:
-        local = False
+    address = parse_address(found.hostname or "")
+    local = found.hostname == "localhost" or (address is not None and address.is_loopback)
     if found.scheme != "https" and not (found.scheme == "http" and local):
         raise ConfigError.of("oidc.address", "the OpenID provider must have an https address, not {url!r:.200}", url=url)

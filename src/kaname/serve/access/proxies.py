@@ -34,11 +34,11 @@ class Proxies:
         stands before it was written by the client.
         """
         client: Any = scope.get("client")
-        nearest = _parse(client[0]) if client else None
+        nearest = parse_address(client[0]) if client else None
         if nearest is None or not self._names(nearest):
             return
         for entry in reversed(headers.get("x-forwarded-for", "").split(",")):
-            found = _parse(entry)
+            found = parse_address(entry)
             if found is None:
                 break
             nearest = found
@@ -62,8 +62,8 @@ def _network(named: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise ConfigError(told) from None
 
 
-def _parse(entry: str) -> _Address | None:
-    """Return the address in an entry, which may have a port: `192.0.2.1:4711`, `[2001:db8::1]:4711`."""
+def parse_address(entry: str) -> _Address | None:
+    """Return an address, which may have a port (`192.0.2.1:4711`, `[2001:db8::1]:4711`); None if it is not one."""
     text = entry.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

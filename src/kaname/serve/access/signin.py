@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from ...agent.agent import Agent
 from ...core.errors import AgentError
@@ -24,7 +23,7 @@ from ..problems import HttpRefused
 from ..users import Caller, Users, hash_token
 from .auditor import Auditor
 from .cookies import SignIns, read_cookies, set_cookie
-from .guessing import Guessing, Rates, TooManyTokens, WrongToken, network_of
+from .guessing import Guessing, Rates, TokenRefused, forget_oldest, network_of
 
 if TYPE_CHECKING:
     from .oidc import Provider
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 OPEN = ("/api/signin", "/api/signout", "/signin/oidc", "/signin/callback")  # no token is needed for these
 _PENDING = "-oidc"  # the end of the name of the cookie that a browser has while it is at the provider
 _PENDING_SECONDS = 600
-_MOST_NOTED = 10_000
 _VISITS, _VISITS_AT_ONCE = 20.0, 200  # of one address to the provider, per second and at once
 log = getLogger("kaname.serve")
 T = TypeVar("T")
@@ -45,10 +43,10 @@ class Access:
     """
 
     def __init__(
-        self, users: Users | None, signins: SignIns | None, auditor: Auditor | None, provider: Provider | None = None
+        self, users: Users | None, signins: SignIns | None, auditor: Auditor, provider: Provider | None = None
     ) -> None:
         self.users, self.signins, self.auditor, self.provider = users, signins, auditor, provider
-        self.guessing = Guessing()
+        self._guessing = Guessing()
         self._noted: OrderedDict[str, frozenset[str]] = OrderedDict()
 
     def roles_of(self, user: str) -> frozenset[str] | None:
@@ -65,30 +63,11 @@ class Access:
     def note_roles(self, caller: Caller) -> None:
         """Keep the roles of a caller whom the program's own function has named."""
         self._noted[caller.name] = caller.roles
-        self._noted.move_to_end(caller.name)
-        if len(self._noted) > _MOST_NOTED:
-            self._noted.popitem(last=False)
+        forget_oldest(self._noted, caller.name)
 
     def check_token(self, token: str, address: str) -> Caller | None:
-        """Return the user with that token, or None without a token. Raise `WrongToken` or `TooManyTokens`."""
-        if not token or self.users is None:
-            return None
-        self.guessing.check(token, address)
-        if (found := self.users.caller(token)) is None:
-            raise WrongToken
-        self.guessing.note_right(token, address)
-        return found
-
-    async def refuse(self, problem: HttpRefused, address: str, how: str = "token") -> HttpRefused:
-        """Record a failed sign-in, and return the answer to it, later if there were many."""
-        if self.auditor is not None:
-            await self.auditor.fail_sign_in(how, address)
-        return await self.guessing.delay(problem, address)
-
-    async def note(self, caller: Caller, how: str, address: str) -> None:
-        """Record a sign-in. Raises `AuditError` if it cannot be recorded."""
-        if self.auditor is not None:
-            await self.auditor.sign_in(caller, how, address)
+        """Return the user with that token, or None without a token. Raise `TokenRefused`."""
+        return None if not token or self.users is None else self._guessing.check(token, address, self.users.caller)
 
 
 def share_roles(agents: Iterable[Agent[Any]], roles_of: Callable[[str], Iterable[str] | None]) -> None:
@@ -107,15 +86,6 @@ class SignInRoutes:
     def __init__(self, access: Access) -> None:
         self._access, self._rates = access, Rates(_VISITS, _VISITS_AT_ONCE)
 
-    def routes(self) -> list[BaseRoute]:
-        return [
-            Route("/api/signin", self.ways),
-            Route("/api/signin", self.sign_in, methods=["POST"]),
-            Route("/api/signout", self.sign_out, methods=["POST"]),
-            Route("/signin/oidc", self.go_to_provider),
-            Route("/signin/callback", self.come_back),
-        ]
-
     async def ways(self, request: Request) -> Response:
         """Return the ways to sign in."""
         users, provider = self._access.users, self._access.provider
@@ -125,11 +95,12 @@ class SignInRoutes:
         form, address = await read_body(request, SignInForm), address_of(request)
         try:
             caller = self._access.check_token(form.token, address)
-        except (WrongToken, TooManyTokens) as problem:
-            raise await self._access.refuse(problem, address) from None
+        except TokenRefused:
+            await self._access.auditor.fail_sign_in("token", address)
+            raise
         if caller is None or self._access.signins is None:
-            raise HttpRefused(404, notice("signin.none", "this server has no users who sign in with a token"))
-        await self._access.note(caller, "page", address)
+            raise HttpRefused.of("signin.none", "this server has no users who sign in with a token", http=404)
+        await self._access.auditor.sign_in(caller, "page", address)
         begin = partial(self._access.signins.begin, caller.name, "token", token=hash_token(form.token), keep=form.keep)
         made, lasts = await asyncio.to_thread(begin)
         answer = Json({"name": caller.name})
@@ -139,7 +110,7 @@ class SignInRoutes:
         answer = Response(status_code=204)
         if (signins := self._access.signins) is not None:
             ended = await asyncio.to_thread(signins.end, signins.given_in(request.headers.get("cookie", "")))
-            if ended is not None and self._access.auditor is not None:
+            if ended is not None:
                 await self._access.auditor.record("sign_out", Caller(ended.user, frozenset()))
             for secure in (True, False):
                 answer.headers.append("set-cookie", set_cookie(signins.cookie_name(secure), "", secure=secure, seconds=0))
@@ -167,9 +138,10 @@ class SignInRoutes:
         try:
             user, roles = await _outside(provider.finish(dict(request.query_params), pending, back))
         except HttpRefused as problem:
-            return _explain(request, await self._access.refuse(problem, address, "oidc"))
+            await self._access.auditor.fail_sign_in("oidc", address)
+            return _explain(request, problem)
         caller = Caller(user, frozenset(roles))
-        await self._access.note(caller, "oidc", address)
+        await self._access.auditor.sign_in(caller, "oidc", address)
         made, _ = await asyncio.to_thread(partial(signins.begin, user, "oidc", roles=tuple(sorted(roles))))
         answer = RedirectResponse(request.scope.get("root_path", "") + "/", 302)
         answer.headers.append("set-cookie", set_cookie(name, "", secure=secure, seconds=0, same_site="Lax"))
@@ -177,7 +149,7 @@ class SignInRoutes:
 
     def _provider(self, request: Request) -> tuple[Provider, SignIns]:
         if self._access.provider is None or self._access.signins is None:
-            raise HttpRefused(404, notice("signin.no_provider", "this server has no OpenID provider (serve: oidc:)"))
+            raise HttpRefused.of("signin.no_provider", "this server has no OpenID provider (serve: oidc:)", http=404)
         if wait := self._rates.wait(network_of(address_of(request))):  # each visit may ask the provider something
             told = notice("serve.rate", "too many requests; try again in {wait} s", wait=wait)
             raise HttpRefused(429, told, retry_after=str(wait))

@@ -43,8 +43,9 @@ from ...run.attach import batches, batches_of
 from ...run.request import new_run_id
 from ...run.result import Result
 from ...run.run import Run
-from ..admin_only import HIDDEN, stop_for, words_for
 from ..encoding import Json
+from ..language import in_language
+from ..problems import HIDDEN, stop_for, words_for
 from ..service import Service, log
 from ..users import Caller
 from .conversation import is_own
@@ -155,8 +156,7 @@ class Tasks(RequestHandler):
                 raise UnsupportedOperationError(message=f"task {card.run_id} takes no message: {card.status}")
             _caller(context, "approve")
             key, after = _named_question(message, result), card.seq
-            await self._service.auditor.require_log()
-            run = self._agent.resume(card.run_id, {key: _answer(message, text)}, by=caller.name)
+            run = await self._service.resume(card, {key: _answer(message, text)}, caller)
         else:
             run_id = new_run_id()
             run = self._agent.run(text, session_id=message.context_id or f"a2a-{run_id}", user_id=caller.name, run_id=run_id)
@@ -251,7 +251,7 @@ class Tasks(RequestHandler):
         told = stop_for(result.stop, caller).detail if result.stop.kind not in ("completed", "degraded") else ""
         first = next(iter(result.questions.values()), None) if result.stop.kind == "waiting" else None
         if first is not None:  # one of several: a message answers one
-            told = question_text(first)
+            told = in_language(question_text(first), caller.language)
         if told:
             status.message.CopyFrom(_message(run_id, f"{run_id}-status", card.session, "agent", told))
         if first is not None:

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from ...agent.agent import Agent
 from ...core.events import Asked
-from ...core.people.asking import question_text
 from ...core.values import plain_text
 from ...run.run import Run
 from ..forms import caller_of, read_body, refuse_malformed
@@ -61,8 +60,7 @@ class AgUi:
         if resumed := asked.get("resume"):
             given = {str(one.get("interruptId", "")): one for one in resumed}
             card, answers = await read_answers(self._service, request, given, _answer)
-            await self._service.auditor.require_log()
-            return self._service.agent_of(card).resume(card.run_id, answers, by=caller.name), card.seq
+            return await self._service.resume(card, answers, caller), card.seq
         messages = [one for one in map(_message, asked.get("messages") or []) if one is not None]
         return agent.run(user_input(_without_open_calls(messages)), user_id=user_of(caller, None)), None
 
@@ -170,7 +168,7 @@ class AgUiWriter(Transcript):
             {
                 "id": f"{self.run_id}{SEPARATOR}{question.key}",
                 "reason": _reason(question),
-                "message": question_text(question),
+                "message": self.question_text(question),
                 **({"toolCallId": self._call_id(question.call_id)} if question.call_id else {}),
                 "responseSchema": {"type": "string", **({"enum": list(question.options)} if question.options else {})},
             }

@@ -16,18 +16,17 @@ from starlette.responses import Response
 
 from ...core.errors import ConfigError, ModelError
 from ...core.events import Asked
-from ...core.notices import join_notices
-from ...core.people.asking import question_in_words
 from ...core.values import plain_text
 from ...run.input import as_turn
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
+from ..language import in_language
 from ..problems import RATE_LIMITED, status_of
 from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
-from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
+from .chat_answers import ChatAnswer, counts_as_answer, find_answer
 from .conversation import ServedRun, headers_of_failure
 from .transcript import INTERRUPTED, Kind, Transcript
 
@@ -62,7 +61,7 @@ class Chat:
         if found is not None and counts_as_answer(found, caller):
             if found.unclear:
                 return self._ask_again(caller, found, ChatWriter(found.card.run_id, agent.name, with_usage), asked)
-            run, after = await resume_with(self._service, agent, found, caller.name), found.card.seq
+            run, after = await self._service.resume(found.card, found.answer, caller), found.card.seq
         conversation = ServedRun(self._service, self._streams, caller, run)
         await conversation.begin(after, streamed=bool(asked.get("stream")))
         writer = ChatWriter(run.run_id, agent.name, with_usage, acted=after is not None)
@@ -78,7 +77,7 @@ class Chat:
 
     def _ask_again(self, caller: Caller, found: ChatAnswer, writer: ChatWriter, asked: dict[str, Any]) -> Response:
         """Return the question once more, because the answer was not clear. The run keeps waiting."""
-        question = found.question
+        question, writer.language = found.question, caller.language
         told = writer.begin() + writer.ask(question, found.unclear) + writer.end()
         headers = {"x-run-id": quote(found.card.run_id)}
         if not asked.get("stream"):
@@ -168,12 +167,12 @@ class ChatWriter(Transcript):
     def ask(self, question: Asked, why: str = "") -> bytes:
         """Write a question, after the reason `why` it is asked once more. Only the first of several: an answer is for one."""
         self.ended = "waiting"
-        told = {"key": question.key, "prompt": question.prompt, "options": list(question.options)}
+        told = {"key": question.key, "prompt": in_language(question.prompt, self.language), "options": list(question.options)}
         self._questions.append({**told, "in_doubt": True} if question.in_doubt else told)
         if len(self._questions) > 1:
             return b""
-        in_words = question_in_words(self.run_id, question)
-        return self.write_message(join_notices("\n\n", [why, in_words]) if why else in_words)
+        in_words = self.question_in_words(question)
+        return self.write_message(f"{in_language(why, self.language)}\n\n{in_words}" if why else in_words)
 
     @property
     def problem(self) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ from ...core.notices import notice
 from ...core.people.answers import check_answer, is_yes_or_no, says
 from ...core.people.asking import question_in_words, run_code
 from ...core.runs import RunInfo
-from ...run.run import Run
 from ..forms import require
+from ..language import in_language
 from ..service import Service
 from ..users import Caller
 
@@ -38,6 +38,11 @@ class ChatAnswer(NamedTuple):
     text: str
     unclear: str = ""
 
+    @property
+    def answer(self) -> dict[str, str]:
+        """Return the answer by the key of its question."""
+        return {self.question.key: self.text}
+
 
 def counts_as_answer(found: ChatAnswer, caller: Caller) -> bool:
     """Return True if the message is used as an answer.
@@ -48,12 +53,6 @@ def counts_as_answer(found: ChatAnswer, caller: Caller) -> bool:
         return False
     require(caller, "approve")
     return True
-
-
-async def resume_with(service: Service, agent: Agent[Any], found: ChatAnswer, by: str) -> Run[Any]:
-    """Resume the run with the answer."""
-    await service.auditor.require_log()
-    return agent.resume(found.card.run_id, {found.question.key: found.text}, by=by)
 
 
 async def find_answer(service: Service, agent: Agent[Any], user: str, messages: Sequence[Message]) -> ChatAnswer | None:
@@ -82,7 +81,8 @@ async def _question(service: Service, card: RunInfo, shown: str) -> Asked | None
     """Return the open question that was shown last."""
     result = await service.agent_result(card.run_id)
     asked = result.questions.values() if result.stop.kind == "waiting" else ()
-    return next((one for one in asked if shown.endswith(question_in_words(card.run_id, one).strip())), None)
+    texts = [(one, question_in_words(card.run_id, one)) for one in asked]
+    return next((one for one, text in texts for how in ("", "ja") if shown.endswith(in_language(text, how).strip())), None)
 
 
 def _why_unclear(asked: Asked, text: str) -> str:

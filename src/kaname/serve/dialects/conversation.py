@@ -19,10 +19,9 @@ from ...core.runs import RunInfo
 from ...kernel.channel import Reader
 from ...run.attach import batches_of
 from ...run.run import Run
-from ..admin_only import chunks_for
 from ..encoding import Part
 from ..forms import caller_of
-from ..problems import headers_of, status_of
+from ..problems import chunks_for, headers_of, status_of
 from ..service import OnDisconnect, Service
 from ..stream import Stream, Streams, watch_departure
 from ..users import Caller
@@ -118,6 +117,7 @@ class ServedRun:
             RateLimited: If the run fails with it before it has written anything: then the response can still have that status.
         """
         told = {"x-run-id": quote(self.run.run_id), **(headers or {})}
+        writer.language = self._caller.language
         written = PeekedStream(self._write(writer), lambda: self._retrying)
         if await written.is_short() and isinstance(failure := await self.failure(), RateLimited):
             raise failure
@@ -125,6 +125,7 @@ class ServedRun:
 
     async def write_all(self, request: Request, writer: Transcript) -> None:
         """Have the writer take all chunks, for a response without a stream."""
+        writer.language = self._caller.language
         async with watch_departure(request, self._left):
             async for _ in self._write(writer, streamed=False):
                 pass

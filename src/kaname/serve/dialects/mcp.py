@@ -8,14 +8,18 @@ load, so that happens with the first request.
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
+from logging import getLogger
+from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...agent.agent import Agent
-from ...core.errors import AgentError, InvalidState
+from ...core.errors import AgentError, ConfigError, InvalidState
 from ...core.events import Asked
 from ...core.notices import notice
 from ...core.people.labels import FLOW, LABELS_KEY
@@ -24,19 +28,20 @@ from ...kernel.boundary import Failure, attempt
 from ...kernel.load import load
 from ...run.result import Result
 from ...run.run import Run
-from ..admin_only import stop_for, words_for
 from ..forms import require
-from ..problems import HttpRefused
+from ..language import in_language
+from ..problems import HttpRefused, stop_for, words_for
 from ..service import Service, not_waiting
-from ..users import Caller
+from ..users import Caller, nobody
 from ..workers import is_one_of_several
 from .conversation import answer_for
-from .mcp_key import server_key
 
+SERVER_KEY = "KANAME_SERVER_KEY"  # the key that seals the states of questions; else it is in a file next to the journal
+_KEY_FILE, _KEY_BYTES = "server.key", 32
+log = getLogger("kaname.serve")
 _ENDED = ("completed", "degraded")
 _TRIES = 3  # questions, until the answer is clear
 _ANSWERABLE = 30 * 86_400.0  # seconds for which the state of a question is accepted
-_NOBODY = Caller("", frozenset())
 _CALLERS = "kaname.callers"  # in the ASGI scope: the callers by name, with the roles of their last request
 _GONE = "kaname.gone"  # in the ASGI scope: a list that is not empty once the client has closed the connection
 
@@ -60,7 +65,7 @@ class Lazy:
                 )
                 await self._ready.wait()
         assert self._app is not None
-        caller = scope.get("kaname.caller", _NOBODY)
+        caller = scope.get("kaname.caller", nobody())
         self._callers[caller.name] = caller
         scope = {**scope, _GONE: (gone := []), _CALLERS: self._callers, "user": _sdk_user(caller)}
 
@@ -131,7 +136,7 @@ def _ask_tool(service: Service, agent: Agent[Any]) -> Any:
 
 
 def _caller() -> Caller:
-    found: Caller = _scope().get("kaname.caller", _NOBODY)
+    found: Caller = _scope().get("kaname.caller", nobody())
     return found
 
 
@@ -161,8 +166,7 @@ async def _resume_with_responses(service: Service, ctx: Any, who: Caller) -> Run
         raise not_waiting(card)
     responses = ctx.input_responses or {}
     answers = {key: _answer(asked, responses[key]) for key, asked in result.questions.items() if key in responses}
-    await service.auditor.require_log()
-    return service.agent_of(card).resume(card.run_id, answers, by=who.name)
+    return await service.resume(card, answers, who)
 
 
 def _answer(asked: Asked, response: Any) -> Any:
@@ -179,7 +183,8 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     except InvalidState as unclear:
         if not ctx.request_state:
             raise
-        return _input_required(await service.agent_result(run.run_id), f"{unclear}\n")
+        problem = in_language(str(unclear), who.language)
+        return _input_required(await service.agent_result(run.run_id), who.language, f"{problem}\n")
     async for chunk in run.subscribe(0):
         if chunk.type == "status" and chunk.data["status"] == "tool_started" and "fact" in chunk.data:
             await ctx.report_progress(chunk.data["fact"], None, str(chunk.data["name"]))
@@ -187,7 +192,7 @@ async def _result(service: Service, run: Run[Any], ctx: Any, who: Caller) -> Any
     while result.stop.kind == "waiting" and result.questions:
         _require_elicitation(ctx, result)
         if _asks_by_result(ctx):
-            return _input_required(result)
+            return _input_required(result, who.language)
         require(who, "approve")
         result = await service.wait_for_result(await _elicit_and_resume(service, result, ctx, who))
     if result.stop.kind not in _ENDED:
@@ -208,13 +213,12 @@ async def _elicit_and_resume(service: Service, result: Result[Any], ctx: Any, wh
     """Ask the client while the call waits, and resume the run with the answers. Ask once more if one is unclear."""
     card, problem = await service.card(result.run_id, who), ""
     for _ in range(_TRIES):
-        answers = await _elicit(ctx, result, problem)
+        answers = await _elicit(ctx, result, problem, who.language)
         require(_scope()[_CALLERS][who.name], "approve")  # it may have lost the role since it was asked
-        await service.auditor.require_log()
         try:
-            return await service.begin(service.agent_of(card).resume(card.run_id, answers, by=who.name))
+            return await service.begin(await service.resume(card, answers, who))
         except InvalidState as unclear:
-            problem = f"{unclear}\n"
+            problem = f"{in_language(str(unclear), who.language)}\n"
     raise HttpRefused(409, problem.strip())
 
 
@@ -265,22 +269,69 @@ def _schema(asked: Asked) -> dict[str, Any]:
     return {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
 
 
-def _input_required(result: Result[Any], problem: str = "") -> Any:
+def _input_required(result: Result[Any], language: str, problem: str = "") -> Any:
     from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-    wanted: dict[str, Any] = {
-        key: ElicitRequest(params=ElicitRequestFormParams(message=problem + asked.prompt, requested_schema=_schema(asked)))
-        for key, asked in result.questions.items()
-    }
+    wanted: dict[str, Any] = {}
+    for key, asked in result.questions.items():
+        text = problem + in_language(asked.prompt, language)
+        wanted[key] = ElicitRequest(params=ElicitRequestFormParams(message=text, requested_schema=_schema(asked)))
     return InputRequiredResult(input_requests=wanted, request_state=result.run_id)
 
 
-async def _elicit(ctx: Any, result: Result[Any], problem: str) -> dict[str, Any]:
+async def _elicit(ctx: Any, result: Result[Any], problem: str, language: str) -> dict[str, Any]:
     """Ask the client while the call waits, as in older versions of the protocol."""
     answers = {}
     for key, asked in result.questions.items():
-        given = await attempt(ctx.elicit, problem + asked.prompt, list(asked.options) if asked.options else str, passing=())
+        text, options = problem + in_language(asked.prompt, language), list(asked.options) if asked.options else str
+        given = await attempt(ctx.elicit, text, options, passing=())
         if isinstance(given, Failure):  # the client did not understand, or has gone
             raise _cannot_ask(result)
         answers[key] = getattr(given, "data", None) if given.action == "accept" else answer_for(asked, False)
     return answers
+
+
+def server_key(journal: object) -> bytes:
+    """Return the key of the servers on that journal: `KANAME_SERVER_KEY`, or `server.key` next to the file of the journal.
+
+    The file is made on first use, readable by its owner only. A journal without a file ends with the process, and so does its
+    key. If the file cannot be used, a warning is logged and the process uses its own key.
+    """
+    if given := os.environ.get(SERVER_KEY, ""):
+        return _long_enough(given.encode("utf-8", "surrogateescape"), SERVER_KEY)
+    place = getattr(journal, "path", None)
+    if not place or str(place) == ":memory:":
+        return secrets.token_bytes(_KEY_BYTES)
+    path = Path(place).expanduser().resolve().with_name(_KEY_FILE)
+    try:
+        return _long_enough(_read_or_make(path), str(path))
+    except OSError as problem:
+        log.warning("%s cannot be used (%s): MCP clients cannot answer questions after a restart, or of another worker",
+                    path, problem.strerror)  # fmt: skip
+        return secrets.token_bytes(_KEY_BYTES)
+
+
+def _read_or_make(path: Path) -> bytes:
+    """Read the key, or make it. If several workers make one at the same time, the first wins and all read that one."""
+    if not path.exists():
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(secrets.token_hex(_KEY_BYTES).encode())
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    return path.read_bytes().strip()
+
+
+def _long_enough(key: bytes, place: str) -> bytes:
+    if len(key) < _KEY_BYTES:
+        raise ConfigError.of(
+            "serve.short_key",
+            "the key in {place} has fewer than {least} bytes; set a longer one",
+            place=place,
+            least=_KEY_BYTES,
+        )
+    return key

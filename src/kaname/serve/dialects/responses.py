@@ -21,10 +21,9 @@ from ...core.runs import RunInfo
 from ...core.values import plain_text
 from ...run.request import new_run_id
 from ...run.run import Run
-from ..admin_only import chunks_for
 from ..encoding import Json
 from ..forms import caller_of, read_body, refuse_malformed
-from ..problems import HttpRefused, status_of
+from ..problems import HttpRefused, chunks_for, status_of
 from ..runs import user_input, user_of
 from ..service import CONTINUE, UNSTORED, Service, is_unstored
 from ..stream import Streams
@@ -87,7 +86,7 @@ class Responses:
     async def _resume_with_approvals(self, request: Request, approvals: list[dict[str, Any]]) -> tuple[Run[Any], int]:
         given = {str(one.get("approval_request_id", "")).removeprefix(APPROVAL): one for one in approvals}
         card, answers = await read_answers(self._service, request, given, _answer)
-        return await self._resume(request, card, answers), card.seq
+        return await self._service.resume(card, answers, caller_of(request)), card.seq
 
     async def _resume_with_text(
         self, request: Request, card: RunInfo, after: int | None, items: list[dict[str, Any]]
@@ -98,23 +97,18 @@ class Responses:
         """
         result = await self._service.agent_result(card.run_id)
         if (await self._facts(card.run_id, after))[1]:
-            told = notice(
+            raise HttpRefused.of(
                 "serve.answered_response",
                 "the question of this response was answered, and run {run_id} asks another one: answer its last response",
+                http=409,
                 run_id=card.run_id,
             )
-            raise HttpRefused(409, told)
         open_ones = [key for key, asked in result.questions.items() if not asked.options]
         if len(result.questions) != 1 or not open_ones:
             told = notice("serve.waits", "run {run_id} waits for an approval: send mcp_approval_response", run_id=card.run_id)
             raise HttpRefused(409, told)
-        caller_of(request, "approve")
-        text = "\n".join([_text(one.get("content")) for one in items])
-        return await self._resume(request, card, {open_ones[0]: text}), card.seq
-
-    async def _resume(self, request: Request, card: RunInfo, answers: dict[str, Any]) -> Run[Any]:
-        await self._service.auditor.require_log()
-        return self._service.agent_of(card).resume(card.run_id, answers, by=caller_of(request).name)
+        caller, text = caller_of(request, "approve"), "\n".join([_text(one.get("content")) for one in items])
+        return await self._service.resume(card, {open_ones[0]: text}, caller), card.seq
 
     async def get(self, request: Request) -> Response:
         if request.query_params.get("stream") in ("true", "1"):
@@ -128,6 +122,7 @@ class Responses:
         facts, followed = await self._facts(card.run_id, after)
         asked = {"model": card.agent, "conversation": card.session or None}
         writer = ResponsesWriter(card.run_id, after, asked, before, created=facts[0].time if facts else None)
+        writer.language = caller.language
         writer.begin()
         every = [chunk for fact in facts for chunk in chunks_of(fact) if is_own(chunk, card.run_id)]
         told = chunks_for(every, caller)
@@ -182,12 +177,12 @@ class Responses:
 def _as_stored(answered: tuple[Run[Any], int], unstored: str | None) -> tuple[Run[Any], int]:
     """Return the run that an answer resumes. Raise `HttpRefused` for `store: false` if the run is already stored."""
     if unstored and not is_unstored(answered[0].run_id):
-        told = notice(
+        raise HttpRefused.of(
             "serve.stored",
             "run {run_id} is already stored. Answer it without store: false, or start the run with store: false",
+            http=409,
             run_id=answered[0].run_id,
         )
-        raise HttpRefused(409, told)
     return answered
 
 
@@ -204,10 +199,9 @@ def _check(asked: dict[str, Any]) -> None:
     if not isinstance(asked.get("store"), bool | None):
         raise ConfigError.of("serve.store", "store must be true or false")
     if asked.get("background") and asked.get("store") is False:
-        told = notice(
+        raise ConfigError.of(
             "serve.background_store", "background needs store: true, because a response that is not stored cannot be fetched"
         )
-        raise ConfigError(told)
     if asked.get("conversation") and asked.get("previous_response_id"):
         raise ConfigError.of("serve.one_of", "send either conversation or previous_response_id, not both")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...core.chunks import Chunk
 from ...core.events import Asked
-from ...core.people.asking import question_text
 from ...core.people.visible import visible
 from ...core.record import record
 from ...core.values import plain_text
+from ..language import in_language
 from ..problems import RATE_LIMITED
 from ..service import is_unstored
 from ..stream import event
@@ -201,14 +201,14 @@ class ResponsesWriter(Transcript):
         The call may belong to a run inside this one, and not be the call that waits for it.
         """
         about, asked = question.about, self._calls.get(question.call_id)
-        said = b"" if is_told_by_its_call(question) else self.write_message(question_text(question))
+        said = b"" if is_told_by_its_call(question) else self.write_message(self.question_text(question))
         if about is not None:
             asked = {"name": about.name, "function": {"arguments": visible(json.dumps(about.args, ensure_ascii=False))}}
         item = {
             "id": self._request_id(question.key),
             "type": "mcp_approval_request",
             "server_label": SERVER,
-            "name": asked["name"] if asked else question.prompt,
+            "name": asked["name"] if asked else in_language(question.prompt, self.language),
             "arguments": asked["function"]["arguments"] if asked else "{}",
         }
         place, told = self._add(item)

@@ -10,7 +10,9 @@ from ...core.events import Asked
 from ...core.messages import ToolCall, Usage
 from ...core.notices import notice
 from ...core.people.answers import is_yes_or_no
+from ...core.people.asking import question_in_words, question_text
 from ...core.values import plain_text
+from ..language import in_language
 
 SEPARATOR = ":"  # in an id that names a run and one of its questions
 INTERRUPTED = notice("serve.interrupted", "the run was interrupted here; it continues later, and can be followed by its id")
@@ -41,6 +43,7 @@ class Transcript:
         self._anything_said = False
         self._open: Kind | None = None
         self.broken = False  # words were withdrawn that the client has already
+        self.language = ""  # of the client
 
     def begin(self) -> bytes:
         return b""
@@ -114,6 +117,14 @@ class Transcript:
     def write_message(self, text: str) -> bytes:
         """Write a message that is not from the model: a question, or the output of a run that has not written it."""
         return self._write("text", text) + self.close_open() + self.finish_message(text) if text else b""
+
+    def question_text(self, question: Asked) -> str:
+        """Return a question with its options, for a protocol that shows only yes and no."""
+        return in_language(question_text(question), self.language)
+
+    def question_in_words(self, question: Asked) -> str:
+        """Return a question as a message that the user answers in words."""
+        return in_language(question_in_words(self.run_id, question), self.language)
 
     def close_open(self) -> bytes:
         """Close the open text or thinking."""

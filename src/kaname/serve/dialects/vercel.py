@@ -22,7 +22,7 @@ from ..runs import user_input, user_of
 from ..service import Service
 from ..stream import Streams, event
 from ..users import Caller
-from .chat_answers import ChatAnswer, counts_as_answer, find_answer, resume_with
+from .chat_answers import ChatAnswer, counts_as_answer, find_answer
 from .conversation import ServedRun, answer_for, read_answers
 from .transcript import INTERRUPTED, SEPARATOR, Kind, Transcript, is_told_by_its_call
 
@@ -60,9 +60,7 @@ class Vercel:
         last = messages[-1]
         if answered := _decided_approvals(last):
             card, answers = await read_answers(self._service, request, answered, _answer)
-            await self._service.auditor.require_log()
-            run = self._service.agent_of(card).resume(card.run_id, answers, by=caller.name)
-            return run, card.seq, str(last.get("id", "")), _denied_calls(last)
+            return await self._service.resume(card, answers, caller), card.seq, str(last.get("id", "")), _denied_calls(last)
         said = as_turn(user_input([one for message in messages for one in _to_openai(message)]))
         found = await find_answer(self._service, agent, caller.name, said)
         if found is not None and counts_as_answer(found, caller):
@@ -73,7 +71,7 @@ class Vercel:
         """Resume the run whose question was shown as a text and answered in words."""
         if found.unclear:
             raise HttpRefused(409, join_notices("\n\n", [found.unclear, question_in_words(found.card.run_id, found.question)]))
-        run = await resume_with(self._service, agent, found, caller.name)
+        run = await self._service.resume(found.card, found.answer, caller)
         return run, found.card.seq, f"msg-{run.run_id}-{found.card.seq}"
 
 
@@ -178,7 +176,7 @@ class VercelWriter(Transcript):
         return (b"" if earlier is None else self.call(earlier)) + outcome + self._step_over()
 
     def ask(self, question: Asked) -> bytes:
-        in_words = question_in_words(self.run_id, question)
+        in_words = self.question_in_words(question)
         if not question.call_id or not question.options:
             return self.write_message(in_words)
         about = question.about and (question.about.name, question.about.args)

@@ -7,7 +7,6 @@ import time
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.notices import notice
 from ...core.people.visible import visible_json
 from ...kernel.approvals.port import Grant, HasGrants
 from ..encoding import Json
@@ -31,7 +30,7 @@ class ApprovalRoutes:
         journal, wanted = self._service.journal, request.path_params["grant_id"]
         known = [one.id for one in await self._seen_by(caller_of(request))]
         if not isinstance(journal, HasGrants) or wanted not in known or not await journal.grants.revoke(wanted):
-            raise HttpRefused(404, notice("serve.no_approval", "there is no approval {id_!r}", id_=wanted))
+            raise HttpRefused.of("serve.no_approval", "there is no approval {id_!r}", http=404, id_=wanted)
         return Response(status_code=204)
 
     async def _seen_by(self, caller: Caller) -> list[Grant]:

@@ -12,16 +12,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...core.events import Opened
-from ...core.notices import Notice, notice, to_json
+from ...core.notices import Notice, to_json
 from ...core.people.story import SIGNS, StoryLine, lines
 from ...core.runs import RunInfo
 from ...kernel.load import read_whole
 from ..encoding import Json
 from ..forms import caller_of
 from ..problems import HttpRefused
+from ..questions import summary
 from ..service import Service
 from ..users import Caller
-from ..waiting import summary
 from .facts import redact
 
 _MOST = 4_000_000  # pairs of lines that are looked at; beyond that, line by line
@@ -38,7 +38,7 @@ class CompareRoutes:
         """Return both runs, and rows of two lines with True if they are equal. `first`: the first row that differs, or -1."""
         caller, asked = caller_of(request), request.query_params
         if not asked.get("one") or not asked.get("other"):
-            raise HttpRefused(400, notice("serve.compare", "Name two runs to compare: /api/compare?one=RUN&other=RUN"))
+            raise HttpRefused.of("serve.compare", "Name two runs to compare: /api/compare?one=RUN&other=RUN", http=400)
         cards = [await self._service.card(asked.get(name, ""), caller) for name in ("one", "other")]
         one, other = [await self._side(card, caller) for card in cards]
         pairs = await asyncio.to_thread(lambda: list(align(one[1], other[1])))

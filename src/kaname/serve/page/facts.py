@@ -21,15 +21,14 @@ from ...core.steps import CallModel
 from ...kernel.load import load, read_whole
 from ...kernel.ports import Journal
 from ...run.attach import batches
-from ..admin_only import chunks_for, stop_for
 from ..encoding import PIECE, Json, Part, join_parts, keep_once, share, to_json
 from ..forms import caller_of, number
-from ..problems import HttpRefused
+from ..problems import HttpRefused, chunks_for, stop_for
+from ..questions import summary
 from ..runs import is_read_to_its_end
 from ..service import Service
 from ..stream import Stream, Streams, event
 from ..users import Caller
-from ..waiting import summary
 from .frozen import as_test
 from .graphs import Graphs
 from .media import MARK, without_media

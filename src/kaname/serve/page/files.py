@@ -12,11 +12,10 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...core.notices import notice
+from ..language import CATALOGUE
 from ..problems import HttpRefused
 
 STATIC = Path(__file__).parent / "static"
-_CATALOGUE = Path(__file__).parents[2] / "cli" / "messages" / "ja.json"  # what the rooms below say, in Japanese
 _KINDS = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -45,7 +44,7 @@ class Files:
     @cached_property
     def _files(self) -> dict[str, _File]:
         found = {path.relative_to(STATIC).as_posix(): path.read_bytes() for path in STATIC.rglob("*") if path.is_file()}
-        found["notices.json"] = json.dumps(json.loads(_CATALOGUE.read_text("utf-8")), ensure_ascii=False).encode()
+        found["notices.json"] = json.dumps(json.loads(CATALOGUE.read_text("utf-8")), ensure_ascii=False).encode()
         return {name: _make_file(name, content) for name, content in found.items()}
 
     async def first(self, request: Request) -> Response:
@@ -57,7 +56,7 @@ class Files:
     def _answer(self, request: Request, name: str) -> Response:
         file = self._files.get(name)
         if file is None:
-            raise HttpRefused(404, notice("serve.no_file", "the page has no file {name!r}", name=name[:100]))
+            raise HttpRefused.of("serve.no_file", "the page has no file {name!r}", http=404, name=name[:100])
         headers = {
             "content-security-policy": _POLICY,
             "etag": file.mark,

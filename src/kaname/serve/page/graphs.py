@@ -62,6 +62,6 @@ class Graphs:
 def _tasks_of_plan(written: Any) -> list[dict[str, Any]] | None:
     try:
         plan = read_plan(written) if isinstance(written, str) else plan_from(written)
-        return GraphStrategy(graph_of(plan, lambda use: (), lambda tool: True)).drawn
+        return GraphStrategy(graph_of(plan, lambda use: (), lambda tool: True)).info.graph
     except BadPlan:
         return None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ...memory.lessons.book import LessonBook
 from ...memory.lessons.history import read_history
@@ -22,11 +20,6 @@ class LearningRoutes:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-
-    def routes(self, limit: Callable[[Any], Any]) -> list[Route]:
-        """Return the routes. `limit`: bounds how many requests read the journal at once."""
-        change = Route("/api/learning/lessons/{lesson_id}", self.change, methods=["POST"])
-        return [Route("/api/learning", limit(self.overview)), change]
 
     async def overview(self, request: Request) -> Response:
         caller_of(request, "admin")

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from ...core.codec import encode_body
 from ...core.errors import RunNotFound
-from ...core.notices import notice
 from ...core.reading.files import files_of
 from ...run.result import Result
 from ..forms import caller_of
@@ -64,7 +63,7 @@ class MediaRoutes:
         else:
             found = await self._find_recorded(card.run_id, wanted)
         if found is None:
-            raise HttpRefused(404, notice("serve.no_medium", "run {run_id} has no such medium", run_id=card.run_id))
+            raise HttpRefused.of("serve.no_medium", "run {run_id} has no such medium", http=404, run_id=card.run_id)
         mime, content = found
         plain = mime.startswith(_SHOWN)
         how = {} if plain else {"content-disposition": "attachment"}

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...core.errors import ConfigError
-from ...core.notices import notice
 from ...memory.files import Owner
 from ...memory.memory import Memory
 from ...memory.store import Memories as Store
@@ -78,21 +77,21 @@ class MemoryRoutes:
             if code.startswith("memory."):
                 raise HttpRefused(404 if code == "memory.unknown" else 400, str(problem)) from None
             getLogger("kaname.serve").error("%s", problem)  # the path is only for the owner
-            raise HttpRefused(503, notice("serve.memory", "the memory is not available now; see the server's log")) from None
+            raise HttpRefused.of("serve.memory", "the memory is not available now; see the server's log", http=503) from None
 
     def _find_memory(self, request: Request, role: str) -> tuple[Memory, Owner]:
         caller, asked = caller_of(request, role), request.query_params
         kind, user, named = asked.get("of", "user"), asked.get("user_id", caller.name), asked.get("agent", "")
         if kind not in _OWNERS:
-            raise HttpRefused(
-                400, notice("serve.owner", "the owner of a memory must be user, agent or project, not {owner!r}", owner=kind)
+            raise HttpRefused.of(
+                "serve.owner", "the owner of a memory must be user, agent or project, not {owner!r}", http=400, owner=kind
             )
         if kind != "user" or user != caller.name:
             caller_of(request, "admin")
         for agent in [self._service.agent(named)] if named else list(self._service.agents.values()):
             if (memory := _memory(agent)) is not None:
                 return memory, (kind, {"user": user, "agent": agent.name, "project": ""}[kind])  # type: ignore[return-value]
-        raise HttpRefused(404, notice("serve.no_memory", "no agent on this server has a memory"))
+        raise HttpRefused.of("serve.no_memory", "no agent on this server has a memory", http=404)
 
 
 def _memory(agent: Any) -> Memory | None:
@@ -106,5 +105,5 @@ def _search(store: Store, words: str) -> list[Remembered]:
 def _number(request: Request) -> int:
     text = request.path_params["number"]
     if not text.isdecimal() or len(text) > 18:
-        raise HttpRefused(404, notice("memory.unknown", "there is no memory with the number {number}", number=text[:50]))
+        raise HttpRefused.of("memory.unknown", "there is no memory with the number {number}", http=404, number=text[:50])
     return int(text)

@@ -53,12 +53,12 @@ class Hook:
         given = [one.encode() for one in headers.get("webhook-signature", "").split() if one.startswith("v1,")]
         wanted = [sign(secret, delivery, stamp, body).encode() for secret in self._secrets]
         if not any(hmac.compare_digest(one, right) for one in given[:10] for right in wanted):
-            raise HttpRefused(401, notice("hook.signature", "the signature of this webhook is missing or wrong"))
+            raise HttpRefused.of("hook.signature", "the signature of this webhook is missing or wrong", http=401)
         if not stamp.isdecimal() or len(stamp) > 20 or abs(now - int(stamp)) > _WINDOW:
             told = notice("hook.time", "the time of this webhook differs from the server's clock by more than five minutes")
             raise HttpRefused(401, told)
         if not _ID.fullmatch(delivery):
-            raise HttpRefused(400, notice("hook.id", "the webhook-id must have up to 100 letters, digits, dots, - and _"))
+            raise HttpRefused.of("hook.id", "the webhook-id must have up to 100 letters, digits, dots, - and _", http=400)
         return f"{self.name}@{self.agent.name}@{delivery}"
 
     def fill(self, body: Any) -> Message:
@@ -83,13 +83,13 @@ class HookRoutes:
     async def receive(self, request: Request) -> Response:
         hook = self._hooks.get(request.path_params["name"])
         if hook is None:
-            raise HttpRefused(404, notice("hook.unknown", "there is no such webhook"))
+            raise HttpRefused.of("hook.unknown", "there is no such webhook", http=404)
         raw = await _read(request)
         run_id = hook.check(request.headers, raw, time.time())
         try:
             body = json.loads(raw)
         except (ValueError, RecursionError):
-            raise HttpRefused(400, notice("hook.json", "the body of this webhook is not JSON")) from None
+            raise HttpRefused.of("hook.json", "the body of this webhook is not JSON", http=400) from None
         workflow = self._service.workflows.get(hook.agent.name)
         given = hook.fill(body) if workflow is None else Message("user", (Text(workflow.as_input(body), hook.source),))
         await hook.agent.submit(given, run_id=run_id, **hook.how)
@@ -103,7 +103,7 @@ async def _read(request: Request) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > _LARGEST:
-            raise HttpRefused(413, notice("serve.body", "the request is larger than {most} bytes", most=_LARGEST))
+            raise HttpRefused.of("serve.body", "the request is larger than {most} bytes", http=413, most=_LARGEST)
     return b"".join(pieces)
 
 
@@ -116,14 +116,13 @@ def read_secrets(place: str, variable: str) -> list[bytes]:
     """Return the secrets in an environment variable, separated by spaces. Raises `ConfigError` if one is too short."""
     found = [_secret(one) for one in os.environ.get(variable, "").split()]
     if not found or min(map(len, found)) < _SHORTEST:
-        told = notice(
+        raise ConfigError.of(
             "hook.secret",
             "{place}: set the environment variable {variable} to a secret of at least {shortest} bytes",
             place=place,
             variable=variable,
             shortest=_SHORTEST,
         )
-        raise ConfigError(told)
     return found
 
 

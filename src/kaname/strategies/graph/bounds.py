@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ...core.notices import Notice, join_notices, notice
 from ...core.people.visible import visible
 from ...core.record import record
+from ...kernel.bases import options_of
 from ...kernel.ports import Action
 from .task import Graph, Task
 
@@ -85,7 +86,7 @@ def _calls(task: Task) -> int | None:
 def _seconds(task: Task, tools: Mapping[str, Action]) -> float | None:
     """Return the longest time of one task, with all its tries and rounds. The time of a person is not counted."""
     uses = [task.use, *([task.fallback] if task.fallback is not None else [])]
-    limits = [task.timeout or getattr(tools.get(use.tool), "timeout", None) for use in uses]
+    limits = [task.timeout or options_of(tools.get(use.tool)).timeout for use in uses]
     if task.person or task.each is not None or None in limits:
         return None
     tried = task.rounds * ((1 + task.retries) * (limits[0] or 0.0) + task.retries * task.retry_delay)

@@ -11,7 +11,7 @@ from ...core.errors import ConfigError
 from ...core.notices import join_notices, to_json
 from ...core.state import State
 from ...core.steps import CallTools, Finish, Step, Stop
-from ...kernel.bases import StrategyBase
+from ...kernel.bases import StrategyBase, StrategyInfo
 from .expression import BadExpression
 from .progress import Progress
 from .task import Graph, conditions
@@ -46,12 +46,12 @@ class GraphStrategy(StrategyBase):
         self._kept: Kept[Progress] = Kept()
 
     @property
-    def drawn(self) -> list[dict[str, Any]] | None:
-        """The graph as a list of tasks, for who draws a run later; of a huge one there is none."""
+    def info(self) -> StrategyInfo:  # type: ignore[override]
+        """The graph as a list of tasks, to draw it. A huge graph is not drawn."""
         known = self.graph.by_name
         if len(known) > _MOST_DRAWN:
-            return None
-        return [
+            return StrategyInfo()
+        tasks = [
             {
                 "name": one.name,
                 "tool": one.use.tool,
@@ -60,6 +60,7 @@ class GraphStrategy(StrategyBase):
             }
             for one in known.values()
         ]
+        return StrategyInfo(graph=tasks)
 
     def next(self, state: State) -> Step:
         progress = self.progress(state)

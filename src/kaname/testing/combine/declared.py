@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.messages import ToolCall
+from ...kernel.bases import options_of
 from ...policies.permission.approve import Approve
 from ...policies.permission.flow.policy import Flow
 from .rules import ApprovalRule, DeclaredRules, ToolFacts
@@ -39,7 +40,7 @@ def rules_of(agent: Any) -> DeclaredRules:
 
 
 def _facts(name: str, tool: Any) -> ToolFacts:
-    labels = getattr(tool, "labels", None)
+    labels = options_of(tool).labels
     effect = str(getattr(tool, "effect", "irreversible"))
     properties = dict(tool.parameters.get("properties", {}))
     defaults = {key: value["default"] for key, value in properties.items() if isinstance(value, Mapping) and "default" in value}

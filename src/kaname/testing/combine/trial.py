@@ -15,7 +15,7 @@ from typing import Any
 
 from ...agent.agent import Agent
 from ...core.messages import ToolResult
-from ...kernel.bases import StopRuleBase, optional
+from ...kernel.bases import bound_of
 from ...policies.reuse.cache import Cache
 from ...run.handoffs.handoff import Team
 from ...stores.memory import MemoryJournal
@@ -149,7 +149,7 @@ class _AgentTrial:
     def _copy(self, agent: Agent[Any]) -> Agent[Any]:
         recipe = agent.recipe
         policies = [self._safe(one) for one in recipe.policies if not getattr(one, "is_default", False)]
-        stops = [rule for rule in recipe.stops if not optional(rule, StopRuleBase, "is_default")]
+        stops = [rule for rule in recipe.stops if not bound_of(rule).is_default]
         tools = [Watched(tool, self) for name, tool in agent.tools.items() if name not in OWN_TOOLS]
         options: dict[str, Any] = {"stops": stops} if stops else {}
         if agent.team is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import BadArguments, ToolNotFoundError
 from ...core.events import Effect
 from ...core.messages import ToolCall, ToolResult
-from ...kernel.bases import ActionBase
+from ...kernel.bases import ActionBase, ToolOptions
 from ...kernel.ports import Action, ToolContext
 from ..arguments.prepare import read_arguments
 from .rank import ToolRanking
@@ -23,7 +23,6 @@ class FindTools(ActionBase):
     """The tool `find_tools(query)`: returns the best matches with their parameters, and records which they were."""
 
     effect: Effect = "pure"
-    loads_tools = True
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "what is to be done, in a few words, or names of tools"}},
@@ -31,7 +30,8 @@ class FindTools(ActionBase):
     }
 
     def __init__(self, tools: Sequence[Action], name: str, use: str, *, served: bool) -> None:
-        self.labels = None if served else {"result": "trusted"}  # a server writes the descriptions of its tools
+        labels = None if served else {"result": "trusted"}  # a server writes the descriptions of its tools
+        self.options = ToolOptions(labels=labels, loads_tools=True)
         self._tools = {tool.name: tool for tool in tools}
         self._ranking: ToolRanking | None = None
         self.name = name
@@ -80,8 +80,7 @@ class UseTool(ActionBase):
 
     description = "Call a tool that was found, with its arguments."
     effect: Effect = "pure"
-    loads_tools = True
-    labels: Mapping[str, Any] = {"result": "trusted"}
+    options = ToolOptions(labels={"result": "trusted"}, loads_tools=True)
     parameters: Mapping[str, Any] = {
         "type": "object",
         "properties": {"name": {"type": "string"}, "args": {"type": "object"}},

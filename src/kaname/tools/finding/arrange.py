@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import ConfigError
 from ...core.messages import DELEGATE, TRANSFER, Message, system
 from ...core.notices import notice
-from ...kernel.bases import ActionBase, optional
+from ...kernel.bases import options_of
 from ...kernel.ports import Action
 from ...kernel.view import RunView
 
@@ -68,7 +68,7 @@ class Arrangement:
             served: The names of those that servers have.
             every: All tools that can be called, by name; it is read when a call is made.
         """
-        listed = [tool for tool in tools.values() if optional(tool, ActionBase, "listed")]
+        listed = [tool for tool in tools.values() if options_of(tool).listed]
         free = [tool for tool in listed if tool.name not in self._kept]
         many_own = self._above is not None and len([tool for tool in listed if tool.name not in served]) > self._above
         hidden = [tool for tool in free if many_own or tool.name in served]
@@ -81,14 +81,14 @@ class Arrangement:
         from .actions import FindTools, UseTool
 
         find, use = [first if first not in tools else second for first, second in _NAMES]
-        foreign = any(optional(tool, ActionBase, "served_by")[0] for tool in hidden)
+        foreign = any(options_of(tool).server[0] for tool in hidden)
         made: tuple[Any, Any] = FindTools(hidden, find, use, served=foreign), UseTool(every, use)
         self.hidden, self.added = frozenset([tool.name for tool in hidden]), {tool.name: tool for tool in made}
 
 
 def _namespace(tool: Action) -> str:
     """Return the group of a tool: its server, or the first word of its name."""
-    group = optional(tool, ActionBase, "served_by")[0] or _WORD_END.split(tool.name, 1)[0]
+    group = options_of(tool).server[0] or _WORD_END.split(tool.name, 1)[0]
     return f"{_UNUSUAL.sub('_', group)[:_LONGEST_GROUP]}_tools"
 
 

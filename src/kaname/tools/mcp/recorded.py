@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import BadArguments, ReplayDiverged
 from ...core.events import Asked, Effect, Event, ToolFinished, ToolStarted
 from ...core.messages import ToolCall, ToolResult
-from ...kernel.bases import ActionBase
+from ...kernel.bases import ActionBase, ToolOptions
 from ...kernel.ports import ToolContext
 from ..arguments.prepare import read_arguments
 from ..function import check_effect
@@ -24,9 +24,10 @@ class RecordedServerTool(ActionBase):
     parameters: Mapping[str, Any] = {"type": "object"}
 
     def __init__(self, name: str, events: Sequence[Event], served_by: tuple[str, str], more: Sequence[Any]) -> None:
-        self.name, self.served_by = name, served_by
+        self.name = name
         started = [e.body for e in events if isinstance(e.body, ToolStarted) and e.body.call.name == name]
-        effect, self.labels = more if len(more) == 2 else ("irreversible", None)
+        effect, labels = more if len(more) == 2 else ("irreversible", None)
+        self.options = ToolOptions(labels=labels, server=served_by)
         self.effect: Effect = started[0].effect if started else check_effect(name, effect)
         asked = [e.body.about for e in events if isinstance(e.body, Asked) and e.body.about is not None]
         self._received = {call.id: call.args for call in asked if isinstance(call.args, Mapping)}

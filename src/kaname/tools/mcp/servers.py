@@ -14,7 +14,7 @@ from ...core.events import Effect
 from ...core.messages import Message, ToolCall, ToolResult
 from ...core.notices import join_notices, notice
 from ...core.people.labels import LABELS_KEY
-from ...kernel.bases import ActionBase
+from ...kernel.bases import ActionBase, ToolOptions
 from ...kernel.ports import ToolContext
 from ...kernel.view import RunView
 from ..arguments.prepare import fitting_arguments
@@ -35,9 +35,10 @@ _LONGEST_WORDS = 4000  # characters of a server's instructions
 
 
 class McpTool(ActionBase):
-    """A tool of a server. Its effect follows the server's hints (read-only, idempotent); without a hint it is irreversible."""
+    """A tool of a server. Its effect follows the server's hints (read-only, idempotent); without a hint it is irreversible.
 
-    timeout: float | None = None  # kept by the server's clock: a restart and a person's answer have their own time
+    It has no timeout: the server's clock limits a call, because a restart and a person's answer have their own time.
+    """
 
     def __init__(self, server: McpServer, tool: Any, name: str) -> None:
         told = tool.description or tool.title or ""
@@ -49,9 +50,8 @@ class McpTool(ActionBase):
         self.effect: Effect = "irreversible"
         if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
             self.effect = "pure" if hints.read_only_hint else "idempotent"
-        self.labels = labels_from(hints, tool.meta)
+        self.options = ToolOptions(labels=labels_from(hints, tool.meta), server=(server.name, tool.name))
         self._server, self._tool, self._output = server, tool.name, tool.output_schema
-        self.served_by = (server.name, tool.name)
 
     @property
     def identity(self) -> Any:

@@ -13,7 +13,7 @@ from ....core.notices import Notice, join_notices, notice
 from ....core.people.labels import FLOW, read_labels
 from ....core.people.visible import visible_line
 from ....core.record import replace
-from ....kernel.bases import ActionBase, StrategyBase, optional
+from ....kernel.bases import StrategyBase, optional, options_of
 from ....kernel.door import refused_result
 from ....kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...names import known_tools
@@ -220,7 +220,7 @@ class Flow(Policy):
             if any(message.role not in ("system", "tool") and id(message) not in known for message in request.messages):
                 return "context"
         tools = {} if seen else view.agent.tools
-        served = {name for name, tool in tools.items() if optional(tool, ActionBase, "served_by")[0]}
+        served = {name for name, tool in tools.items() if options_of(tool).server[0]}
         return "mcp" if served - self.labelled.given.keys() else ""  # a server writes the descriptions of its tools
 
     def _brought_by(self, message: Any, view: RunView) -> str:

@@ -9,7 +9,7 @@ from ....core.messages import Message, Provided, Text, ToolCall, ToolResult
 from ....core.people.labels import ParameterRole, ToolLabels, read_labels
 from ....core.record import replace
 from ....core.values import plain_text
-from ....kernel.bases import ActionBase, optional
+from ....kernel.bases import options_of
 from ...content.guardrails.folded import fold_text
 from .judge import FlowJudge, Mark, targets_of
 from .records import TrustedRecords
@@ -36,7 +36,7 @@ class Labelled:
         """
         if (given := self.given.get(name)) is not None:
             return given
-        own = None if tool is None else optional(tool, ActionBase, "labels")
+        own = options_of(tool).labels
         labels = (own if isinstance(own, ToolLabels) else read_labels(own, name)) if own is not None else ToolLabels()
         if tool is not None and labels.role != "acts" and self.is_hinted(name, tool):
             known = tool.parameters.get("properties") or {}
@@ -46,7 +46,7 @@ class Labelled:
 
     def is_hinted(self, name: str, tool: Action | None) -> bool:
         """Return True for a tool that only its server declares to read."""
-        served = tool is not None and name not in self.given and optional(tool, ActionBase, "served_by")[0]
+        served = tool is not None and name not in self.given and options_of(tool).server[0]
         return bool(served) and tool is not None and tool.effect == "pure"
 
     def judged_arguments(self, call: ToolCall, tool: Action | None) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ class Labelled:
         tools = [one for tools in agents for one in tools.items()]
         if outside or any(self.of(name, tool).reads_others for name, tool in tools):
             return any(self.role(name, tool) == "acts" or self.is_hinted(name, tool) for name, tool in tools)
-        servers = {name: optional(tool, ActionBase, "served_by")[0] for name, tool in tools}
+        servers = {name: options_of(tool).server[0] for name, tool in tools}
         foreign = {server for name, server in servers.items() if server and name not in self.given}
         return any(foreign - {servers[name]} for name, tool in tools if self.role(name, tool) == "acts")
 

@@ -1,6 +1,6 @@
 // Small components that all views use.
 
-import { Component, createContext, html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { Component, createContext, html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact.js";
 import { saveFile } from "./server.js";
 import { problemText, t } from "./words.js";
 import { state } from "./format.js";
@@ -103,11 +103,12 @@ export function Dialog({ title, close, children }) {
     <header><h2>${title}</h2><${Button} onClick=${close} label=${t("Close")}>✕</${Button}></header>${children}</dialog>`;
 }
 
-// Keyboard shortcuts of a view: {"f": action}. They are off while the user types or a dialog is open.
+// Keyboard shortcuts of a view: {"f": action}. They are off while the user types or a dialog is open. They hold as soon as the
+// view is in the document: an effect after the next paint would lose keys that are pressed before.
 export function useKeys(keys) {
   const held = useRef(keys);
   held.current = keys;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = event => {
       const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
       if (typing || event.repeat || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]"))

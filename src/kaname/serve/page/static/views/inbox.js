@@ -1,6 +1,6 @@
 // Inbox: the open questions, the oldest first.
 
-import { html, useContext, useEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useContext, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
 import { inbox, link, loadQuestions, loadRuns, may, runs, titleOf, use } from "../shared.js";
 import { get, send } from "../server.js";
 import { Announce, Button, Loading, EmptyState, ErrorBox, useKeys } from "../parts.js";
@@ -80,7 +80,7 @@ export default function Inbox({ run, otherwise }) {
   // If it was answered elsewhere, the user may be typing on: letters select nothing until an arrow key or a click does.
   const [lost, lose] = useState(false);
   const mine = useRef("");
-  useEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && lose(true)), [place < 0]);
+  useLayoutEffect(() => void (chosen && chosen !== mine.current && questions && place < 0 && lose(true)), [place < 0]);
   const move = step => {
     lose(false);
     const from = place >= 0 ? place + step : chosen ? last.current : 0;
