@@ -192,4 +192,4 @@ async def test_d14_load_is_spread_over_instances_and_the_choice_of_tools_is_told
     await asyncio.gather(*runs)
     assert sorted(asked) == ["one", "one", "two", "two"]
     assert isinstance(next(p for p in agent.recipe.policies if isinstance(p, ModelFallback)), ModelFallback)
-    assert Equals("look", "see").depth == -1
+    assert Equals("look", "see").place == "choice"

@@ -3,16 +3,18 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
 from kaname import Agent, Policy, ScriptedModel
-from kaname.core.errors import Halt, UnexpectedError
+from kaname.core.errors import ConfigError, Halt, UnexpectedError
 from kaname.core.messages import ToolCall, user
 from kaname.core.steps import CallModel, CallTools, Conclude, Finish, Stop
 from kaname.kernel import bases
 from kaname.kernel.bases import ContextBase, ModelBase, SinkBase, StrategyBase, optional
+from kaname.kernel.chain import in_order
+from kaname.kernel.ports import Place
 from kaname.run.recipe import strategy_kind
 from kaname.strategies.stop import max_steps
 from tests.parts import add
@@ -142,3 +144,14 @@ async def test_parts_that_inherit_from_their_bases_work_together():
     assert "Stopped" in sink.seen
     await agent.close()
     assert model.closed
+
+
+def test_policies_stand_in_the_order_of_their_places_wherever_they_are_listed():
+    def policy(place):
+        return type("Own", (Policy,), {"place": place})()
+
+    assert [one.place for one in in_order([policy(place) for place in reversed(get_args(Place))])] == [*get_args(Place)]
+    first, second = policy("attempt"), policy("attempt")
+    assert in_order([first, second]) == (first, second), "the first of a place is the outermost"
+    with pytest.raises(ConfigError, match="there is no place 'outside'; a policy stands in one of: turn, choice, call"):
+        in_order([policy("outside")])

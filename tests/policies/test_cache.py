@@ -133,7 +133,7 @@ async def test_reply_of_another_model_is_not_kept_under_the_first(path):
     class Instead(Policy):
         """Stands where a fallback to another model does: inside the cache."""
 
-        depth, is_default = 6, True
+        place, is_default = "money", True
 
         async def model(self, request, next, view):
             return replace(await next(request), model="another")

@@ -38,15 +38,12 @@ def test_cache_entry_is_used_until_its_time_is_over(tmp_path):
     assert store.get("b") == ("two", 1000.0)
 
 
-def test_cache_removes_what_was_not_used_for_the_longest_time(tmp_path):
+def test_cache_removes_the_oldest_entries(tmp_path):
     clock = Clock()
     store = CacheStore(tmp_path / "c.db", 4_000, clock)
-    for name in "abc":
+    for name in "abca":  # a is stored once more, so that b is the oldest
         clock.now += 1
         store.put(name, "x" * 1000)
-    clock.now += 1
-    assert store.get("a") is not None  # used since, so that b is the oldest
-    clock.now += 1
     store.put("d", "x" * 1000)
     assert [name for name in "abcd" if store.get(name)] == ["a", "c", "d"]
     assert store.figures().bytes <= 4_000
@@ -79,21 +76,6 @@ def test_cache_stays_within_its_size_over_many_values(tmp_path):
     store.clear()
     assert store.figures()[:2] == (0, 0)
     assert store.figures().on_disk < on_disk
-
-
-def test_cache_remembers_uses_across_processes(tmp_path):
-    clock = Clock()
-    first = CacheStore(tmp_path / "c.db", 2_500, clock)
-    first.put("a", "x" * 1000)
-    clock.now += 1
-    first.put("b", "x" * 1000)
-    clock.now += 1
-    assert first.get("a") is not None
-    first.close()
-    second = CacheStore(tmp_path / "c.db", 2_500, clock)
-    second.put("c", "x" * 1000)
-    assert second.get("a") is not None
-    assert second.get("b") is None
 
 
 @pytest.mark.skipif(os.name == "nt", reason="file modes")

@@ -12,7 +12,6 @@ from kaname import (
     Message,
     ModelFallback,
     ModelReply,
-    Pace,
     Retry,
     ScriptedModel,
     ToolContext,
@@ -27,6 +26,7 @@ from kaname.kernel.channel import Channel
 from kaname.memory.compact import Compact
 from kaname.models import Anthropic, OpenAI, OpenAIResponses
 from kaname.policies.failure import breaker
+from kaname.policies.pace.gate import gate_of
 from kaname.run.recipe import fallback_of
 from kaname.sinks.spans import Spans
 from kaname.testing.wire import WireServer, anthropic_reply, reply, responses_reply, status
@@ -394,9 +394,9 @@ async def test_call_that_a_rate_limit_holds_back_is_no_failure_of_the_model():
         (instance,) = fallback_of(agent.recipe).tiers[0]
         rates = instance.model.rates
         rates.learn(429, {})
-        under_way = rates.begin(0)  # the only call that is allowed now, so the next ones are not sent
+        rates.begin()  # the only call that is allowed now, so the next ones are not sent
         assert [(await agent.run("hi")).output for _ in range(4)] == ["second"] * 4
-        rates.end(under_way)
+        rates.end()
         assert instance.breaker.rest == 0.0
         assert (await agent.run("hi")).output == "first"
         await agent.close()
@@ -405,17 +405,16 @@ async def test_call_that_a_rate_limit_holds_back_is_no_failure_of_the_model():
 async def test_call_waits_for_its_turn_when_the_rate_limits_of_all_models_hold_it_back():
     async with WireServer(lambda _: "first") as first, WireServer(lambda _: "second") as second:
         agent = Agent([model(first), model(second)], journal="memory", policies=[Retry(1)])
-        (pace,) = [policy for policy in agent.recipe.policies if isinstance(policy, Pace)]
         held = [one.rates for one in fallback_of(agent.recipe).all_models]
         for rates in held:
             rates.learn(429, {})
-        under_way = [rates.begin(0) for rates in held]
+            rates.begin()
         run = agent.run("hi")
         async for chunk in run:
             if chunk.data.get("status") == "throttled" and chunk.data["reason"]:  # it waits: the calls before it end
-                for one, rates, sent in zip(fallback_of(agent.recipe).all_models, held, under_way, strict=True):
-                    rates.end(sent)
-                    pace._lane(one).gate.ring()
+                for one, rates in zip(fallback_of(agent.recipe).all_models, held, strict=True):
+                    rates.end()
+                    gate_of(one, rates).pump()
         assert (await run).output in ("first", "second")
         assert len(first.requests) + len(second.requests) == 1
         await agent.close()

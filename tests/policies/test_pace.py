@@ -16,7 +16,7 @@ from kaname.kernel.bases import ModelInfo
 from kaname.models import Anthropic, OpenAI
 from kaname.models.http.rates import ProviderRates, rates_of
 from kaname.policies.failure.timeout import Timeout
-from kaname.policies.pace.gate import Gate, UnknownRates, Waiter
+from kaname.policies.pace.gate import Gate, PacedCall, TooLong, gate_of
 from kaname.policies.pace.limits import PaceLimits, PaceRate
 from kaname.testing.wire import Answer, WireServer, reply, status
 from tests.parts import chunks
@@ -47,8 +47,9 @@ class Held:
         return DONE
 
 
-def gate_of(pace, model):
-    return pace._lane(model).gate
+def at(model):
+    """The gate of a model's calls."""
+    return gate_of(model, getattr(model, "rates", None))
 
 
 async def until(true):
@@ -88,13 +89,13 @@ async def test_no_more_calls_at_once_than_allowed():
     pace = Pace(at_once=3)
     agent = Agent(model, policies=[pace], journal="memory")
     runs = [asyncio.ensure_future(agent.run(f"task {n}")) for n in range(10)]
-    await until(lambda: gate_of(pace, model).waiting == 7)
+    await until(lambda: len(at(model).waiting) == 7)
     assert pace.can_execute(model) == (False, "waiting until another call has finished (limit: calls at once)")
     model.free.set()
     results = await asyncio.gather(*runs)
     assert (model.most, [one.output for one in results]) == (3, ["done"] * 10)
-    gate = gate_of(pace, model)
-    assert (gate.at_work, gate.waiting, gate._timer, pace.can_execute(model)) == (0, 0, None, (True, ""))
+    gate = at(model)
+    assert (gate.at_work, gate.waiting, pace.can_execute(model)) == (0, [], (True, ""))
 
 
 async def test_waiting_run_tells_its_reader_why_and_how_long():
@@ -108,7 +109,7 @@ async def test_waiting_run_tells_its_reader_why_and_how_long():
             break
     assert (seen["reason"], 58 < seen["seconds"] <= 60, seen["content"]) == ("requests", True, "waiting 60 s (limit: requests)")
     run.abort()
-    assert ((await run).stop.kind, gate_of(pace, model).waiting, model.asked) == ("cancelled", 0, ["first"])
+    assert ((await run).stop.kind, at(model).waiting, model.asked) == ("cancelled", [], ["first"])
 
 
 async def test_waiting_counts_towards_the_deadline():
@@ -125,7 +126,7 @@ async def test_tokens_are_estimated_before_a_call_and_corrected_after_it():
     agent = Agent(model, policies=[pace], journal="memory")
     for n in range(5):  # about 500 tokens each before the call, 15 after it
         await agent.run(f"task {n}")
-    (window,) = gate_of(pace, model).windows.values()
+    (window,) = at(model).windows.values()
     assert window.total == 75
 
 
@@ -135,32 +136,31 @@ async def test_cancelled_waiters_leave_nothing_behind():
     agent = Agent(model, policies=[pace], journal="memory")
     first = asyncio.ensure_future(agent.run("first"))
     await until(lambda: model.running)
-    gate = gate_of(pace, model)
+    gate = at(model)
     others = [asyncio.ensure_future(agent.run(f"{n}")) for n in range(5)]
-    await until(lambda: gate.waiting == 5)
+    await until(lambda: len(gate.waiting) == 5)
     for one in others[:4]:
         one.cancel()
     await asyncio.gather(*others[:4], return_exceptions=True)
-    assert gate.waiting == 1
+    assert len(gate.waiting) == 1
     model.free.set()
     assert (await first).output == (await others[4]).output == "done"
-    assert (gate.at_work, gate.waiting, model.most, model.asked) == (0, 0, 1, ["first", "4"])
+    assert (gate.at_work, gate.waiting, model.most, model.asked) == (0, [], 1, ["first", "4"])
 
 
 async def test_call_that_is_cancelled_when_its_turn_has_come_passes_it_on():
-    gate = Gate()
-    lane = gate.lane(PaceLimits(at_once=1), UnknownRates(""))
-    ticket = lane.enter(0)
-    one, other = Waiter("a", "", 0), Waiter("b", "", 0)
-    lane.join(one)
-    lane.join(other)
-    ticket.close()
-    assert one.ticket is not None
-    assert other.ticket is None
-    lane.leave(one)  # it was cancelled before its task ran again
-    assert (await other.future) is other.ticket
-    other.ticket.close()
-    assert (gate.at_work, gate.waiting) == (0, 0)
+    gate, limits = Gate(), PaceLimits(at_once=1)
+    first, one, other = (PacedCall(limits, None, user=name) for name in ("", "a", "b"))
+    assert gate.enter(first)
+    gate.join(one)
+    gate.join(other)
+    gate.leave(first)
+    assert one.under_way
+    assert not other.under_way
+    gate.leave(one)  # it was cancelled before its task ran again
+    await other.turn()
+    gate.leave(other)
+    assert (gate.at_work, gate.waiting) == (0, [])
 
 
 def test_limit_holds_across_event_loops_in_threads():
@@ -193,7 +193,7 @@ def test_limit_holds_across_event_loops_in_threads():
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert (outputs, most, gate_of(pace, model).at_work) == (["done"] * 40, 2, 0)
+    assert (outputs, most, at(model).at_work) == (["done"] * 40, 2, 0)
 
 
 CALLS = st.lists(
@@ -217,113 +217,84 @@ def test_limits_hold_and_turns_are_fair_whatever_comes(calls, at_once, requests,
 
 async def simulate(calls, at_once, requests, tokens):
     now, waiting, running, granted, late = 0.0, [], [], [], []
-    gate = Gate(lambda: now)
-    lane = gate.lane(PaceLimits(PaceRate(requests, 7), PaceRate(tokens, 11), at_once), UnknownRates(""))
+    gate, limits = Gate(lambda: now), PaceLimits(PaceRate(requests, 7), PaceRate(tokens, 11), at_once)
+    gate.watch(limits)
     for now in [tick / 1 for tick in range(600)]:
-        for waiter, ends in [one for one in running if one[1] <= now]:
-            waiter.ticket.close()
-            running.remove((waiter, ends))
+        for call, ends in [one for one in running if one[1] <= now]:
+            gate.leave(call)
+            running.remove((call, ends))
         for who, session, weight, when, _, _ in calls:
             if when == now:
-                waiter = Waiter(who, session, weight)
-                waiting.append(waiter)
-                late.append(waiter)
-                lane.join(waiter)
-        with gate.lock:
-            gate.pump()
-        for place, waiter in enumerate(list(late)):
+                call = PacedCall(limits, None, weight, who, session)
+                waiting.append(call)
+                late.append(call)
+                gate.join(call)
+        gate.pump()
+        for place, call in enumerate(list(late)):
             cancelled = calls[place][5] if place < len(calls) else False
-            if waiter in waiting and waiter.ticket is None and cancelled and now > calls[place][3] + 3:
-                waiting.remove(waiter)
-                lane.leave(waiter)
-        for waiter in [one for one in waiting if one.ticket is not None]:
-            waiting.remove(waiter)
-            granted.append((now, waiter))
-            running.append((waiter, now + 1 + len(granted) % 5))
+            if call in waiting and not call.under_way and cancelled and now > calls[place][3] + 3:
+                waiting.remove(call)
+                gate.leave(call)
+        for call in [one for one in waiting if one.under_way]:
+            waiting.remove(call)
+            granted.append((now, call))
+            running.append((call, now + 1 + len(granted) % 5))
         assert gate.at_work == len(running) <= at_once
-        assert gate.waiting == len(waiting)
-        last_requests = [waiter for at, waiter in granted if now - 7 < at <= now]
-        last_tokens = [waiter.tokens for at, waiter in granted if now - 11 < at <= now]
+        assert gate.waiting == waiting
+        last_requests = [call for at, call in granted if now - 7 < at <= now]
+        last_tokens = [call.tokens for at, call in granted if now - 11 < at <= now]
         assert len(last_requests) <= requests
         assert sum(last_tokens) <= tokens
-    assert (waiting, running, gate._timer) == ([], [], None), "a call waits for ever, or a place is still taken"
+    assert (waiting, running) == ([], []), "a call waits for ever, or a place is still taken"
 
 
 @tries(100)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xyz")), max_size=40))
 def test_users_take_turns_then_their_sessions(who):
     async def serve():
-        gate = Gate()
-        lane = gate.lane(PaceLimits(at_once=1), UnknownRates(""))
-        busy, served = lane.enter(0), []
-        waiters = [Waiter(*one, 0) for one in who]
-        for waiter in waiters:
-            lane.join(waiter)
-        left = Counter([waiter.user for waiter in waiters])
+        gate, limits = Gate(), PaceLimits(at_once=1)
+        busy, served = PacedCall(limits, None), []
+        assert gate.enter(busy)
+        calls = [PacedCall(limits, None, 0, *one) for one in who]
+        for call in calls:
+            gate.join(call)
+        left = Counter([call.user for call in calls])
         while any(left.values()):
-            busy.close()
-            (next_one,) = [waiter for waiter in waiters if waiter.ticket is not None and waiter not in served]
+            gate.leave(busy)
+            (next_one,) = [call for call in calls if call.under_way and call not in served]
             served.append(next_one)
             left[next_one.user] -= 1
-            busy = next_one.ticket
-            counts = Counter([waiter.user for waiter in served])
+            busy = next_one
+            counts = Counter([call.user for call in served])
             assert all(counts[next_one.user] - counts[other] <= 1 for other in left if left[other]), "a user was passed over"
-            mine = [waiter for waiter in waiters if waiter.user == next_one.user]
-            by_session = Counter([waiter.session for waiter in mine if waiter in served])
-            open_sessions = {waiter.session for waiter in mine if waiter not in served}
+            mine = [call for call in calls if call.user == next_one.user]
+            by_session = Counter([call.session for call in mine if call in served])
+            open_sessions = {call.session for call in mine if call not in served}
             assert all(by_session[next_one.session] - by_session[other] <= 1 for other in open_sessions)
         for key in set(who):
             assert [one for one in served if (one.user, one.session) == key] == [
-                one for one in waiters if (one.user, one.session) == key
+                one for one in calls if (one.user, one.session) == key
             ]
-        busy.close()
+        gate.leave(busy)
         assert gate.at_work == 0
 
     asyncio.run(serve())
 
 
+async def test_call_with_other_limits_is_not_held_up():
+    gate, strict, free = Gate(), PaceLimits(at_once=1), PaceLimits(at_once=2)
+    first, waits, passes = PacedCall(strict, None), PacedCall(strict, None), PacedCall(free, None)
+    assert gate.enter(first)
+    gate.join(waits)
+    gate.join(passes)
+    assert (waits.under_way, passes.under_way) == (False, True)
+    for call in (first, passes):
+        gate.leave(call)
+    await waits.turn()
+    gate.leave(waits)
+
+
 # --- what the provider reports ---
-
-
-@pytest.mark.parametrize(
-    ("reset", "seconds"),
-    [("6m0s", 360), ("1s", 1), ("20ms", 0.02), ("2m59.56s", 179.56), ("12", 12), ("nonsense", 60), ("", 60)],
-)
-def test_reset_is_read_as_providers_write_it(reset, seconds):
-    rates = ProviderRates("x")
-    headers = {"x-ratelimit-limit-requests": "10", "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
-    rates.learn(200, headers, now=100.0)
-    assert rates.wait(0, 100.0) == ("provider_requests", pytest.approx(seconds / 10))  # a tenth of it is one request
-    assert rates.wait(0, 100.0 + seconds / 10 + 0.01) == ("", 0.0)
-
-
-def test_reset_of_anthropic_is_a_time_of_the_servers_own_clock():
-    rates = ProviderRates("x")
-    headers = {
-        "date": "Tue, 17 Nov 2020 10:00:00 GMT",
-        "anthropic-ratelimit-tokens-limit": "1000",
-        "anthropic-ratelimit-tokens-remaining": "0",
-        "anthropic-ratelimit-tokens-reset": "2020-11-17T10:00:30Z",
-    }
-    rates.learn(200, headers, now=100.0)
-    assert rates.wait(500, 100.0) == ("provider_tokens", pytest.approx(15, abs=0.5))
-    assert rates.wait(5000, 100.0) == ("provider_tokens", pytest.approx(30, abs=0.5)), "a larger call waits for all of it"
-
-
-def test_reports_that_cross_do_not_hide_what_was_sent_since():
-    rates, headers = ProviderRates("x"), {"x-ratelimit-limit-requests": "3", "x-ratelimit-reset-requests": "60s"}
-    first, second, third = (rates.begin(0) for _ in range(3))
-    rates.sending(second)
-    rates.learn(
-        200, {**headers, "x-ratelimit-remaining-requests": "2"}, now=0.0
-    )  # the first and the third may still be on their way
-    assert rates.wait(0, 0.0)[0] == "provider_requests"
-    rates.sending(first)
-    rates.learn(200, {**headers, "x-ratelimit-remaining-requests": "1"}, now=0.0)
-    assert rates.wait(0, 0.0)[0] == "provider_requests", "the third has been sent since"
-    rates.sending(third)
-    rates.learn(200, {**headers, "x-ratelimit-remaining-requests": "1"}, now=0.0)
-    assert rates.wait(0, 0.0) == ("", 0.0)
 
 
 def test_key_is_not_shown():
@@ -334,49 +305,34 @@ def test_key_is_not_shown():
 
 
 class Limited:
-    """A provider that allows so many requests in a period: by a bucket that refills, or in fixed windows."""
+    """A provider that allows so many requests in a period, and says when it allows the next one."""
 
-    def __init__(self, limit, period, fixed=False, dialect="openai"):
-        self.limit, self.period, self.fixed, self.dialect = limit, period, fixed, dialect
-        self.level, self.at, self.refused, self.answered = float(limit), time.monotonic(), 0, 0
+    def __init__(self, limit, period):
+        self.limit, self.period, self.refused, self.answered = limit, period, 0, 0
+        self.level, self.at = limit, time.monotonic()
 
     def __call__(self, body):
         now = time.monotonic()
-        if self.fixed:
-            if now - self.at >= self.period:
-                self.level, self.at = float(self.limit), now
-            reset = self.period - (now - self.at)
-        else:
-            self.level, self.at = min(self.limit, self.level + (now - self.at) * self.limit / self.period), now
-            reset = (self.limit - max(0, self.level - 1)) * self.period / self.limit
-        accepted = self.level >= 1
-        self.level -= accepted
-        left = int(self.level)
-        headers = {
-            "x-ratelimit-limit-requests": self.limit,
-            "x-ratelimit-remaining-requests": left,
-            "x-ratelimit-reset-requests": f"{reset * 1000:.0f}ms",
-        }
-        if not accepted:
+        if now - self.at >= self.period:
+            self.level, self.at = self.limit, now
+        if not self.level:
             self.refused += 1
-            return status(429, "slow down", retry_after=reset, **headers)
+            return status(429, "slow down", retry_after=self.period - (now - self.at))
+        self.level -= 1
         self.answered += 1
-        return reply("hi", headers=(("content-type", "text/event-stream"), *[(k, str(v)) for k, v in headers.items()]))
+        return "hi"
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-async def test_provider_that_reports_its_limit_hardly_ever_refuses(fixed):
-    provider = Limited(10, 0.5, fixed)
+async def test_calls_of_all_runs_wait_as_long_as_the_provider_says():
+    provider = Limited(10, 0.5)
     async with WireServer(provider) as server:
         agents = [
             Agent(OpenAI("m", base_url=server.url, api_key="k"), journal="memory", policies=[Retry(tries=5)]) for _ in "ab"
         ]
-        await agents[0].run("to learn")
         results = await asyncio.gather(*[agent.run(f"{n}") for n in range(20) for agent in agents])
         for agent in agents:
             await agent.close()
-    assert ([one.output for one in results], provider.answered) == (["hi"] * 40, 41)
-    assert provider.refused < 20  # none on a quiet machine; about thirty without pacing
+    assert ([one.output for one in results], provider.answered) == (["hi"] * 40, 40)
 
 
 async def test_same_provider_refuses_calls_that_are_not_paced():
@@ -447,42 +403,54 @@ async def test_other_model_is_asked_at_once_if_a_policy_chooses_between_models()
         await idle.close()
 
 
-async def test_provider_that_was_busy_is_tried_by_one_call_first():
-    rates = ProviderRates("x")
+def entered(gate, rates):
+    return gate.enter(PacedCall(PaceLimits(), rates))
+
+
+def test_provider_that_was_busy_is_tried_by_one_call_first():
+    rates, gate = ProviderRates("x"), Gate(lambda: 0.0)
     rates.learn(429, {}, now=0.0)
-    gate = Gate(lambda: 0.0)
-    lane = gate.lane(PaceLimits(), rates)
-    tickets = [lane.enter(0) for _ in range(3)]
-    assert [ticket is not None for ticket in tickets] == [True, False, False]
+    assert [entered(gate, rates) for _ in range(3)] == [True, False, False]
     rates.learn(200, {}, now=0.0)
-    assert [lane.enter(0) is not None for _ in range(3)] == [True, False, False]
+    assert [entered(gate, rates) for _ in range(3)] == [True, False, False]
 
 
 def test_call_that_hangs_after_a_refusal_does_not_hold_the_others_back_for_long():
     rates, now = ProviderRates("x"), 0.0
     rates.learn(429, {"retry-after": "1"}, now=0.0)
-    lane = Gate(lambda: now).lane(PaceLimits(), rates)
+    gate = Gate(lambda: now)
     now = 1.0
-    assert lane.enter(0) is not None  # and it hangs
-    assert lane.enter(0) is None
-    assert rates.wait(0, now) == ("busy", 2.0)
+    assert entered(gate, rates)  # and it hangs
+    assert not entered(gate, rates)
+    assert rates.wait(now) == ("busy", 2.0)
     now = 3.0
-    assert [lane.enter(0) is not None for _ in range(2)] == [True, False]
+    assert [entered(gate, rates) for _ in range(2)] == [True, False]
     now = 5.0
-    assert [lane.enter(0) is not None for _ in range(3)] == [True, True, False]
+    assert [entered(gate, rates) for _ in range(3)] == [True, True, False]
 
 
-def test_single_refusal_among_many_calls_halves_them_and_repeated_ones_leave_one():
-    rates = ProviderRates("x")
+@pytest.mark.parametrize(("refusals", "allowed"), [(1, 10), (2, 5), (3, 2), (4, 1), (5, 1)])
+def test_single_refusal_among_many_calls_halves_them_and_repeated_ones_leave_one(refusals, allowed):
+    rates, gate = ProviderRates("x"), Gate(lambda: 0.0)
     for _ in range(20):
-        rates.begin(0)
-    allowed = []
-    for _ in range(5):
+        rates.begin()
+    for _ in range(refusals):
         rates.learn(429, {}, now=0.0)
-        allowed.append(rates._at_once)
-    assert allowed == [10, 5, 2, 1, 1]
-    rates.learn(429, {"retry-after": "1"}, now=0.0)
-    assert rates._at_once == 1
+    for _ in range(20):
+        rates.end()
+    assert [entered(gate, rates) for _ in range(20)].count(True) == allowed
+
+
+async def test_wait_for_the_provider_that_becomes_too_long_is_an_error():
+    rates, gate = ProviderRates("x"), Gate(lambda: 0.0)
+    rates.learn(429, {"retry-after": "5"}, now=0.0)
+    call = PacedCall(PaceLimits(), rates, patience=60)
+    gate.join(call)
+    rates.learn(429, {"retry-after": "3600"}, now=0.0)
+    gate.pump()
+    with pytest.raises(TooLong):
+        await call.turn()
+    assert gate.waiting == []
 
 
 async def test_call_that_began_before_the_refusal_wakes_those_that_wait_for_it():
@@ -506,8 +474,7 @@ async def test_call_that_began_before_the_refusal_wakes_those_that_wait_for_it()
     with pytest.raises(RateLimited):
         await agent.run("refused")
     last = asyncio.ensure_future(agent.run("last"))
-    (pace,) = [policy for policy in agent.recipe.policies if isinstance(policy, Pace)]
-    await until(lambda: gate_of(pace, agent.recipe.model).waiting)
+    await until(lambda: at(agent.recipe.model).waiting)
     slow.set()
     assert [(await run).output for run in (first, last)] == ["done", "done"]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import signature
-from typing import Any
+from typing import Any, get_args
 
-from ..core.errors import BadArguments
+from ..core.errors import BadArguments, ConfigError
 from ..core.messages import NOTHING, Message, ToolCall, ToolResult, Usage
 from .bases import bound_of
-from .ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
+from .ports import Admission, ModelHandler, Place, Policy, StopRule, ToolHandler
 from .view import RunView
+
+_PLACES: tuple[Place, ...] = get_args(Place)
+_EACH_ATTEMPT = _PLACES[_PLACES.index("attempt") :]
 
 
 async def let_in(question: Message) -> Usage:
@@ -19,10 +22,10 @@ async def let_in(question: Message) -> Usage:
 
 
 def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Policy, ...]:
-    """Return the policies around a member's calls after a handoff: the root's policies, then its own.
+    """Return the policies around a member's calls after a handoff: the root's policies, then its own, each in its place.
 
     A default is there once per run. It is left out if it must stand alone and the root or the member wrote a policy of its
-    class. Policies with a greater `depth` stand further inside.
+    class.
     """
     both = list({id(policy): policy for policy in (*root, *member)}.values())
     written = [policy for policy in both if not policy.is_default]
@@ -30,7 +33,21 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
     defaults = {type(policy): policy for policy in both if policy.is_default}.values()
     missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
-    return tuple(sorted((*kept, *missing), key=lambda policy: policy.depth))
+    return in_order((*kept, *missing))
+
+
+def in_order(policies: Sequence[Policy]) -> tuple[Policy, ...]:
+    """Return the policies by their places, the outermost first. Raises `ConfigError` if a place does not exist."""
+    for policy in policies:
+        if policy.place not in _PLACES:
+            raise ConfigError.of(
+                "policy.place",
+                "{policy}: there is no place {place!r}; a policy stands in one of: {places}",
+                policy=type(policy).__name__,
+                place=policy.place,
+                places=", ".join(_PLACES),
+            )
+    return tuple(sorted(policies, key=lambda policy: _PLACES.index(policy.place)))
 
 
 def join_rules(root: Sequence[StopRule], member: Sequence[StopRule]) -> tuple[StopRule, ...]:
@@ -49,6 +66,11 @@ def around_question(policies: Sequence[Policy], view: RunView) -> Admission:
 
 def around_model(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
     return _wrap("model", policies, core, view)  # type: ignore[no-any-return]
+
+
+def around_attempt(policies: Sequence[Policy], core: ModelHandler, view: RunView) -> ModelHandler:
+    """Wrap a model call in the policies that concern a single attempt: rates, time limits, budgets and privacy."""
+    return around_model([policy for policy in policies if policy.place in _EACH_ATTEMPT], core, view)
 
 
 def around_tool(policies: Sequence[Policy], core: ToolHandler, view: RunView) -> ToolHandler:

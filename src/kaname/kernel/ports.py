@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..core.demands import Demand
 from ..core.errors import ConfigError, ModelError
@@ -210,17 +210,27 @@ ContextPart = Callable[[tuple[Message, ...], RunView], Awaitable[Sequence[Messag
 their order, for each call of the model; the first gets the instructions and the whole history."""
 
 
+Place = Literal["turn", "choice", "call", "allowed", "retry", "model", "attempt", "timeout", "money", "send"]
+"""The places of policies around a call, outermost first. `chain.py` puts policies in this order, wherever they are listed.
+
+turn: the whole turn (`Deadline`). choice: which tool or stored value answers the call (`ToolFallback`, `Equals`, `Cache`).
+call: yours. allowed: inside yours, on the call as they changed it. retry: around all attempts of a model call. model: around
+the attempts at one model after another (`ModelFallback`). attempt: around each attempt at one model (`Pace`, `Privacy`).
+timeout: what is inside is limited in time. money: what is inside is counted (`Budget`). send: the request as it is sent.
+"""
+
+
 class Policy:
     """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
-    Attributes: depth: Policies with a greater depth stand nearer to the model and the tool, wherever they are listed: -2 for
-    the whole turn (`Deadline`), 0 for yours, 2 for `Retry`, 3 and more for what concerns one attempt. is_default: True if
-    kaname added the policy. stands_alone: If a root and a member both have a policy of this class, only the member's is around
-    the member's calls. inner: A policy that belongs to this one and is added with it. replayed: False if a replay leaves the
-    policy out, because it depends on something outside of the record.
+    Attributes: place: Where the policy stands around a call. Of policies in the same place, the first in the list is the
+    outermost. is_default: True if kaname added the policy; it gives way to one of its class that was passed. stands_alone: If a
+    root and a member both have a policy of this class, only the member's is around the member's calls. inner: A policy that
+    belongs to this one and is added with it. replayed: False if a replay leaves the policy out, because it depends on something
+    outside of the record.
     """
 
-    depth: int = 0
+    place: Place = "call"
     is_default = False
     stands_alone = False
     inner: Policy | None = None

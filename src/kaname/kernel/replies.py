@@ -9,13 +9,12 @@ from ..core.errors import ConfigError, UnexpectedError
 from ..core.messages import Media, Message, ModelReply, ModelRequest, Provided, Text, Thinking, ToolCall, Usage
 from ..core.record import replace
 from .bases import ActionBase, optional
-from .chain import around_model
+from .chain import around_attempt, around_model
 from .ports import Model
 from .results import check_usage, must_be_json
 from .scope import silent
 from .view import RunView, current_view
 
-_ONE_CALL = 4  # the depth of policies that concern a single call
 _PARTS = (Text, Media, Thinking, Provided, ToolCall)
 
 
@@ -74,8 +73,7 @@ async def ask_for_run(request: ModelRequest, model: Model) -> ModelReply:
     view = current_view.get()()
     if view is None:
         return await reply_to(request)
-    around = [policy for policy in view.policies() if policy.depth >= _ONE_CALL]
-    return await around_model(around, reply_to, view)(replace(request, model=model))
+    return await around_attempt(view.policies(), reply_to, view)(replace(request, model=model))
 
 
 async def ask_beside(messages: tuple[Message, ...], view: RunView, model: Model | None = None) -> ModelReply:

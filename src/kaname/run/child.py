@@ -18,6 +18,7 @@ from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.bases import SinkBase, bound_of, optional
+from ..kernel.chain import in_order
 from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
@@ -142,8 +143,7 @@ def recipe_within(scope: Scope, child_id: str, recipe: Recipe, seconds: float, *
     """
     limits = (*_shared_limits(scope, child_id, seconds, apart), *recipe.stops)
     inherited = [policy for one in scope.policies(scope.agent) if (policy := one.for_child(scope.view)) is not None]
-    around = sorted((*inherited, *recipe.policies), key=lambda policy: policy.depth)
-    return replace(recipe, stops=limits, policies=tuple(around))
+    return replace(recipe, stops=limits, policies=in_order((*inherited, *recipe.policies)))
 
 
 def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) -> str:

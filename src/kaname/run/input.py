@@ -18,6 +18,7 @@ from ..kernel.bases import ActionBase, model_info, optional, options_of
 from ..kernel.ports import Policy, Recipe
 from ..tools.registry import ToolRegistry, as_action
 from ..tools.tool_search import Arrangement, ToolList, ToolSearch
+from .recipe import fallback_in
 
 if TYPE_CHECKING:
     from ..config.build import Config
@@ -36,7 +37,8 @@ def as_tools(tools: Any, own: Sequence[Any]) -> ToolRegistry:
 
 def tools_of_agent(tools: Any, own: Sequence[Any], model: Any = None, policies: Sequence[Policy] = ()) -> ToolRegistry:
     """Return the tools of an agent, of which the model looks up those that it needs, if there are many."""
-    models = [model, *[other for policy in policies for other in getattr(policy, "all_models", ())]]
+    fallback = fallback_in(policies)
+    models = [model] if fallback is None else [model, *fallback.all_models]
     searches = all(model_info(one).searches_tools for one in models)
     given = tools if hasattr(tools, "get") or not hasattr(tools, "__iter__") or isinstance(tools, str) else [*tools]
     search = [one for one in given if isinstance(one, ToolSearch)] if isinstance(given, list) else []

@@ -29,8 +29,6 @@ from ..strategies.stop import with_defaults
 from ..strategies.termination import DuplicateDetectionPolicy, check_termination
 from ..tools.registry import ToolRegistry, as_action
 
-_SUITED = ("Pace", "PrefixWatch")  # the defaults that suit one model and not another
-
 
 def recipe_of(
     name: str,
@@ -66,7 +64,7 @@ def _as_defaults(*policies: Policy) -> tuple[Policy, ...]:
 def _for_models(model: Model | None, policies: Sequence[Policy]) -> list[Policy]:
     """Return the policies that models need: one that keeps the rate limits which their providers report, and one that watches
     their prompt caches."""
-    fallback: Any = next((policy for policy in policies if _is_fallback(policy)), None)
+    fallback = fallback_in(policies)
     models = [] if model is None else [model] if fallback is None else fallback.all_models
     made: list[Policy] = []
     if any(model_info(one).rates is not None for one in models):
@@ -139,12 +137,12 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
         given: A model or its name, or a list of them; a list inside the list holds equals.
         policies: The agent's policies. A ModelFallback among them adds its models to the list.
     """
-    if not isinstance(given, list | tuple) and not any(_is_fallback(policy) for policy in policies):  # nearly always
+    written = fallback_in(policies)
+    if not isinstance(given, list | tuple) and written is None:  # nearly always
         return (None if given is None else resolve(given)), tuple(policies)
     from ..policies.failure.model_fallback import ModelFallback
 
-    written: Any = next((policy for policy in policies if _is_fallback(policy)), None)
-    others = tuple([policy for policy in policies if not _is_fallback(policy)])
+    others = tuple([policy for policy in policies if policy is not written])
     if given is None:
         return None, others
     tiers = resolve_all(given)
@@ -157,16 +155,25 @@ def choose_models(given: Any, policies: Sequence[Policy]) -> tuple[Model | None,
 
 def with_models(recipe: Recipe, given: Any) -> Recipe:
     """Return the recipe with another model, or another list of models, in place of its own."""
-    model, policies = choose_models(given, [policy for policy in recipe.policies if not _is_fallback(policy)])
-    kept = [policy for policy in policies if not (policy.is_default and type(policy).__name__ in _SUITED)]
-    fallback = [policy for policy in policies if _is_fallback(policy)]
+    before = fallback_of(recipe)
+    model, policies = choose_models(given, [policy for policy in recipe.policies if policy is not before])
     suited = _as_defaults(*_for_models(model, policies))
-    return recipe.with_changes(model=model, policies=join_policies((), (*kept, *fallback, *suited)))
+    return recipe.with_changes(model=model, policies=join_policies((), (*policies, *suited)))
 
 
 def fallback_of(recipe: Recipe) -> Any:
     """Return the recipe's ModelFallback, or None if it has a single model."""
-    return next((policy for policy in recipe.policies if _is_fallback(policy)), None)
+    return fallback_in(recipe.policies)
+
+
+def fallback_in(policies: Sequence[Policy]) -> Any:
+    """Return the policy that chooses between models, or None."""
+    chooses = [policy for policy in policies if policy.place == "model"]
+    if not chooses:  # nearly always: its module need not be loaded
+        return None
+    from ..policies.failure.model_fallback import ModelFallback
+
+    return next((policy for policy in chooses if isinstance(policy, ModelFallback)), None)
 
 
 def all_models(recipe: Recipe) -> list[Any]:
@@ -174,10 +181,6 @@ def all_models(recipe: Recipe) -> list[Any]:
     fallback = fallback_of(recipe)
     own = [] if recipe.model is None else [recipe.model]
     return own if fallback is None else [*own, *[one for one in fallback.all_models if one is not recipe.model]]
-
-
-def _is_fallback(policy: Policy) -> bool:
-    return hasattr(policy, "all_models")
 
 
 def changed_recipe(recipe: Recipe, model: Any, settings: Mapping[str, Any] | None, instructions: str | None = None) -> Recipe:

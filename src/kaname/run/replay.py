@@ -45,7 +45,6 @@ from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED, RunView
 from ..models.providers.replay import ReplayModel, without_folder
 from ..policies.failure.equals import Equals
-from ..policies.failure.timeout import Deadline, Timeout
 from ..policies.money.budget import is_used_up
 from ..policies.permission.flow.outbox import OUTBOX
 from ..stores.memory import MemoryJournal
@@ -230,7 +229,7 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
             tools[name].options = replace(tools[name].options, listed=False)
-        policies = [held for held in one.policies if held.replayed and not isinstance(held, Timeout | Deadline)]
+        policies = [policy for policy in one.policies if policy.replayed]
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
         return one.with_changes(model=model, tools=tools, policies=(elsewhere, *policies), team=team)
 
@@ -280,7 +279,7 @@ class _DecidedElsewhere(Policy):
     """Repeats what other runs had decided: the tool that `Equals` chose by their figures, and the calls that a `Budget` refused
     because they had used it up."""
 
-    depth = Equals.depth
+    place = Equals.place
 
     def __init__(self, events: Sequence[Event], results: Mapping[str, ToolResult]) -> None:
         started = [event.body.call for event in events if isinstance(event.body, ToolStarted)]

@@ -16,7 +16,7 @@ class ReadMedia(Policy):
     It stands nearer to the tool than your policies, so that they check the text.
     """
 
-    depth = 1
+    place = "allowed"
     stands_alone = True
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:

@@ -63,7 +63,7 @@ class ResourceManager(Policy):
         ConfigError: A key is unknown, or a limit cannot be used.
     """
 
-    depth = 6  # as for `Budget`: each try counts
+    place = "money"  # as for `Budget`: each try counts
     api_quotas: dict[str, Any]
     compute_resources: dict[str, Any]
     cost_tracking: dict[str, Any]

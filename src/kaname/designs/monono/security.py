@@ -163,7 +163,7 @@ class OwnPermissions(Permit):
 class OwnCleaning(Policy):
     """Has `sanitize_data` of a manager clean messages, results of tools and replies before anybody sees them."""
 
-    depth = Privacy.depth
+    place = Privacy.place
 
     def __init__(self, manager: SecurityManager) -> None:
         self._manager = manager

@@ -100,7 +100,7 @@ class AuditLogger(AuditLog):
 class Audited(Policy):
     """Records every tool call before it runs. A call that cannot be recorded is refused."""
 
-    depth = 1
+    place = "allowed"
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log

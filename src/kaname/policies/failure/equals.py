@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import BadArguments, ConfigError
 from ...core.messages import ToolCall, ToolResult
-from ...core.notices import notice
 from ...core.record import replace
 from ...kernel.bases import options_of
 from ...kernel.ports import Action, Policy, ToolHandler
@@ -36,7 +35,7 @@ class Equals(Policy):
     """
 
     replayed = False
-    depth = -1
+    place = "choice"
 
     def __init__(self, *names: str) -> None:
         if len(set(names)) < 2 or not all(isinstance(name, str) and name for name in names):
@@ -51,12 +50,11 @@ class Equals(Policy):
         known_tools("Equals", self.names, tools)
         for name in self.names:
             if not _is_safe(tools[name]):
-                told = notice(
+                raise ConfigError.of(
                     "equals.effect",
                     'Equals: {name} must be declared effect="pure" or "idempotent", because another tool can run in its place',
                     name=name,
                 )
-                raise ConfigError(told)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         if call.name not in self.names or call.id in view.state.started:  # a call that has begun stays with its tool

@@ -51,7 +51,7 @@ class ModelFallback(Policy):
     message holds only the words of the model that answered. `reply.model` and `result.models` name it.
     """
 
-    depth = 3
+    place = "model"
     is_default = True
     on: tuple[type[ModelError], ...] = (
         *(RateLimited, ModelUnavailable, ModelUnreachable, ModelTimeout, ReplyGarbled),

@@ -31,7 +31,7 @@ class Retry(Policy):
     reply. A call that timed out is not: it has taken long enough.
     """
 
-    depth = 2
+    place = "retry"
     stands_alone = True
 
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:

@@ -41,8 +41,9 @@ class Timeout(Policy):
     A tool's own `timeout` is kept here as well.
     """
 
-    depth = 5
+    place = "timeout"
     stands_alone = True
+    replayed = False
 
     def __init__(self, model_seconds: float | str | None = 0.0) -> None:
         self.model_seconds = seconds(model_seconds) if model_seconds else model_seconds
@@ -75,7 +76,8 @@ class Deadline(Policy):
     The limit is that of the stop rule `deadline(…)`, the shortest if there are several.
     """
 
-    depth = -2
+    place = "turn"
+    replayed = False
 
     def __init__(self) -> None:
         self._judged: tuple[tuple[StopRule, ...], float] = ((), 0.0)

@@ -60,10 +60,7 @@ class RecoveryStep:
 
 
 class FallbackStrategy(Policy):
-    """`max_retries` more tries, with pauses that double from `backoff` seconds up to `longest_wait`, shortened at random.
-
-    `fallback={"tool_a": "tool_b"}`: the tool to try with the same arguments when the first has failed for good. In the end the
-    model answers without tools; with `degrade=False` it gets the error, and may go on with other tools.
+    """Retry a tool that failed, then call another tool, then let the model answer without it.
 
     If a root and a member of its team both have one, the member's repeats the member's calls; the root's stand-ins follow.
 
@@ -71,9 +68,22 @@ class FallbackStrategy(Policy):
 
     A subclass that overrides `execute_with_fallback` is asked to execute every call of a run. The tool that it gets stands for
     the call with everything that is around it; `fallback={…}` is not used then, and is refused.
+
+    Args:
+        max_retries: The number of retries (default 2). Only pure and idempotent tools are retried, and a compensable tool after
+            its undo.
+        fallback: The tool to call with the same arguments when a tool has failed for good: `{"tool_a": "tool_b"}`.
+        backoff: Seconds before the first retry (default 0.5). The pause doubles with each further one, and is shortened at
+            random.
+        longest_wait: The longest pause in seconds (default 30).
+        degrade: True (default) to let the model answer without tools in the end; False to show it the error, so that it can
+            call other tools.
+
+    Raises:
+        ConfigError: A number or a name cannot be used, or the names form a circle.
     """
 
-    depth = -1
+    place = "choice"
     replayed = False  # the recorded result is what came of all tries
 
     def __init__(

@@ -77,10 +77,9 @@ class Budget(Policy):
         zone: tzinfo | str = UTC,
     ) -> None:
         if tools is not None and not isinstance(tools, Mapping):
-            told = notice(
+            raise ConfigError.of(
                 "budget.tools_mapping", 'Budget(tools=…) is a mapping: {{"search": "100 calls/day"}}, not {it!r}', it=tools
             )
-            raise ConfigError(told)
         given = zip(_SCOPES, (run, session, user, agent, total), strict=True)
         self.limits = {scope: read_limits(one, f"Budget({scope}=…)") for scope, one in given}
         self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
@@ -90,14 +89,15 @@ class Budget(Policy):
         if unpriced not in ("refuse", "allow"):
             raise ConfigError.of("budget.unpriced", 'unpriced must be "refuse" or "allow", not {it!r}', it=unpriced)
         if not isinstance(longest_reply, int) or isinstance(longest_reply, bool) or longest_reply < 1:
-            told = notice("budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply)
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "budget.longest_reply", "longest_reply must be a number of tokens, not {it!r}", it=longest_reply
+            )
         if any(limit.unit != "calls" for limits in self.tools.values() for limit in limits):
             raise ConfigError.of("budget.tools", 'Budget(tools=…) limits calls: write {{"search": "100 calls/day"}}')
         if not any(self.limits.values()) and not self.tools:
             raise ConfigError.of("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")')
 
-    depth = 6  # each try counts, and nothing is counted before it is allowed
+    place = "money"  # each try counts, and nothing is counted before it is allowed
 
     def check(self, tools: Mapping[str, Action]) -> None:
         for name in self.tools:

@@ -43,7 +43,7 @@ class Meter(Policy):
     is spent: what it reports, the price that it declares, and the model calls of agents that run inside it.
     """
 
-    depth = 6
+    place = "money"
     stands_alone = True
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:

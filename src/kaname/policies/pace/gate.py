@@ -1,171 +1,150 @@
-"""The gate before one provider and key: it counts the calls under way, and lets waiting calls through one by one."""
+"""The gate before one provider and key: it counts the calls under way, and lets waiting calls through in turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Set
+from itertools import count
 from math import inf
-from threading import RLock
+from threading import RLock, Timer
 from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from .limits import PaceLimits
-from .queue import CountedUse, FairQueue, SlidingWindow
+
+OWN = ("at_once", "requests", "tokens")
+"""The reasons to wait that come from one's own limits. All others come from the provider."""
 
 
 class ReportedRates(Protocol):
-    """The limits that a provider reports: the optional member `rates` of a model. Equal accounts share a gate."""
+    """What a provider reports: the optional member `rates` of a model. Equal accounts share a gate.
+
+    `bounded`: there is something to wait for. `wait` returns why a call has to wait, or "", and for how many seconds.
+    """
 
     account: str
     bounded: bool
 
-    @property
-    def counts_tokens(self) -> bool: ...
-    def wait(self, tokens: float, now: float) -> tuple[str, float]: ...
-    def begin(self, tokens: float) -> Any: ...
-    def sending(self, sent: Any) -> None: ...
-    def end(self, sent: Any) -> None: ...
-
-
-class UnknownRates:
-    """The rates of a model that reports none."""
-
-    bounded = counts_tokens = False
-
-    def __init__(self, account: str) -> None:
-        self.account = account
-
-    def wait(self, tokens: float, now: float) -> tuple[str, float]:
-        return "", 0.0
-
-    def begin(self, tokens: float) -> None:
-        pass
-
-    def sending(self, sent: Any) -> None:
-        pass
-
-    def end(self, sent: Any) -> None:
-        pass
+    def wait(self, now: float) -> tuple[str, float]: ...
+    def begin(self) -> None: ...
+    def end(self) -> None: ...
 
 
 class TooLong(Exception):
-    """The provider must not be asked for so many seconds, which is longer than a call waits."""
+    """The provider must not be asked for so many seconds, which is longer than the call waits."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"{seconds:g} s")
         self.seconds = seconds
 
 
-class Ticket:
-    """The right to make one call. `close` must be called when the call is over, however it ended."""
+class CountedUse:
+    """An amount that was used at a time."""
 
-    __slots__ = ("_lane", "_sent", "_uses")
+    __slots__ = ("amount", "at")
 
-    def __init__(self, lane: PaceLane, sent: Any, uses: list[tuple[SlidingWindow, CountedUse]]) -> None:
-        self._lane, self._sent, self._uses = lane, sent, uses
-
-    def use(self) -> None:
-        """Say that this task makes the call."""
-        self._lane.rates.sending(self._sent)
-
-    def close(self, tokens: int | None = None) -> None:
-        """Free the place. `tokens`: what the call used, if that is known."""
-        gate = self._lane.gate
-        with gate.lock:
-            if tokens is not None:
-                for window, use in self._uses:
-                    window.correct(use, tokens)
-            gate.at_work -= 1
-            self._lane.rates.end(self._sent)
-            if gate.waiting:
-                gate.pump()
+    def __init__(self, at: float, amount: float) -> None:
+        self.at, self.amount = at, amount
 
 
-class Waiter:
-    """A call that waits for its ticket."""
+class SlidingWindow:
+    """What was used in the last `seconds`."""
 
-    __slots__ = ("future", "loop", "session", "ticket", "tokens", "user")
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.total = seconds, 0.0
+        self._uses: deque[CountedUse] = deque()
 
-    def __init__(self, user: str, session: str, tokens: float) -> None:
-        self.user, self.session, self.tokens = user, session, tokens
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Ticket] = self.loop.create_future()
-        self.ticket: Ticket | None = None
+    def wait(self, amount: float, limit: float, now: float) -> float:
+        """Return the seconds until `amount` fits under the limit. More than the limit fits when the window is empty."""
+        uses = self._uses
+        while uses and uses[0].at <= now - self.seconds:
+            passed = uses.popleft()
+            self.total = self.total - passed.amount if uses else 0.0
+        missing = self.total + amount - limit
+        if missing <= 0 or not uses:
+            return 0.0
+        for use in uses:
+            missing -= use.amount
+            if missing <= 0:
+                break
+        return max(0.001, use.at + self.seconds - now)
 
-    def wake(self, outcome: Ticket | TooLong) -> None:
-        """Give the outcome to the task that waits, which may run in another thread."""
-        if asyncio._get_running_loop() is self.loop:
-            self._settle(outcome)
-        elif not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._settle, outcome)
+    def add(self, amount: float, now: float) -> CountedUse:
+        use = CountedUse(now, amount)
+        self._uses.append(use)
+        self.total += amount
+        return use
 
-    def _settle(self, outcome: Ticket | TooLong) -> None:
-        if self.future.done():
+    def correct(self, use: CountedUse, amount: float) -> None:
+        """Replace an estimate by the amount that was really used, unless the window has passed it."""
+        if self._uses and use.at >= self._uses[0].at:
+            self.total += amount - use.amount
+            use.amount = amount
+
+
+class PacedCall:
+    """A call at a gate: it waits, or it is under way. `Gate.leave` must be called when it is over, however it ended.
+
+    Args:
+        limits: Its own limits.
+        rates: What its provider reports, or None.
+        tokens: The tokens that it is expected to use.
+        user: Users take turns.
+        session: The sessions of a user take turns.
+        patience: Seconds for which it waits for its provider.
+    """
+
+    __slots__ = ("_future", "_loop", "limits", "number", "patience", "rates", "session", "tokens", "under_way", "user", "uses")
+
+    def __init__(
+        self,
+        limits: PaceLimits,
+        rates: ReportedRates | None,
+        tokens: float = 0.0,
+        user: str = "",
+        session: str = "",
+        patience: float = inf,
+    ) -> None:
+        self.limits, self.rates, self.tokens, self.patience = limits, rates, tokens, patience
+        self.user, self.session, self.number, self.under_way = user, session, 0, False
+        self.uses: list[tuple[SlidingWindow, CountedUse]] = []
+        self._future: asyncio.Future[None] | None = None
+
+    @property
+    def kind(self) -> tuple[PaceLimits, int]:
+        """Return what calls have in common that wait for the same."""
+        return self.limits, id(self.rates)
+
+    async def turn(self) -> None:
+        """Wait until the call is let through. Raises `TooLong`."""
+        assert self._future is not None
+        await self._future
+
+    def get_in_line(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future = self._loop.create_future()
+
+    def wake(self, problem: TooLong | None = None) -> None:
+        """End the wait of the task, which may run in another thread."""
+        if self._future is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, problem)
+
+    def _settle(self, problem: TooLong | None) -> None:
+        if self._future is None or self._future.done():
             return
-        if isinstance(outcome, Ticket):
-            self.future.set_result(outcome)
+        if problem is None:
+            self._future.set_result(None)
         else:
-            self.future.set_exception(outcome)
-
-
-class PaceLane:
-    """The calls at a gate that have the same limits and the same model."""
-
-    def __init__(self, gate: Gate, limits: PaceLimits, rates: ReportedRates) -> None:
-        self.gate, self.limits, self.rates = gate, limits, rates
-        self.queue: FairQueue[Waiter] = FairQueue()
-        self.requests = None if limits.requests is None else gate.window("requests", limits.requests.seconds)
-        self.tokens = None if limits.tokens is None else gate.window("tokens", limits.tokens.seconds)
-
-    def reason(self, tokens: float, now: float) -> tuple[str, float]:
-        """Return why a call has to wait, or "", and for how many seconds; 0 seconds if that is unknown."""
-        limits, late = self.limits, 0.0
-        if limits.at_once is not None and self.gate.at_work >= limits.at_once:
-            return "at_once", 0.0
-        if self.requests is not None and (late := self.requests.wait(1.0, limits.requests.amount, now)):  # type: ignore[union-attr]
-            return "requests", late
-        if self.tokens is not None and (late := self.tokens.wait(tokens, limits.tokens.amount, now)):  # type: ignore[union-attr]
-            return "tokens", late
-        return self.rates.wait(tokens, now)
-
-    def enter(self, tokens: float) -> Ticket | None:
-        """Return a ticket if the call can be made now and no other call waits."""
-        gate = self.gate
-        with gate.lock:
-            now = gate.clock()
-            return None if gate.waiting or self.reason(tokens, now)[0] else self.admit(tokens, now)
-
-    def admit(self, tokens: float, now: float) -> Ticket:
-        gate = self.gate
-        uses = []
-        for (kind, _), window in gate.windows.items():
-            use = window.add(tokens if kind == "tokens" else 1.0, now)
-            if kind == "tokens":
-                uses.append((window, use))
-        gate.at_work += 1
-        return Ticket(self, self.rates.begin(tokens), uses)
-
-    def join(self, waiter: Waiter) -> None:
-        """Put a call into the queue. If it can be made now, it has its ticket when this returns."""
-        with self.gate.lock:
-            self.queue.add(waiter)
-            self.gate.waiting += 1
-            self.gate.pump()
-
-    def leave(self, waiter: Waiter) -> None:
-        """Take a call that was cancelled out of the queue, or return its ticket."""
-        with self.gate.lock:
-            if waiter.ticket is not None:
-                waiter.ticket.close()
-            elif self.queue.remove(waiter):
-                self.gate.waiting -= 1
-                self.gate.forget_timer()
-                self.gate.pump()
+            self._future.set_exception(problem)
 
 
 class Gate:
     """The gate of one account: an address and a key. All threads and event loops of the process share it.
+
+    Users take turns, then the sessions of a user. Within a session, the first call goes first. A call that has to wait does
+    not hold up calls with other limits, or of another model.
 
     Args:
         clock: Returns the time in seconds. Tests pass their own.
@@ -173,92 +152,137 @@ class Gate:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock, self.lock = clock, RLock()
-        self.at_work = self.waiting = 0
-        self.limited = False  # a lane has limits of its own
+        self.at_work = 0
+        self.limited = False  # a `Pace` has limits of its own here
         self.windows: dict[tuple[str, float], SlidingWindow] = {}
-        self._lanes: dict[tuple[PaceLimits, int], PaceLane] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_loop: asyncio.AbstractEventLoop | None = None
+        self.waiting: list[PacedCall] = []
+        self._numbers = count(1)
+        self._turns: dict[tuple[str, ...], int] = {}  # of users, and of their sessions: the one with the lowest number is next
+        self._timer: Timer | None = None
         self._rings_at = inf
 
-    def window(self, kind: str, seconds: float) -> SlidingWindow:
-        return self.windows.setdefault((kind, seconds), SlidingWindow(seconds))
-
-    def lane(self, limits: PaceLimits, rates: ReportedRates) -> PaceLane:
-        """Return the lane of these limits and rates."""
+    def watch(self, limits: PaceLimits) -> None:
+        """Begin to count what these limits limit."""
         with self.lock:
-            found = self._lanes.get((limits, id(rates)))
-            if found is None:
-                found = self._lanes[limits, id(rates)] = PaceLane(self, limits, rates)
-                own = (limits.requests, limits.tokens, limits.at_once)
-                self.limited = self.limited or own != (None, None, None)
-            return found
+            for kind, rate in limits.rates:
+                self.windows.setdefault((kind, rate.seconds), SlidingWindow(rate.seconds))
+                self.limited = True
+            self.limited = self.limited or limits.at_once is not None
 
-    def pump(self) -> None:
-        """Let through every call whose turn it is, and set a timer for the next one. Lanes take turns."""
-        now, progress = self.clock(), True
-        soonest, head = inf, None
-        while progress:
-            progress, soonest, head = False, inf, None
-            for key, lane in list(self._lanes.items()):
-                if not lane.queue:
-                    continue
-                first = lane.queue.first()
-                reason, late = lane.reason(first.tokens, now)
-                too_long = late > lane.limits.longest_wait and reason not in ("requests", "tokens")
-                if not reason or too_long:
-                    self._lanes[key] = self._lanes.pop(key)  # the last in turn now
-                    lane.queue.take()
-                    self.waiting -= 1
-                    if too_long:
-                        first.wake(TooLong(late))
-                    elif not first.loop.is_closed():
-                        first.ticket = lane.admit(first.tokens, now)
-                        first.wake(first.ticket)
-                    progress = True
-                elif 0 < late < soonest:
-                    soonest, head = late, first
-        self._set_timer(soonest, head, now)
-
-    def _set_timer(self, late: float, head: Waiter | None, now: float) -> None:
-        if head is None:
-            self.forget_timer()
-        elif head.loop is not self._timer_loop or now + late < self._rings_at:
-            self.forget_timer()
-            self._timer_loop, self._rings_at = head.loop, now + late
-            if asyncio._get_running_loop() is head.loop:
-                self._start_timer(late)
-            elif not head.loop.is_closed():
-                head.loop.call_soon_threadsafe(self._start_timer, late)
-
-    def _start_timer(self, late: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(late, self.ring)
-
-    def ring(self) -> None:
-        """Let through the calls whose time has come."""
+    def reason(self, call: PacedCall) -> tuple[str, float]:
+        """Return why a call has to wait, or "", and for how many seconds; 0 seconds if that is unknown."""
         with self.lock:
-            self._rings_at = inf
+            now = self.clock()
+            if call.limits.at_once is not None and self.at_work >= call.limits.at_once:
+                return "at_once", 0.0
+            for kind, rate in call.limits.rates:
+                amount = call.tokens if kind == "tokens" else 1.0
+                if late := self.windows[kind, rate.seconds].wait(amount, rate.amount, now):
+                    return kind, late
+            return ("", 0.0) if call.rates is None else call.rates.wait(now)
+
+    def enter(self, call: PacedCall) -> bool:
+        """Let the call through if it can be made now and no other call waits."""
+        with self.lock:
+            if self.waiting or self.reason(call)[0]:
+                return False
+            self._admit(call)
+            return True
+
+    def join(self, call: PacedCall) -> None:
+        """Put a call into the queue. If it can be made now, it is under way when this returns."""
+        call.get_in_line()
+        with self.lock:
+            call.number = next(self._numbers)
+            for turn in (call.user,), (call.user, call.session):
+                self._turns.setdefault(turn, call.number)
+            self.waiting.append(call)
             self.pump()
 
-    def forget_timer(self) -> None:
-        """Cancel the timer. One of another event loop still rings, which does no harm."""
-        if self._timer is not None and asyncio._get_running_loop() is self._timer_loop:
+    def leave(self, call: PacedCall, tokens: int | None = None) -> None:
+        """End a call, or take one that was cancelled out of the queue. `tokens`: what it used, if that is known."""
+        with self.lock:
+            if call in self.waiting:
+                self._remove(call)
+            elif call.under_way:
+                call.under_way = False
+                self.at_work -= 1
+                if call.rates is not None:
+                    call.rates.end()
+                for window, use in call.uses if tokens is not None else ():
+                    window.correct(use, float(tokens or 0))
+            self.pump()
+
+    def _admit(self, call: PacedCall) -> None:
+        now = self.clock()
+        for (kind, _), window in self.windows.items():
+            use = window.add(call.tokens if kind == "tokens" else 1.0, now)
+            call.uses += [(window, use)] if kind == "tokens" else []
+        if call.rates is not None:
+            call.rates.begin()
+        self.at_work += 1
+        call.under_way = True
+
+    def pump(self) -> None:
+        """Let through every call whose turn it is, and set a timer for the next one."""
+        if not self.waiting and self._timer is None:
+            return
+        with self.lock:
+            blocked, soonest = set[tuple[PaceLimits, int]](), inf
+            while (call := self._next(blocked)) is not None:
+                reason, late = self.reason(call)
+                if reason and reason not in OWN and late > call.patience:
+                    self._remove(call)
+                    call.wake(TooLong(late))
+                elif reason:
+                    blocked.add(call.kind)
+                    soonest = min(soonest, late or inf)
+                else:
+                    self._turns[call.user,] = self._turns[call.user, call.session] = next(self._numbers)
+                    self._remove(call)
+                    self._admit(call)
+                    call.wake()
+            self._set_timer(soonest)
+
+    def _next(self, blocked: Set[tuple[PaceLimits, int]]) -> PacedCall | None:
+        """Return the call whose turn it is, among those that do not have to wait as others do."""
+        turns = self._turns
+        free = [call for call in self.waiting if call.kind not in blocked]
+        return min(free, key=lambda one: (turns[one.user,], turns[one.user, one.session], one.number), default=None)
+
+    def _remove(self, call: PacedCall) -> None:
+        self.waiting.remove(call)
+        if not self.waiting:
+            self._turns.clear()
+
+    def _set_timer(self, late: float) -> None:
+        """Ring after so many seconds. The timer has a thread of its own, because the event loop of a call may end."""
+        rings_at = self.clock() + late
+        if self._timer is not None and rings_at < inf and abs(rings_at - self._rings_at) < 0.001:
+            return
+        if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_loop, self._rings_at = None, None, inf
+        self._timer, self._rings_at = None, rings_at
+        if rings_at < inf:
+            self._timer = Timer(late, self._ring)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _ring(self) -> None:
+        with self.lock:
+            self._rings_at = -inf  # so that the next timer is set
+            self.pump()
 
 
 _gates: dict[str, Gate] = {}
-_unknown: WeakKeyDictionary[Any, tuple[Gate, UnknownRates]] = WeakKeyDictionary()
+_gates_of_models: WeakKeyDictionary[Any, Gate] = WeakKeyDictionary()  # of models that report nothing
 
 
-def lane_of(model: Any, rates: ReportedRates | None, limits: PaceLimits) -> PaceLane:
-    """Return the lane of a model's calls: by the account of its rates, or by the model itself if it reports none."""
+def gate_of(model: Any, rates: ReportedRates | None) -> Gate:
+    """Return the gate of a model's calls: by the account of its rates, or by the model itself if it reports none."""
     if rates is not None:
-        return _gates.setdefault(rates.account, Gate()).lane(limits, rates)
+        return _gates.setdefault(rates.account, Gate())
     try:
-        gate, unknown = _unknown[model]
-    except (KeyError, TypeError) as problem:
-        gate, unknown = Gate(), UnknownRates(str(getattr(model, "name", "")))
-        if isinstance(problem, KeyError):  # otherwise the model cannot be referred to weakly, and each `Pace` counts alone
-            _unknown[model] = gate, unknown
-    return gate.lane(limits, unknown)
+        return _gates_of_models.setdefault(model, Gate())
+    except TypeError:  # the model cannot be referred to weakly, and each `Pace` counts alone
+        return Gate()

@@ -1,4 +1,4 @@
-"""PaceRate limits as people write them: "60/min", "100k/min", "5/s"."""
+"""Rate limits in their written form: "60/min", "100k/min", "5/s"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ class PaceLimits:
     requests: PaceRate | None = None
     tokens: PaceRate | None = None
     at_once: int | None = None
-    longest_wait: float = 60.0
+
+    @property
+    def rates(self) -> list[tuple[str, PaceRate]]:
+        """Return the limits per period by what they count."""
+        return [(kind, rate) for kind, rate in (("requests", self.requests), ("tokens", self.tokens)) if rate is not None]
 
 
 def read_rate(given: Any, what: str) -> PaceRate | None:

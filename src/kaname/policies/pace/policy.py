@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigError, RateLimited
-from ...core.messages import Message, ModelReply, ModelRequest
+from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import Notice, notice
 from ...core.tokens import tokens_of
 from ...kernel.bases import model_info
 from ...kernel.ports import ModelHandler, Policy
-from .gate import PaceLane, Ticket, TooLong, Waiter, lane_of
+from .gate import OWN, Gate, PacedCall, ReportedRates, TooLong, gate_of
 from .limits import PaceLimits, read_at_once, read_rate
 
 if TYPE_CHECKING:
     from ...kernel.view import RunView
 
 _A_REPLY = 500  # tokens, before the first reply of a run
-_OWN = ("at_once", "requests", "tokens")
 
 
 class Pace(Policy):
@@ -37,7 +35,7 @@ class Pace(Policy):
     """
 
     stands_alone = True
-    depth = 4
+    place = "attempt"
 
     def __init__(
         self,
@@ -47,16 +45,13 @@ class Pace(Policy):
         *,
         longest_wait: float = 60.0,
     ) -> None:
-        self.limits = PaceLimits(
-            read_rate(requests, "requests"), read_rate(tokens, "tokens"), read_at_once(at_once), longest_wait
-        )
+        self.limits = PaceLimits(read_rate(requests, "requests"), read_rate(tokens, "tokens"), read_at_once(at_once))
         if not isinstance(longest_wait, int | float) or isinstance(longest_wait, bool) or not longest_wait >= 0:
-            told = notice(
+            raise ConfigError.of(
                 "pace.longest_wait", "Pace: longest_wait must be 0 or more seconds, not {given!r}", given=longest_wait
             )
-            raise ConfigError(told)
-        self._limited = bool(requests or tokens or at_once)
-        self._lanes: dict[int, tuple[Any, PaceLane]] = {}  # by the id of the model, which is kept alive
+        self.longest_wait = float(longest_wait)
+        self._gates: dict[int, tuple[Any, Gate, ReportedRates | None]] = {}  # by the id of the model, which is kept alive
 
     def can_execute(self, model: Any, tokens: int = 0) -> tuple[bool, str]:
         """Return True if a call of the model could be made now; otherwise False and the reason, with the wait if it is known.
@@ -65,78 +60,65 @@ class Pace(Policy):
             model: The model, such as `agent.recipe.model`.
             tokens: The tokens that the call is expected to use.
         """
-        lane = self._lane(model)
-        if lane is None:
-            return True, ""
-        with lane.gate.lock:
-            why, late = lane.reason(tokens, lane.gate.clock())
+        gate, rates = self._gate(model)
+        why, late = gate.reason(PacedCall(self.limits, rates, tokens))
         return not why, explain_wait(why, late) if why else ""
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         model = request.model or view.agent.model
-        known = self._lanes.get(id(model))
-        lane = self._lane(model) if known is None else known[1]
-        if lane is None:
-            return await next(request)
-        rates, gate = lane.rates, lane.gate
-        if not (gate.limited or rates.bounded):  # counted nevertheless: the first answer may report a limit
-            sent = rates.begin(0)
-            rates.sending(sent)
-            try:
-                return await next(request)
-            finally:
-                rates.end(sent)
-                if gate.waiting:
-                    gate.ring()
-        tokens = estimate_call(request, view) if lane.tokens is not None or rates.counts_tokens else 0
-        ticket, used = lane.enter(tokens) or await self._wait(lane, tokens, request, view), None
+        gate, rates = self._gate(model)
+        if not gate.limited and (rates is None or not rates.bounded):
+            return await _count(next(request), gate, rates)
+        patience = request.longest_wait
+        if patience is None:  # if the model is not the agent's own, another one can answer at once
+            patience = self.longest_wait if request.model is None else 0.0
+        tokens = estimate_call(request, view) if ("tokens" in [kind for kind, _ in gate.windows]) else 0
+        state, used = view.state, None
+        call = PacedCall(self.limits, rates, tokens, state.user, state.session or view.run_id, patience)
         try:
-            ticket.use()
+            if not gate.enter(call):
+                await self._wait(call, gate, model, view)
             reply = await next(request)
             used = reply.usage.total or None
             return reply
         finally:
-            ticket.close(used)
+            gate.leave(call, used)
 
-    def _lane(self, model: Any) -> PaceLane | None:
-        """Return the lane of a model's calls, or None if nothing can hold them up."""
-        known = self._lanes.get(id(model))
-        if known is not None:
-            return known[1]
-        rates = model_info(model).rates
-        if rates is None and not self._limited:
-            return None
-        lane = lane_of(model, rates, self.limits)
-        self._lanes[id(model)] = model, lane
-        return lane
+    def _gate(self, model: Any) -> tuple[Gate, ReportedRates | None]:
+        """Return the gate of a model's calls, and what its provider reports."""
+        known = self._gates.get(id(model))
+        if known is None:
+            rates = model_info(model).rates
+            known = self._gates[id(model)] = model, gate_of(model, rates), rates
+            known[1].watch(self.limits)
+        return known[1:]
 
-    async def _wait(self, lane: PaceLane, tokens: int, request: ModelRequest, view: RunView) -> Ticket:
-        with lane.gate.lock:
-            why, late = lane.reason(tokens, lane.gate.clock())
-            late = 0.0 if lane.queue else late  # the time of the first in the queue, not of this call
-        patience = request.longest_wait
-        if patience is None and request.model is not None:  # another model can answer at once
-            patience = 0.0
-        if why in _OWN or not why:
-            patience = None
-        elif patience is not None and patience <= late:
-            raise _refusal(request.model or view.agent.model, late)
-        waiter = Waiter(view.state.user, view.state.session or view.run_id, tokens)
-        lane.join(waiter)
-        if waiter.ticket is not None:
-            return waiter.ticket
+    async def _wait(self, call: PacedCall, gate: Gate, model: Any, view: RunView) -> None:
+        why, late = gate.reason(call)
+        if why and why not in OWN and late > call.patience:
+            raise _refusal(model, late)
+        late = 0.0 if gate.waiting else late  # the time of the first in the queue, not of this call
+        gate.join(call)
+        if call.under_way:
+            return
         view.tell({"status": "throttled", "reason": why, "seconds": late or None, "content": explain_wait(why, late)})
         try:
-            async with asyncio.timeout(patience):
-                ticket = await waiter.future
-        except (TooLong, TimeoutError) as problem:
-            lane.leave(waiter)
-            raise _refusal(request.model or view.agent.model, getattr(problem, "seconds", 0.0)) from None
-        except BaseException:
-            lane.leave(waiter)
-            raise
+            await call.turn()
+        except TooLong as problem:
+            raise _refusal(model, problem.seconds) from None
         view.tell({"status": "throttled", "reason": "", "seconds": None, "content": ""})
-        return ticket
+
+
+async def _count(work: Awaitable[ModelReply], gate: Gate, rates: ReportedRates | None) -> ModelReply:
+    """Make a call that does not have to wait. It counts nevertheless: its answer may report a limit."""
+    if rates is not None:
+        rates.begin()
+    try:
+        return await work
+    finally:
+        if rates is not None:
+            rates.end()
+        gate.pump()
 
 
 def explain_wait(reason: str, late: float) -> Notice:
@@ -158,27 +140,21 @@ def explain_wait(reason: str, late: float) -> Notice:
 
 def _refusal(model: Any, late: float) -> RateLimited:
     name = str(getattr(model, "name", type(model).__name__))
-    if late:
-        told = notice(
-            "pace.too_long", "{model}: the provider's rate limit allows no request for {late:.1f} s", model=name, late=late
-        )
-    else:
-        told = notice("pace.busy", "{model}: the provider was busy, and another call finds out whether it still is", model=name)
-    held = RateLimited(told, provider=name.partition("/")[0], model=name.partition("/")[2], retry_after=late or None)
-    held.was_sent = False
-    return held
+    message = notice(
+        "pace.too_long", "{model}: the provider's rate limit allows no request for {late:.1f} s", model=name, late=late
+    )
+    error = RateLimited(message, provider=name.partition("/")[0], model=name.partition("/")[2], retry_after=late)
+    error.was_sent = False
+    return error
 
 
 def estimate_call(request: ModelRequest, view: RunView) -> int:
     """Estimate the tokens of a call: what the last reply used, and what was added since."""
-    messages: Sequence[Message] = request.messages
     replies = view.state.replies
     last = replies[-1].reply.usage if replies else None
-    if last is None or not last.input:
-        return sum([tokens_of(message) for message in messages]) + _A_REPLY
     added = 0
-    for message in reversed(messages):
-        if message.role == "assistant":
-            break
+    for message in reversed(request.messages):
+        if message.role == "assistant" and last is not None and last.input:
+            return last.input + 2 * last.output + added
         added += tokens_of(message)
-    return last.input + 2 * last.output + added
+    return added + _A_REPLY if last is None or not last.input else last.input + 2 * last.output + added

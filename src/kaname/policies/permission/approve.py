@@ -10,7 +10,6 @@ from ...core.demands import Ask
 from ...core.durations import seconds
 from ...core.errors import ConfigError
 from ...core.messages import ToolCall
-from ...core.notices import notice
 from ...core.people.answers import APPROVAL
 from ...kernel.boundary import Border
 from ...kernel.identity import code_identity
@@ -48,8 +47,9 @@ class Approve(Policy):
         then: Literal["refuse", "approve"] = "refuse",
     ) -> None:
         if by not in ("", "other") or then not in ("refuse", "approve"):
-            told = notice("approve.terms", 'Approve: by must be "other" or left out, and then must be "refuse" or "approve"')
-            raise ConfigError(told)
+            raise ConfigError.of(
+                "approve.terms", 'Approve: by must be "other" or left out, and then must be "refuse" or "approve"'
+            )
         self._by, self._then = by, then
         self._expires = None if expires is None else seconds(expires)
         if when is not None and runs_on_loop(when):

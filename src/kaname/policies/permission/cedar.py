@@ -32,8 +32,9 @@ class CedarRules:
         try:
             import cedarpy
         except ImportError as missing:
-            told = notice("permit.no_cedar", "cedarpy is not installed. Install it with: {how}", how=install_command("cedar"))
-            raise ConfigError(told) from missing
+            raise ConfigError.of(
+                "permit.no_cedar", "cedarpy is not installed. Install it with: {how}", how=install_command("cedar")
+            ) from missing
         self._cedar = cedarpy
         try:
             text = path.read_text(encoding="utf-8")
@@ -42,8 +43,9 @@ class CedarRules:
             self._entities = cedarpy.Entities.from_json_str(json.dumps(given or []))
             self._known = {(one["uid"]["type"], one["uid"]["id"]) for one in given or []}
         except (OSError, ValueError, TypeError, KeyError) as problem:
-            told = notice("permit.cedar", "the Cedar policies in {path} cannot be used: {problem}", path=path, problem=problem)
-            raise ConfigError(told) from problem
+            raise ConfigError.of(
+                "permit.cedar", "the Cedar policies in {path} cannot be used: {problem}", path=path, problem=problem
+            ) from problem
         self.uses_path = "path" in text
         self.text = json.dumps([text, given])
 

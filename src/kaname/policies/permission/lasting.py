@@ -11,7 +11,6 @@ from ...core.calls import same_call
 from ...core.durations import seconds
 from ...core.errors import ConfigError, InvalidState
 from ...core.messages import ToolCall
-from ...core.notices import notice
 from ...core.people.answers import ALWAYS, FOR_RUN, Lasting, read_approval
 from ...core.reading.lazy_regex import lazy_regex
 from ...kernel.identity import tool_identity
@@ -45,15 +44,15 @@ def complete(answer: Any, shown: ToolCall, by: str, run_id: str, journal: Any) -
         raise InvalidState.of("approval.no_grants", "{journal} cannot keep approvals", journal=type(journal).__name__)
     where = equal_arguments(shown.args) if lasting.where is None else lasting.where
     if where is None or _has_hidden(where):
-        told = notice("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
-        raise InvalidState(told)
+        raise InvalidState.of("approval.hidden", "an argument of this call is hidden: say with `where` which calls are meant")
     try:
         fits = matches(where, shown)
     except ConfigError as problem:
         raise InvalidState(str(problem)) from None
     if not fits:
-        told = notice("approval.other_call", "the conditions {where} do not hold for the call in question", where=dict(where))
-        raise InvalidState(told)
+        raise InvalidState.of(
+            "approval.other_call", "the conditions {where} do not hold for the call in question", where=dict(where)
+        )
     return {**answer, "where": where, "by": by, "run": run_id}
 
 
@@ -77,8 +76,9 @@ def matches(where: Mapping[str, Any], call: ToolCall) -> bool:
     args = call.args if isinstance(call.args, Mapping) else {}
     names = where.get(ONLY, [*args])
     if not isinstance(names, list):
-        told = notice("approval.names", '"*" takes the list of the arguments that a call may have, not {given}', given=names)
-        raise ConfigError(told)
+        raise ConfigError.of(
+            "approval.names", '"*" takes the list of the arguments that a call may have, not {given}', given=names
+        )
     if any(name not in names for name in args):
         return False
     answers = [

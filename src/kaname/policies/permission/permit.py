@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ...core.demands import Refuse
 from ...core.errors import ConfigError
 from ...core.messages import DELEGATE, TRANSFER, ToolCall
-from ...core.notices import notice
 from ...kernel.boundary import Border
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Action, Policy
@@ -227,6 +226,5 @@ def _check_roles(roles: Roles | None) -> Roles:
 def _check_resources(resources: Mapping[str, str] | None) -> Mapping[str, str]:
     given = resources or {}
     if not isinstance(given, Mapping) or not all(isinstance(one, str) and one for one in given.values()):
-        told = notice("permit.resources", 'resources must be a mapping from tools to texts such as "order:{{order_id}}"')
-        raise ConfigError(told)
+        raise ConfigError.of("permit.resources", 'resources must be a mapping from tools to texts such as "order:{{order_id}}"')
     return dict(given)

@@ -130,7 +130,7 @@ class Desk:
 class Batching(Policy):
     """Answers model calls from batches. `tries`: how often a request is sent that the provider does not answer."""
 
-    depth = 8
+    place = "send"
     replayed = False
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:
@@ -164,12 +164,11 @@ class Batching(Policy):
                     answer.retryable = False  # it was tried often enough
                     raise answer
         if len({key.mark for key in asked} - {mark}) >= _VARIANTS:
-            told = notice(
+            raise RequestRefused.of(
                 "batch.changing",
                 "the request to the model changes each time it is made, so that its batch is never found. Record what changes "
                 "with view.recall(…), or run without batch prices.",
             )
-            raise RequestRefused(told)
         raise self._wait(self.desk.add(api, model, view.run_id, number, mark, body), model, view)
 
     def _wait(self, key: Key, model: str, view: RunView) -> Suspend:

@@ -57,15 +57,14 @@ class Cache(Policy):
         models: Cache replies of models.
         tools: Cache results of tools.
         ttl: How long an entry is used (default one day): seconds, a text such as "1h", or None for no end.
-        size: The largest size of the file's content (default 200 MB). The entries that were not used for the longest time
-            are removed.
+        size: The largest size of the file's content (default 200 MB). The oldest entries are removed.
         path: The file (default `cache.db` next to the program's journal). Several processes can use one file.
         any_temperature: Also cache replies at a temperature above 0.
         clock: Returns the time in seconds, for tests.
     """
 
     stands_alone, replayed = True, False
-    depth = -1
+    place = "choice"
 
     def __init__(
         self,
@@ -162,7 +161,7 @@ class CacheLookup(Policy):
     """The inner part of `Cache`: looks a request up, or computes the reply once for all callers who wait for it."""
 
     stands_alone, replayed = True, False
-    depth = 1
+    place = "allowed"
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

@@ -32,7 +32,7 @@ class PrefixWatch(Policy):
     the conversation (`Compact`) is not reported.
     """
 
-    depth = 7
+    place = "attempt"
     replayed = False
 
     def __init__(self) -> None:

@@ -19,20 +19,19 @@ from ...core.project import make_folder, write_ahead
 
 _OURS = 0x6B6E6368  # the application_id of these files
 _FORM = 1
-_SCHEMA = f"""
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, made REAL, expires REAL, used REAL, size INTEGER, value TEXT);
-CREATE INDEX by_use ON entries (used, id, size);
-CREATE INDEX by_age ON entries (expires) WHERE expires IS NOT NULL;
-CREATE TABLE total (bytes INTEGER NOT NULL);
-INSERT INTO total VALUES (0);
-CREATE TRIGGER added AFTER INSERT ON entries BEGIN UPDATE total SET bytes = bytes + NEW.size; END;
-CREATE TRIGGER removed AFTER DELETE ON entries BEGIN UPDATE total SET bytes = bytes - OLD.size; END;
-PRAGMA application_id = {_OURS};
-PRAGMA user_version = {_FORM};
-"""
+_SCHEMA = (  # `used` is the time at which the value was stored: earlier versions changed it with every use
+    "CREATE TABLE entries (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, made REAL, expires REAL, used REAL, size INTEGER,"
+    " value TEXT)",
+    "CREATE INDEX by_use ON entries (used, id, size)",
+    "CREATE INDEX by_age ON entries (expires) WHERE expires IS NOT NULL",
+    "CREATE TABLE total (bytes INTEGER NOT NULL)",
+    "INSERT INTO total VALUES (0)",
+    "CREATE TRIGGER added AFTER INSERT ON entries BEGIN UPDATE total SET bytes = bytes + NEW.size; END",
+    "CREATE TRIGGER removed AFTER DELETE ON entries BEGIN UPDATE total SET bytes = bytes - OLD.size; END",
+    f"PRAGMA application_id = {_OURS}",
+    f"PRAGMA user_version = {_FORM}",
+)
 _OVERHEAD = 200  # bytes that an entry takes in addition to its value
-_TOUCHES = 256  # reads that wait to be written
 _WRITE_SECONDS, _READ_SECONDS = 5.0, 0.05  # how long to wait for another process
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -51,12 +50,9 @@ class StoreFigures(NamedTuple):
 class CacheStore:
     """A cache file. Every method can raise `sqlite3.Error` or `OSError`: see `is_busy`.
 
-    A read does not write. When a value was last used is written with the next value, so that the order in which values are
-    removed is exact within a process and close between processes.
-
     Args:
         path: The file. It is created with the first value.
-        size: Bytes. The values that have not been used for the longest time are removed.
+        size: Bytes. The oldest values are removed.
         clock: Returns the time in seconds.
     """
 
@@ -68,7 +64,6 @@ class CacheStore:
         self._connections: list[sqlite3.Connection] = []
         weakref.finalize(self, _close_all, self._connections, os.getpid())
         self._process = 0
-        self._touched: dict[str, float] = {}
 
     def get(self, key: str) -> Stored | None:
         """Return the value, or None if there is none or its time is over."""
@@ -79,14 +74,8 @@ class CacheStore:
                 self._reader = self._open(_READ_SECONDS)
             self._check_process()
             rows = self._reader.execute("SELECT value, made, expires FROM entries WHERE key = ?", (key,)).fetchall()
-            now = self.clock()
-            if not rows or (rows[0][2] is not None and rows[0][2] <= now):
-                return None
-            self._touched[key] = now
-            full = len(self._touched) >= _TOUCHES
-        if full:
-            with suppress(sqlite3.Error, OSError), self._write_transaction() as db:
-                self._write_touches(db)
+        if not rows or (rows[0][2] is not None and rows[0][2] <= self.clock()):
+            return None
         return Stored(rows[0][0], rows[0][1])
 
     def put(self, key: str, value: str, ttl: float | None = None) -> None:
@@ -95,7 +84,6 @@ class CacheStore:
         if size > self.size:
             return
         with self._write_transaction() as db:
-            self._write_touches(db)
             now = self.clock()
             db.execute("DELETE FROM entries WHERE key = ?", (key,))
             row = (key, now, None if ttl is None else now + ttl, now, size, value)
@@ -127,20 +115,11 @@ class CacheStore:
         return StoreFigures(entries, held, self.path.stat().st_size)
 
     def close(self) -> None:
-        """Write when values were last used, and close the file. It is opened again with the next use."""
-        if self._touched and self._process == os.getpid():
-            with suppress(sqlite3.Error, OSError), self._write_transaction() as db:
-                self._write_touches(db)
+        """Close the file. It is opened again with the next use."""
         with self._reading, self._writing:
             if self._process == os.getpid():
                 _close_all(self._connections, self._process)
             self._reader = self._writer = None
-
-    def _write_touches(self, db: sqlite3.Connection) -> None:
-        with self._reading:
-            touched, self._touched = self._touched, {}
-        if touched:
-            db.executemany("UPDATE entries SET used = max(used, ?) WHERE key = ?", [(at, key) for key, at in touched.items()])
 
     def _make_room(self, db: sqlite3.Connection, now: float) -> None:
         if (excess := self._excess(db)) <= 0:
@@ -215,22 +194,13 @@ def _create(db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchall() != [(_OURS,)]:  # another process was not first
             if db.execute("SELECT name FROM sqlite_master").fetchall():
                 raise sqlite3.DatabaseError(notice("cache.foreign", "it is a database of another program"))
-            for statement in _statements():
+            for statement in _SCHEMA:
                 db.execute(statement)
         db.execute("COMMIT")
     except BaseException:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
         raise
-
-
-def _statements() -> Iterator[str]:
-    held = ""
-    for line in _SCHEMA.strip().splitlines():
-        held += line + "\n"
-        if sqlite3.complete_statement(held):
-            yield held
-            held = ""
 
 
 def is_busy(problem: BaseException) -> bool:

@@ -67,17 +67,29 @@ _REMEMBERED = 1_000  # questions
 
 
 class Guardrails(Policy):
-    """`blocked_patterns` end a run, `warn_patterns` are reported: regular expressions, matched in linear time.
-
-    `input_checks`, `output_checks` and `result_checks` (what tools return): functions or a `Judge`.
-    `tools`: a `ToolRule` for each tool that needs one.
-    `window`: the longest text, in characters, that a check of the output is sure to see as a whole before any of it is shown.
-    `longest_match`: how much is held back while a pattern may still match; more than that is blocked.
-    `check_seconds`: how long a check may take; one that takes longer blocks.
+    """Check what goes into a run and what comes out, and how tools are used.
 
     A subclass that overrides `check_input` or `check_output` decides in a run too. Its `check_input` is called once a run, with
     the question. Its `check_output` gets the text of a reply as a whole before any of it is shown: such a reply does not
     stream. Thoughts and the arguments of calls are judged by `check_thought`: by default with the patterns and checks.
+
+    Args:
+        max_input_tokens: The longest message of the user in tokens, by an estimate (default 4096); None for no limit.
+        max_output_tokens: The longest reply of the model, likewise.
+        blocked_patterns: Regular expressions. A match in the input or the output ends the run.
+        warn_patterns: Regular expressions whose matches are reported.
+        input_checks: Functions that take a text and return None to allow it or the reason to block it, or a `Judge`.
+        output_checks: Such checks of replies.
+        result_checks: Such checks of what tools return.
+        tools: A `ToolRule` for each tool that needs one.
+        window: The longest text, in characters, that an output check is sure to see as a whole before any of it is shown
+            (default 500).
+        longest_match: The characters that are held back while a pattern can still match (default 4,000). A longer possible
+            match is blocked.
+        check_seconds: The time limit of a check (default 60). A check that takes longer blocks the text.
+
+    Raises:
+        ConfigError: A limit, a pattern, a check or a rule cannot be used.
     """
 
     def __init__(
@@ -132,7 +144,7 @@ class Guardrails(Policy):
         self._verdicts: dict[bytes, list[GuardrailResult]] = {}
 
     def _refuse_async(self, method: str, checks: Sequence[Check]) -> None:
-        """A method of a subclass decides in the place of the checks, and cannot wait for one that is async."""
+        """Raise `ConfigError` for an async check if a method of a subclass decides in place of the checks: it cannot wait."""
         late = [check_name(check) for check in checks if runs_on_loop(check)]
         if late and overrides(self, method, Guardrails):
             raise ConfigError.of(
@@ -176,7 +188,7 @@ class Guardrails(Policy):
         return worst
 
     def _first_match(self, patterns: Sequence[Pattern], text: str) -> list[GuardrailResult]:
-        """The first match, in the text or in one of its folded forms (see `as_seen`)."""
+        """Return the verdict on the first match, in the text or in one of its folded forms (see `as_seen`)."""
         for one in as_seen(text):
             scan = Scan(patterns)
             if (found := scan.feed(one) or scan.end()) is not None:
@@ -184,7 +196,7 @@ class Guardrails(Policy):
         return []
 
     def verdict(self, found: Match) -> GuardrailResult:
-        """A pattern that fits itself, such as a plain word, is what may not be said: its number is told in its place."""
+        """Return the verdict on a match. A pattern that matches itself, such as a plain word, is named by its number only."""
         if found.pattern not in self._numbers:
             return by_pattern(found.pattern, GuardrailAction.WARN)
         number = self._numbers[found.pattern]
@@ -213,7 +225,7 @@ class Guardrails(Policy):
         return verdicts + self.warnings(warned, None)
 
     def warnings(self, scan: Scan, piece: str | None) -> list[GuardrailResult]:
-        """All the patterns that are found in another piece, or at the end; each is looked for once."""
+        """Return a warning for each pattern that is found in another piece, or at the end. Each is looked for once."""
         verdicts = []
         begun = scan.length
         while (found := scan.end() if piece is None else scan.feed(piece[scan.length - begun :])) is not None:
@@ -281,8 +293,9 @@ class Guardrails(Policy):
         return reply if held.usage == NOTHING else replace(reply, usage=reply.usage + held.usage)
 
     async def _judge_input(self, message: Message, run_id: str = "") -> tuple[list[GuardrailResult], Usage]:
-        """What is said against it, and what saying so has cost now: a text is judged once as long as this policy lives; by a
-        subclass's `check_input` once in each run (`run_id`) that asks it."""
+        """Return the verdicts on a message, and what they have cost now.
+
+        A text is judged once as long as this policy exists; by a subclass's `check_input` once in each run (`run_id`)."""
         if is_withheld(message):  # a question of which only the reason has been written down
             return [GuardrailResult(GuardrailAction.BLOCK, reason_of(message))], NOTHING
         text = read_text(message)

@@ -60,6 +60,7 @@ The reason is kept and shown: it must not repeat the text."""
 _ANYTHING = (Exception, SystemExit, BaseExceptionGroup)
 _METHODS = ("check_input", "check_output", "check_tool")  # of a guardrail: True says that it has passed
 _NEAR = 0.9  # of a limit: a warning from here on
+_SIDES = {"input": notice("guardrail.input", "input"), "output": notice("guardrail.output", "output")}
 _ORDER = (GuardrailAction.ALLOW, GuardrailAction.WARN, GuardrailAction.BLOCK)
 
 
@@ -68,17 +69,14 @@ def by_limit(text: str, limit: int | None, side: str) -> GuardrailResult | None:
     tokens = 0 if limit is None else estimate_tokens(text)
     if limit is None or tokens < limit * _NEAR or not tokens:
         return None
-    return too_long(tokens, limit, side) if tokens > limit else _nearly_too_long(tokens, limit, side)
-
-
-def _nearly_too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
+    if tokens > limit:
+        return too_long(tokens, limit, side)
     reason = notice(
         "guardrail.nearly_too_long",
         "the {side} has about {tokens:,} tokens, which is near the limit of {limit:,}",
-        side=side,
+        side=_SIDES[side],
         tokens=tokens,
         limit=limit,
-        value="入力" if side == "input" else "出力",
     )
     return GuardrailResult(GuardrailAction.WARN, reason, {"tokens": tokens, "limit": limit})
 
@@ -87,10 +85,9 @@ def too_long(tokens: int, limit: int, side: str) -> GuardrailResult:
     reason = notice(
         "guardrail.too_long",
         "the {side} has about {tokens:,} tokens; the limit is {limit:,}",
-        side=side,
+        side=_SIDES[side],
         tokens=tokens,
         limit=limit,
-        value="入力" if side == "input" else "出力",
     )
     return GuardrailResult(GuardrailAction.BLOCK, reason, {"tokens": tokens, "limit": limit})
 

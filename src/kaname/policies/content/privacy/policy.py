@@ -81,7 +81,7 @@ class Privacy(Policy):
         Agent("openai", policies=[Privacy({"email": "pseudonymise", "card": "block", "phone": {"output": "mask"}})])
     """
 
-    depth = 4  # around every model call, also those of judges
+    place = "attempt"  # around every model call, also those of judges
 
     def __init__(
         self,
