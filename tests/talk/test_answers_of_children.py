@@ -113,6 +113,40 @@ async def test_question_of_a_child_that_expires_is_decided_by_its_own_rule(journ
     assert [one.by for one in said] == [""], "nobody has answered"
 
 
+async def test_question_of_a_child_is_asked_anew_if_its_parent_was_stopped_while_another_tool_worked(journal):
+    working, blocks = asyncio.Event(), [True]
+
+    @tool(effect="pure")
+    async def work() -> str:
+        """Work, for long at the first time."""
+        working.set()
+        if blocks:
+            await asyncio.sleep(SECONDS)
+        return "done"
+
+    def reply(request):
+        last = request.messages[-1]
+        if last.text == "Pay.":
+            return [call("delegate_to_agent", agent="payer", task="Pay."), call("work")]
+        return str([part.output or part.error for part in last.parts])
+
+    team = Team((payer(Approve("pay", expires=0.05, then="approve")),))
+    agent = Agent(ScriptedModel(reply), [work], name="lead", journal=journal, team=team)
+    run = agent.run("Pay.").start()
+    await working.wait()
+    child_id = await until(journal, "waiting", "payer")
+    run.abort()
+    assert (await run).stop.kind == "cancelled"
+    (asked,) = (await agent.result(child_id)).questions.values()
+    await after(asked.until)
+    blocks.clear()
+    again = await agent.resume(run.run_id)
+    assert again.stop.kind == "waiting"
+    assert all(one.until > asked.until for one in again.questions.values())
+    said = [event.body async for event in journal.read(child_id) if isinstance(event.body, Answered)]
+    assert said == [], "nobody has answered"
+
+
 async def test_answer_in_time_counts_for_a_child_that_takes_it_later(journal, monkeypatch):
     agent = lead(journal, Approve("pay", expires="1h"))
     asked = await agent.run("Pay.", user_id="ken")

@@ -116,6 +116,13 @@ async def stop_run(journal: Journal, run_id: str, reason: str = "") -> bool:
     return stopped
 
 
+async def stop_waiting_children(journal: Journal, run_id: str, reason: str) -> None:
+    """Stop the children that wait for an answer, because their parent was stopped: resumed, they ask anew."""
+    while waiting := await journal.runs(parent=run_id, status="waiting", limit=_CHILDREN):
+        for child in waiting:
+            await stop_run(journal, child.run_id, reason)
+
+
 async def queued_card(journal: Journal, run_id: str) -> RunInfo | None:
     """Return the card of a run that waits for a worker and is not in the journal yet."""
     item = await queue.find(run_id) if (queue := journal.stores.queue) is not None else None

@@ -66,7 +66,9 @@ async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_in
     prefix = f"{child_id}:"
     answers = await answers_for(scope, child_id)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
-    first = not resumed and context.attempt == 1
+    first = (
+        not resumed and context.attempt == 1 == scope.state.attempt
+    )  # a stopped run may have opened it before it was resumed
     parent = Parent(
         scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope), scope.state.by
     )

@@ -30,6 +30,7 @@ from ..people.answers import Given, TaskQuestions, check_answers, read_tasks
 from ..people.entrance import Origin, admit, admit_answer, words_of
 from ..people.history import recognise
 from ..tools.to_json import to_result
+from .attach import stop_waiting_children
 from .child import run_child
 from .hold import hold_run
 from .ids import SharedSession
@@ -192,6 +193,8 @@ class Opener:
                 known, rests = await self._take_answers(request, state, channel, answers)
             if not rests:
                 await self._recall(run_id)
+                if state.stop is not None and state.stop.kind == "cancelled":  # else their questions could expire into a yes
+                    await stop_waiting_children(self.journal, run_id, state.stop.detail)
                 scope, facts, before = self._scope(run_id, lease.epoch, state, channel), state.facts, state.stop
                 hold.scope, scope.overtaken = scope, lease.before == "overtaken"
                 resumed = Resumed(state.attempt + 1, renewed=before is not None, died=lease.before == "died" and before is None)
