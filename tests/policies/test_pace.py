@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kaname import Agent, ConfigError, Message, ModelReply, ModelRequest, Pace, Policy, Retry, Usage, deadline, load_config
 from kaname.core.errors import RateLimited
 from kaname.core.messages import Text, user
-from kaname.kernel.bases import ModelInfo
+from kaname.kernel.bases import ModelInfo, model_info
 from kaname.models import Anthropic, OpenAI
 from kaname.models.http.rates import ProviderRates, rates_of
 from kaname.policies.failure.timeout import Timeout
@@ -49,7 +49,7 @@ class Held:
 
 def at(model):
     """The gate of a model's calls."""
-    return gate_of(model, getattr(model, "rates", None))
+    return gate_of(model, model_info(model).rates)
 
 
 async def until(true):
