@@ -308,7 +308,7 @@ async def check_leftovers(agents, models, journal, found):
         if balance.reserved:
             found.blame("ledger", f"{balance.name!r} has {balance.reserved} reserved")
     for model in models:
-        if model.rates._unanswered or model.rates._count != model.rates._ended:
+        if model.about.rates._at_work:
             found.blame("pace", f"{model.name} has calls under way")
     for agent in agents:
         for policy in agent.recipe.policies:

@@ -24,6 +24,7 @@ from kaname.designs import (
     StateManager,
     TaskPlanner,
 )
+from kaname.kernel.bases import bound_of
 from kaname.policies.failure.timeout import Timeout
 from kaname.run.figures import figures
 
@@ -158,7 +159,8 @@ async def test_e1_revisions_are_bounded_for_parts_of_ones_own_too():
 def test_e1_time_and_money_are_bounded_by_default():
     def limits(**more):
         stops = AgentOrchestrator(TaskPlanner(ScriptedModel([])), None, "memory", **more).recipe.stops
-        return {rule.kind: rule.limit for rule in stops if rule.kind in ("deadline", "budget") and rule.limit is not None}
+        bounds = [bound_of(rule) for rule in stops]
+        return {one.kind: one.most for one in bounds if one.kind in ("deadline", "budget") and one.most is not None}
 
     assert limits() == {"deadline": 1800, "budget": 10}
     assert limits(stops=cost("$2")) == {"deadline": 1800, "budget": 2}

@@ -67,7 +67,7 @@ async def test_tools_that_read_media_bring_text_from_outside(name):
 
 async def test_what_is_made_of_a_file_asks_nothing():
     tools = {one.name: one for one in senses_tools(only=["read_text", "speak", "generate_picture"])}
-    assert {name: one.labels.role for name, one in tools.items()} == {
+    assert {name: one.options.labels.role for name, one in tools.items()} == {
         "read_text": "reads",
         "speak": "own",
         "generate_picture": "own",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from inspect import getattr_static
 from typing import Any
@@ -126,9 +126,6 @@ class ToolRegistry(Mapping[str, Action]):
 
     def has(self, name: str) -> bool:
         return name in self
-
-    def values(self) -> ValuesView[Action]:
-        return self._tools.values()
 
     def list_tools(self) -> list[str]:
         return sorted(self)
