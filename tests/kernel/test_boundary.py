@@ -60,7 +60,7 @@ def saying(*parts, **more):
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (None, "the model 'odd' returned None; expected a ModelReply"),
+        (None, "the model 'odd', or a policy around it, returned None; expected a ModelReply"),
         ("text", "expected a ModelReply"),
         (ModelReply(Message("user", ())), "expected an assistant's Message"),
         (saying("bare text"), "expected texts, thinking, media and tool calls"),

@@ -11,12 +11,13 @@ from typing import Any
 from ..agent.agent import Agent
 from ..config.build import load_config
 from ..config.keys import MORE, all_keys, schema
+from ..core.errors import did_you_mean, nearest
 from ..core.install import this_command
 from ..models.http.keys import keys_at_first_call
 from ..workflows.configured import configured_workflows
 from .agent import FILES
 from .main import DONE, USAGE
-from .messages import japanese, say
+from .messages import japanese, say, translate
 from .terminal.screen import Screen
 
 _SECRET = re.compile(r"key|token|secret|password|authorization|credential", re.IGNORECASE)
@@ -74,7 +75,11 @@ def _print_keys(beginnings: list[str], screen: Screen) -> int:
         screen.say(f"- `{path}` ({choices or ', '.join(types)}): {told}".removesuffix(": "))
         printed += 1
     if not printed:
-        screen.note(say("there is no such key", "該当するキーがありません"), "red")
+        wanted, paths = " ".join(beginnings), [path for path, _ in all_keys()]
+        ending = [path for path in paths if any(path.endswith(f".{one}") for one in beginnings)][:1]
+        hint = did_you_mean(ending[0]) if ending else nearest(wanted, paths)
+        told = say(f"no key of kaname.yaml begins with {wanted!r}", f"{wanted!r} で始まるキーは kaname.yaml にありません")
+        screen.note(told + translate(hint), "red")
     return DONE if printed else USAGE
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
+from ..core.errors import ConfigError
 from ..core.events import Event
 from ..core.messages import ModelRequest, ToolCall
 from ..core.record import record
@@ -260,6 +261,35 @@ class StopRuleBase:
     __slots__ = ()
 
     bound: Bound = Bound()
+
+
+_REPLACED = {  # members that one value replaces: how it is declared, and the members
+    "model": ("about = ModelInfo(…)", ("caches_prompts", "patience", "picture_tokens", "rates", "takes", "tool_mode")),
+    "policy": ('place = "…"', ("depth",)),
+    "sink": ("wants = (…)", ("reads_deltas", "traces", "with_children")),
+    "strategy": ("about = StrategyInfo(…)", ("drawn", "listens")),
+    "stop rule": ("bound = Bound(…)", ("allows_unpriced", "is_default", "limit")),
+}
+
+
+def refuse_replaced(kind: str, part: Any) -> None:
+    """Raise `ConfigError` if a part of the user's declares what nobody reads any more."""
+    instead, names = _REPLACED[kind]
+    if type(part).__module__.startswith("kaname."):
+        return
+    declared = {*vars(part)} if hasattr(part, "__dict__") else set()
+    declared.update(*[vars(cls) for cls in type(part).__mro__ if not cls.__module__.startswith("kaname.")])
+    for name in names:
+        if name in declared:
+            raise ConfigError.of(
+                "part.replaced",
+                "the {kind} {part!r:.100} sets {name!r}, which has no effect any more. Use {instead} instead: see "
+                "docs/internals/extend.md",
+                kind=kind,
+                part=part,
+                name=name,
+                instead=instead,
+            )
 
 
 def optional(part: Any, base: type, name: str) -> Any:

@@ -7,6 +7,7 @@ person sees one question with all reasons, and a recorded answer holds for the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import isawaitable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,10 @@ async def _join(deciders: Sequence[Policy], call: ToolCall, scope: Scope) -> tup
     """Return why the call is refused, or "", and the demands to ask somebody."""
     asked = list[Ask | Wait]()
     for policy in deciders:
-        demand = await policy.demand(call, scope.view)
+        stated: Any = policy.demand(call, scope.view)
+        if not isawaitable(stated):
+            raise UnexpectedError(f"{type(policy).__name__}.demand() must be async: write `async def demand(self, call, view)`")
+        demand = await stated
         if isinstance(demand, Refuse):
             return demand.reason, []
         if isinstance(demand, Ask | Wait):

@@ -58,7 +58,7 @@ def _part(part: Any, model: str, number: int, place: int, tools: Mapping[str, An
 
 
 def _wrong(model: str, got: Any, expected: str) -> UnexpectedError:
-    return UnexpectedError(f"the model {model!r} returned {repr(got)[:100]}; expected {expected}")
+    return UnexpectedError(f"the model {model!r}, or a policy around it, returned {repr(got)[:100]}; expected {expected}")
 
 
 async def ask_for_run(request: ModelRequest, model: Model) -> ModelReply:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.errors import ConfigError, did_you_mean, nearest
 from ..core.notices import notice
+from ..kernel.bases import refuse_replaced
 from ..kernel.ports import Model
 
 # provider: "module:what makes a model from the rest of the name"
@@ -47,6 +48,7 @@ def resolve(name: str | Model) -> Model:
                 "model must be a name such as 'provider/model' or an object with an async reply(request, emit), not {name!r}",
                 name=name,
             )
+        refuse_replaced("model", name)
         return name
     provider, slash, rest = name.partition("/")
     if name == "local":

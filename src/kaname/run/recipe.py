@@ -15,7 +15,7 @@ from ..core.notices import notice
 from ..core.record import replace
 from ..core.state import State
 from ..core.tracing import within
-from ..kernel.bases import ContextBase, SinkBase, model_info, optional, options_of, strategy_info
+from ..kernel.bases import ContextBase, SinkBase, model_info, optional, options_of, refuse_replaced, strategy_info
 from ..kernel.chain import join_policies
 from ..kernel.ports import ContextPart, Model, Policy, Recipe, Strategy
 from ..kernel.scope import Scope
@@ -205,13 +205,16 @@ def check_parts(
             raise ConfigError.of(
                 "agent.no_policy", "{policy!r} is not a policy: derive its class from kaname.Policy", policy=policy
             )
+        refuse_replaced("policy", policy)
     for sink in sinks:
         if not callable(sink):
             raise ConfigError.of("agent.no_sink", "{sink!r} is not a sink: pass a function that takes an event", sink=sink)
+        refuse_replaced("sink", sink)
     if strategy is not None and not hasattr(strategy, "next"):
         raise ConfigError.of(
             "agent.no_strategy", "{strategy!r} is not a strategy: it has no method next(state)", strategy=strategy
         )
+    refuse_replaced("strategy", strategy)
     if isinstance(strategy, React):
         check_termination(strategy.termination)
     for part in context:

@@ -18,7 +18,7 @@ from ..core.notices import notice
 from ..core.record import record, replace
 from ..core.state import State
 from ..core.steps import CallModel, CallTools, Step, Stop, StopKind
-from ..kernel.bases import Bound
+from ..kernel.bases import Bound, refuse_replaced
 from ..kernel.ports import StopRule
 
 
@@ -164,6 +164,7 @@ def _flat(given: Any) -> Iterator[StopRule]:
         for rule in given:
             yield from _flat(rule)
     elif callable(given):
+        refuse_replaced("stop rule", given)
         yield given
     else:
         raise ConfigError.of(

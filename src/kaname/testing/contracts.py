@@ -165,13 +165,14 @@ class PolicyContract(ABC):
     def test_a_run_ends_in_order(self) -> None:
         result = self._run()
         if self.allows:
-            assert result.stop.kind == "completed"
+            assert result.stop.kind == "completed", f"{result.stop}; set `allows = False` if the policy refuses"
             if not self.changes:
-                assert result.output == "done"
-                assert [step.observation for step in result.steps] == ["hi", None]
+                assert result.output == "done", "the policy changed the answer; set `changes = True`"
+                observed = [step.observation for step in result.steps]
+                assert observed == ["hi", None], "the policy changed the call; set `allows = False` or `changes = True`"
         else:
             refused = [r for r in result.state.results.values() if r.error]
-            assert refused or result.stop.kind != "completed"
+            assert refused or result.stop.kind != "completed", "the policy let the run through; leave `allows = True`"
 
     def test_it_keeps_nothing_between_runs_that_would_mix_them(self) -> None:
         made = self.make()
