@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import cached_property
 from typing import Any
 
 from ..core import tracing
@@ -71,11 +72,15 @@ class Opener:
 
     async def _description(self) -> Mapping[str, Any]:
         """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
-        known = self.recipe.memo.of_tools(self.recipe.tools)
-        if "description" not in known:
-            known["description"] = await off_loop(self._describe, self.recipe)
-        described: Mapping[str, Any] = known["description"]
+        if "description" not in self._known:
+            self._known["description"] = await off_loop(self._describe, self.recipe)
+        described: Mapping[str, Any] = self._known["description"]
         return described
+
+    @cached_property
+    def _known(self) -> dict[str, Any]:
+        """Return what is known of the tools, as they are when the run is opened."""
+        return self.recipe.memo.of_tools(self.recipe.tools)
 
     @asynccontextmanager
     async def _new(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
@@ -352,7 +357,7 @@ class Opener:
     def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
         """Return the scope of a run. `opening`: the facts that are about to be recorded."""
         state.agent = state.agent or self.recipe.name
-        recipe = for_run(self.recipe, state, opening)
+        recipe = for_run(self.recipe, state, opening, self._known)
         scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
         scope.open_child, scope.guarded = run_child, with_flow
         return scope

@@ -104,17 +104,16 @@ def _bring_text(tools: Mapping[str, Any]) -> bool:
     )
 
 
-def for_run(recipe: Recipe, state: State, opening: Sequence[Any] = ()) -> Recipe:
+def for_run(recipe: Recipe, state: State, opening: Sequence[Any], known: dict[str, Any]) -> Recipe:
     """Return the recipe for a run: text from outside must not act, be it quoted in a message, said by another user before, or
     brought by a tool that was registered since.
 
-    `opening`: the facts with which the run begins, if they are not in the state yet.
+    `opening`: the facts with which the run begins, if they are not in the state yet. `known`: what is known of the tools.
     """
     said = [*state.said, *[fact.message for fact in opening if isinstance(fact, Received | Interjected)]]
     others = bool(state.said) and any(isinstance(fact, Opened) and fact.user != state.user for fact in opening)
     quoted = others or any(message.role == "user" and message.quotes for message in said)
     if not quoted:
-        known = recipe.memo.of_tools(recipe.tools)
         if "bring text" not in known:
             known["bring text"] = _bring_text(recipe.tools)
         quoted = known["bring text"]

@@ -194,7 +194,7 @@ async def replay(
     state.seq = 0
     stand_ins = {**recipe.tools, **{name: cast(Action, RecordedServerTool(name, events, *served[name])) for name in unstarted}}
     offline = recipe.with_changes(tools=stand_ins) if unstarted else recipe
-    again = await _run_again(for_run(offline, state, _opening(events)), state, events, rerun_pure_tools, deps)
+    again = await _run_again(for_run(offline, state, _opening(events), {}), state, events, rerun_pure_tools, deps)
     unknown = {*unstarted, *[name for name, one in recipe.tools.items() if unstarted and _lists_tools(one)]}
     changes, others = tuple(_changes(then, now, unknown)), {**now, "model": then.get("model"), "models": then.get("models")}
     difference = _first_difference(events, again, blind=bool(unstarted))
