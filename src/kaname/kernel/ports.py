@@ -98,11 +98,16 @@ class Strategy(Protocol):
 
 
 class Turn(NamedTuple):
-    """The agent and the user to whom a new run of a session belongs. Without both, it belongs to everybody."""
+    """The agent and the user to whom a new run of a session belongs. Without both, it belongs to everybody.
+
+    `after`: the number of the fact from which it continues. If the session's last run has another one by the time at which the
+    new run is recorded, that raises `SessionBusy`. 0: this is not checked.
+    """
 
     session: str
     agent: str = ""
     user: str | None = None
+    after: int = 0
 
 
 class Journal(Protocol):

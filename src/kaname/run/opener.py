@@ -101,6 +101,7 @@ class Opener:
                     session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
                 )
                 try:
+                    turn = None if turn is None else turn._replace(after=0 if onto is None else onto[1])
                     first = await self._turn(request, opened, state, turn)
                     scope = await stack.enter_async_context(self._begin(request.run_id, state, first, channel, turn))
                     break
@@ -113,7 +114,7 @@ class Opener:
                 yield scope
 
     async def _is_running(self, run_id: str) -> bool:
-        return (await self.journal.runs(run_id=run_id, limit=1))[0].status == "running"
+        return any(card.status == "running" for card in await self.journal.runs(run_id=run_id, limit=1))
 
     async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None) -> list[Fact]:
         """Return the beginning. The agent that had the conversation continues it."""
@@ -331,20 +332,11 @@ class Opener:
         async with hold_run(self.journal, run_id, turn=turn) as hold:
             if hold.lease.seq:
                 raise RunExists(run_id)
-            await self._check_base(state, facts[0], turn)
             state.seq = 0
             hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, facts)
             await self._record(scope, facts)
             scope.interrupted = dict(state.started)
             yield scope
-
-    async def _check_base(self, state: State, opened: Fact, turn: Turn | None) -> None:
-        """Raise `SessionBusy` if the run before this one went on, in another process, until this one had the turn."""
-        if turn is None or not isinstance(opened, Opened) or opened.base is None or state.stop is not None:
-            return
-        run_id, seq = opened.base
-        if (await self.journal.runs(run_id=run_id, limit=1))[0].seq != seq:
-            raise SessionBusy(run_id)
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
         """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""

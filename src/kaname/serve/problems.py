@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from logging import getLogger
-from typing import Any
-
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from typing import TYPE_CHECKING, Any
 
 from ..core.chunks import Chunk
 from ..core.errors import (
@@ -38,9 +34,12 @@ from ..core.errors import (
 from ..core.notices import Notice, notice, to_json
 from ..core.record import replace
 from ..core.steps import Stop
-from .encoding import Json
 from .language import in_language
 from .users import Caller, nobody
+
+if TYPE_CHECKING:  # the terminal reads this module, too, also where no server is installed
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 _STATUS: tuple[tuple[type[AgentError], int], ...] = (  # the first that fits
     (RunNotFound, 404),
@@ -121,6 +120,10 @@ def answer(problem: AgentError, path: str = "", caller: Caller | None = None) ->
     Under `/v1` it also holds the `error` that clients of OpenAI look for. Under `/vercel` it is plain text: those clients show
     the body to the user as it is.
     """
+    from starlette.responses import PlainTextResponse
+
+    from .encoding import Json
+
     body = as_problem(problem, caller)
     if path.startswith("/vercel"):
         return PlainTextResponse(body["detail"], body["status"], headers_of(problem))
@@ -168,6 +171,8 @@ class UnknownAddress(HttpRefused):
     """A request to an address that does not exist, or with a method that it does not have."""
 
     def __init__(self, request: Request, problem: Exception) -> None:
+        from starlette.exceptions import HTTPException
+
         status = problem.status_code if isinstance(problem, HTTPException) else 500
         path, method = request.url.path, request.method
         if status == 405:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..core.errors import ConfigError, RunNotFound
+from ..core.errors import AgentError, ConfigError, RunNotFound
 from ..core.events import Event, Fact, Opened, Received, Stopped
 from ..core.messages import Media, Message
 from ..core.reading.media_types import WrongMediaType, checked_type
@@ -51,30 +52,33 @@ class Uploads:
 
         async def record(fact: Fact) -> None:
             nonlocal seq
+            await self._journal.append([Event(run_id, seq + 1, time.time(), "upload", fact)], lease.epoch)
             seq += 1
-            await self._journal.append([Event(run_id, seq, time.time(), "upload", fact)], lease.epoch)
 
-        await record(Opened(user=caller.name, recipe=_RECIPE))
-        stop = Stop("failed")
         try:
+            await record(Opened(user=caller.name, recipe=_RECIPE))
             async for piece in _pieces(request):
                 mime, size = mime or checked_type(piece, name), size + len(piece)
                 await record(Received(Message("user", (Media(mime, b64encode(piece).decode(), name=name),))))
-            stop = Stop("completed")
-        except WrongMediaType as problem:
-            raise ConfigError(str(problem)) from None
-        finally:
-            await record(Stopped(stop))
-            if stop.kind == "failed":
-                self._service.remove_later(run_id)
+            await record(Stopped(Stop("completed")))
+        except BaseException as problem:
+            with suppress(AgentError):
+                await record(Stopped(Stop("failed")))
+            with suppress(AgentError):  # if even that could not be recorded
+                await self._journal.release(run_id, lease.epoch)
+            self._service.remove_later(run_id)
+            if isinstance(problem, WrongMediaType):
+                raise ConfigError(str(problem)) from None
+            raise
         return Json({"file_id": upload, "name": name, "mime": mime, "size": size}, 201)
 
     async def attach(self, content: Any, caller: Caller) -> Any:
         """Return the input of a request with its files in the places where it names them. Their uploads are deleted.
 
-        Raise `HttpRefused` if one does not exist or belongs to another user, or if they are too large together.
+        Raise `HttpRefused` if one does not exist or belongs to another user, or if they are too large together. Then all
+        uploads stay, so that the request can be repeated.
         """
-        left = self._most
+        left, files = self._most, dict[str, Media]()
         messages = content if isinstance(content, list) else [content]
         for place, message in enumerate(messages):
             parts = message.get("content") if isinstance(message, dict) else None
@@ -84,16 +88,19 @@ class Uploads:
             for part in parts:
                 named = part.get("file") if isinstance(part, dict) and part.get("type") == "file" else None
                 if isinstance(named, dict) and isinstance(named.get("file_id"), str):
-                    part = await self._find(named["file_id"], caller)
+                    upload = named["file_id"]
+                    part = files[upload] = files.get(upload) or await self._find(upload, caller)
                     left -= len(part.data) // 4 * 3 - part.data[-2:].count("=")
                     if left < 0:
                         raise file_too_large(self._most)
                 made.append(part)
             messages[place] = {**message, "content": made}
+        for upload in files:
+            self._service.remove_later(f"{UPLOAD}{upload}")
         return messages if isinstance(content, list) else messages[0]
 
     async def _find(self, upload: str, caller: Caller) -> Media:
-        """Return the file of an upload, which is deleted in the background."""
+        """Return the file of an upload."""
         found: list[Media] = []
         try:
             card = await self._service.card(f"{UPLOAD}{upload}", caller)
@@ -110,7 +117,6 @@ class Uploads:
                 http=404,
                 id=upload[:100],
             )
-        self._service.remove_later(card.run_id)
         return Media(found[0].mime, "".join([one.data for one in found]), name=found[0].name)
 
 

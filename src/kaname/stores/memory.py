@@ -118,7 +118,10 @@ class MemoryJournal:
         found = [one for one in self._records.values() if one.card.place and one.card.session == turn.session]
         found = [one for one in found if turn.agent in ("", one.card.agent) and turn.user in (None, one.card.user)]
         last = max(found, key=lambda one: one.card.place, default=None)
-        return last.card.run_id if last is not None and (last.card.run_id != base or last.status == "running") else ""
+        if last is None:
+            return ""
+        late = turn.after not in (0, last.card.seq)
+        return last.card.run_id if last.card.run_id != base or late or last.status == "running" else ""
 
     def _addressee(self, run_id: str) -> Addressee:
         if run_id not in self._records:

@@ -58,7 +58,10 @@ class JournalContract(JournalLists):
             await raises(SessionBusy, lambda: journal.append(behind, again.epoch))  # that one is still at it
             await journal.release("2", again.epoch)
             await journal.append([Event("1", 2, 2.0, "clerk", Stopped(Stop("completed")))], first.epoch)
-            again = await journal.claim("2", turn=turn)
+            late = await journal.claim("2", turn=turn._replace(after=1))
+            await raises(SessionBusy, lambda: journal.append(behind, late.epoch))  # it has gone on since
+            await journal.release("2", late.epoch)
+            again = await journal.claim("2", turn=turn._replace(after=2))
             await journal.append([Event("2", 1, 3.0, "clerk", Opened("s", "u", ("1", 2)))], again.epoch)
             other = await journal.claim("3", turn=Turn("s", "clerk", "somebody else"))
             await journal.append([Event("3", 1, 3.0, "clerk", Opened("s", "somebody else"))], other.epoch)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from starlette.types import Scope
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ConfigError
 from ...core.notices import notice
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -94,7 +94,7 @@ WHERE r.run = ANY($1::text[])
 """
 _LOCK_SESSIONS = "SELECT pg_advisory_xact_lock(hashtextextended(name, 0)) FROM unnest($1::text[]) AS name"
 _LAST_OF = """
-SELECT run, status, owner, {alive} FROM kaname.runs AS r WHERE session = $1 AND session <> '' AND $2 IN ('', agent)
+SELECT run, status, owner, {alive}, seq FROM kaname.runs AS r WHERE session = $1 AND session <> '' AND $2 IN ('', agent)
 AND coalesce($3, "user") = "user" ORDER BY place DESC LIMIT 1
 """
 _REMOVE_MESSAGES = "DELETE FROM kaname.inbox WHERE id = ANY($1::text[])"
@@ -313,14 +313,17 @@ class Writer:
         refused: set[str] = set()
         opening: dict[Any, str] = {}
         for group in groups:
-            row = await connection.fetchrow(self._last_of, *group.hold.turn)  # type: ignore[misc]
-            last, status, owner, lives = row or ("", "", None, False)
+            turn = group.hold.turn
+            assert turn is not None
+            row = await connection.fetchrow(self._last_of, *turn[:3])
+            last, status, owner, lives, seq = row or ("", "", None, False, 0)
             if last == group.run:  # written before the answer was lost
                 continue
             executes = self._is_held(last) if owner == self._owner else lives
-            before = opening.setdefault(group.hold.turn, group.run)  # two of one session in one statement: the first
+            before = opening.setdefault(turn[:3], group.run)  # two of one session in one statement: the first
             busy = before if before != group.run else last
-            if busy and (busy != group.values[_BASE] or busy == before or (status == "running" and executes)):
+            late = busy == last and turn.after not in (0, seq)
+            if busy and (busy != group.values[_BASE] or late or busy == before or (status == "running" and executes)):
                 group.outcome = SessionBusy(busy)
                 refused.add(group.run)
         return refused

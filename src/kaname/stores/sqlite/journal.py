@@ -179,8 +179,9 @@ class SqliteJournal(SqlJournal[SqliteHold]):
             raise RunBusy(busy_text(run, f"process {found[0].split('-')[0]}")) if found[0] else RunExists(run)
         if base and connection.execute("SELECT 1 FROM runs WHERE run = ?", (base,)).fetchone() is None:
             raise RunNotFound(base)  # deleted meanwhile
-        last, status, owner = reading.last_of(connection, hold.turn)
-        if last and (last != base or (status == "running" and self._place.executor(last, owner))):
+        last, status, owner, seq = reading.last_of(connection, hold.turn)
+        late = hold.turn is not None and hold.turn.after not in (0, seq)
+        if last and (last != base or late or (status == "running" and self._place.executor(last, owner))):
             raise SessionBusy(last)
         (hold.card.place,) = (place,) = connection.execute(NEXT).fetchone()
         if self._place.keys is not None:  # in this transaction: the user's erasure comes either before it or after it

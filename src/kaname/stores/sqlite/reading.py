@@ -210,13 +210,13 @@ def refusal(connection: sqlite3.Connection, run_id: str, epoch: int, before: int
     return RunSuperseded(superseded_text(run_id)) if row[0] != epoch else JournalError(gap_text(run_id, row[1], before + 1))
 
 
-def last_of(connection: sqlite3.Connection, turn: Turn | None) -> tuple[str, str, str | None]:
-    """Return the session's last run, its status and its owner; empty values, if there is none or no turn is given."""
+def last_of(connection: sqlite3.Connection, turn: Turn | None) -> tuple[str, str, str | None, int]:
+    """Return the session's last run, its status, owner and last fact; empty values, if there is none or no turn is given."""
     if turn is None:
-        return "", "", None
+        return "", "", None, 0
     row = connection.execute(
-        "SELECT run, status, owner FROM runs WHERE session = ? AND session <> '' AND ? IN ('', agent) "
+        "SELECT run, status, owner, seq FROM runs WHERE session = ? AND session <> '' AND ? IN ('', agent) "
         "AND ifnull(?, user) = user ORDER BY place DESC LIMIT 1",
-        turn,
+        turn[:3],
     ).fetchone()
-    return row if row is not None else ("", "", None)
+    return row if row is not None else ("", "", None, 0)
