@@ -118,7 +118,8 @@ def test_end_of_input_leaves_the_question_open(tmp_path):
 
 
 def test_end_of_input_at_the_offer_of_a_model_says_what_to_do(tmp_path):
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name != "KANAME_MODEL"}
+    without = ("KANAME_MODEL", "KANAME_DOWNLOAD")
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY") and name not in without}
     here = {
         "TERM": "dumb",
         "KANAME_CACHE": str(tmp_path / "cache"),

@@ -395,7 +395,7 @@ def test_time_of_a_child_that_is_resumed_counts_once():
     child = State()
     child.spent.seconds = 44.0
     assert limit(child, CallModel()) is None
-    assert limit.limit == 45.0
+    assert limit.bound.most == 45.0
     child.spent.seconds = 46.0
     assert limit(child, CallModel()).kind == "deadline"
 

@@ -69,7 +69,7 @@ class SlowModel:
 class SlowPolicy(Policy):
     """A policy that swallows the cancellation, in front of the tool or of the model."""
 
-    depth = 50
+    place = "send"
 
     def __init__(self, swallow: Any, joint: str) -> None:
         self._swallow, self._joint = swallow, joint

@@ -19,7 +19,8 @@ def test_example(path, tmp_path):
     environment["PYTHONWARNINGS"] = "error"
     done = warm.run([sys.executable, str(path)], capture_output=True, text=True, timeout=180, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    said = [line for line in done.stderr.splitlines() if not line.startswith("the tool ")]  # of a tool that fails on purpose
+    assert said == []
     promised = re.findall(r"^#   (.+)$", path.read_text(encoding="utf-8").split("# prints:")[1], re.M)
     assert promised
     place = 0
