@@ -216,9 +216,9 @@ def _flow(agent: Agent) -> list[Finding]:
 
 def _space(given: argparse.Namespace) -> list[Finding]:
     """Check the free space of the journal's disk, and of the disk of the local model, if that is another."""
-    found, models = [], _existing(weights.folder())
+    found, models = [], _nearest_folder(weights.folder())
     place = "" if given.broken else journal_place(given)
-    journal = _existing(Path(place).expanduser().absolute()) if place and is_file(place) else None
+    journal = _nearest_folder(Path(place).expanduser().absolute()) if place and is_file(place) else None
     if journal is not None:
         found.append(_free(journal, _JOURNAL_NEEDS, say("journal", "ジャーナル")))
     if journal is None or journal.stat().st_dev != models.stat().st_dev:
@@ -226,7 +226,7 @@ def _space(given: argparse.Namespace) -> list[Finding]:
     return found
 
 
-def _existing(place: Path) -> Path:
+def _nearest_folder(place: Path) -> Path:
     """Return the nearest folder that exists."""
     while not place.is_dir() and place != Path(place.anchor):
         place = place.parent

@@ -25,14 +25,14 @@ class Values:
         return f"${len(self.all)}"
 
 
-def _named(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _values_by_name(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that are given: "" is a user, but no other value."""
     return {name: value for name, value in wanted.items() if value or (name == "user" and value is not None)}
 
 
 def _conditions(wanted: Mapping[str, Any], values: Values) -> list[str]:
     """Return conditions for the values that are given. The most selective one is left to its index."""
-    given = _named(wanted)
+    given = _values_by_name(wanted)
     few = ["status"] if given.get("status") in UNDER_WAY else []
     named = ["user"] if given.get("user") else []  # where there are no users, all runs have the same
     order = ("run", "starting", "session", "parent", *few, *named, "agent", "status", "user")
@@ -80,7 +80,7 @@ def list_sessions(content: Content, wanted: Mapping[str, Any], before: int, limi
     """Return one page of sessions, the one that changed last first. Each is found by its run that changed last."""
     values, leading = Values(), "session" if wanted["session"] else "user"
     mine = theirs = ""
-    for name, value in _named(wanted).items():
+    for name, value in _values_by_name(wanted).items():
         place = values.add(value)
         mine += f' AND {"" if name == leading else "/*+*/"}mine."{name}" = {place}'
         theirs += f' AND /*+*/later."{name}" = {place}'  # a shared one may have been moved on by others

@@ -144,12 +144,12 @@ async def _copy_marks(source: Journal, target: Journal) -> int:
     if ours.marks is not None and theirs.marks is not None and (marks := await ours.marks.all()):
         await theirs.marks.raise_to(marks)
         paused = {name: time for name, time in (await theirs.marks.all()).items() if name.endswith(PAUSED)}
-        resumed = [name for name, time in paused.items() if name not in marks and _handled(marks, name) >= time]
+        resumed = [name for name, time in paused.items() if name not in marks and _last_mark(marks, name) >= time]
         await theirs.marks.remove(resumed)
     return sum((await ours.queue.count()).values()) if ours.queue is not None else 0
 
 
-def _handled(marks: Mapping[str, float], paused: str) -> float:
+def _last_mark(marks: Mapping[str, float], paused: str) -> float:
     """Return up to when the schedule with that mark of a pause was handled; 0 if it is not known."""
     key = paused.removesuffix(PAUSED) + ": "
     return max([time for name, time in marks.items() if name.startswith(key)], default=0.0)

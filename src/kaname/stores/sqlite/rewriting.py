@@ -29,14 +29,14 @@ def seal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
             yield Many(f"UPDATE {table} SET {column} = $1 WHERE id = $2", sealed)
         for run, user, title in (yield ("SELECT run, user, title FROM runs WHERE user <> ''",)):
             seal = Seal(keys.of(user))
-            yield from rewrite_facts(run, partial(_sealed, seal, run))
+            yield from rewrite_facts(run, partial(_seal_body, seal, run))
             if title and not title.startswith(SEALED):
                 yield from rewrite_card(run, title=seal.title(run, title))
 
     run_steps(connection, work)
 
 
-def _sealed(seal: Seal, run: str, seq: int, kind: str, body: str) -> Changed:
+def _seal_body(seal: Seal, run: str, seq: int, kind: str, body: str) -> Changed:
     return None if body.startswith(SEALED) else (kind, seal.body(run, seq, kind, body))
 
 
@@ -47,7 +47,7 @@ def unseal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
         yield ("DELETE FROM snapshots",)
         for table, column, query in _WAITING:
             for id, _, text in (yield (query,)):
-                plain = _unsealed(keys, text, id)
+                plain = _open_text(keys, text, id)
                 if plain is None:
                     yield f"DELETE FROM {table} WHERE id = $1", id
                 elif plain != text:
@@ -55,18 +55,18 @@ def unseal_all(connection: sqlite3.Connection, keys: UserKeys) -> None:
         for run, title in (yield ("SELECT run, title FROM runs",)):
             yield from rewrite_facts(run, partial(_unsealed_fact, keys, run))
             if title.startswith(SEALED):
-                plain = _unsealed(keys, title, run)
+                plain = _open_text(keys, title, run)
                 yield from rewrite_card(run, title=ERASED_TEXT if plain is None else plain)
 
     run_steps(connection, work)
 
 
 def _unsealed_fact(keys: UserKeys, run: str, seq: int, kind: str, body: str) -> Changed:
-    plain = _unsealed(keys, body, fact_place(run, seq, kind))
+    plain = _open_text(keys, body, fact_place(run, seq, kind))
     return encode_body(erased_fact(kind)) if plain is None else (kind, plain)
 
 
-def _unsealed(keys: UserKeys, text: str, place: str) -> str | None:
+def _open_text(keys: UserKeys, text: str, place: str) -> str | None:
     """Return a text that may be encrypted; None if its key was destroyed."""
     if not text.startswith(SEALED):
         return text
