@@ -1,13 +1,13 @@
 """A user writes again while an approval waits: later turns hear what became of the call."""
 
-from kaname import Agent, Approve, MemoryJournal, ScriptedModel, call, tool
+from kaname import Agent, Approve, Guardrails, MemoryJournal, ScriptedModel, call, tool
 from kaname.core.people.labels import ToolLabels
 
 
 class Bank:
     """An agent that pays after an approval. It replies in order, whichever run asks, and remembers what it was shown."""
 
-    def __init__(self, *replies, result="trusted"):
+    def __init__(self, *replies, result="trusted", policies=()):
         self.paid, self.requests, left = [], [], list(replies)
 
         @tool(labels=ToolLabels(result=result))
@@ -20,7 +20,7 @@ class Bank:
             self.requests.append(request)
             return left.pop(0)
 
-        self.agent = Agent(ScriptedModel(reply), [pay], policies=[Approve("pay")], journal=MemoryJournal())
+        self.agent = Agent(ScriptedModel(reply), [pay], policies=[Approve("pay"), *policies], journal=MemoryJournal())
 
     async def say(self, text):
         return await self.agent.run(text, session_id="s")
@@ -89,3 +89,14 @@ async def test_result_that_other_people_have_written_stays_theirs():
     third = await bank.say("And now?")
     assert [message.quotes for message in third.history if "meanwhile" in message.text]
     assert all(message.quotes for message in third.history if "meanwhile" in message.text)
+
+
+async def test_answer_that_was_blocked_stays_blocked():
+    guard = Guardrails(blocked_patterns=["swordfish"])
+    bank = Bank(call("pay", yen=1), "Wait.", "The password is swordfish.", "Fine.", policies=[guard])
+    first = await bank.say("Pay 1")
+    await bank.say("How long?")
+    assert (await bank.approve(first)).stop.kind == "blocked"
+    await bank.say("And now?")
+    assert "pay: paid 1 yen" in bank.seen
+    assert "swordfish" not in bank.seen

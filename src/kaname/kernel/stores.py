@@ -228,7 +228,7 @@ class Health(Protocol):
 
 @record
 class Stores:
-    """What a journal keeps besides facts. None stands for what it does not keep; `Stores()` is a journal of facts only.
+    """The parts of a journal besides facts. None stands for what it does not keep; `Stores()` is a journal of facts only.
 
     Args:
         place: Where the journal is, to open it again: a path or a URL. "" if no other process can open it.

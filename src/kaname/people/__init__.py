@@ -1,1 +1,1 @@
-"""What people say to a run: their words, their answers, and what earlier runs have said to them."""
+"""The words of people to a run: messages, answers, and what earlier runs have said."""
