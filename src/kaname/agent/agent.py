@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -697,23 +697,23 @@ class Agent(Generic[OutputT]):
 
     @asynccontextmanager
     async def _open_run(self, opener: Opener, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
-        """Open the run: start the tool servers, check what the request brings, record the beginning, lend the tools `deps`."""
-        async with self._conversation.turn(request, self.journal) as turn:
+        """Open a run: start the tool servers, check what the request brings, take the turn, record the beginning, lend."""
+        async with AsyncExitStack() as stack:
+            if self._conversation.session:
+                request = await self._conversation.take_turn(request, self.journal, stack)
             if self.servers is not None:
                 await self.servers.start()
             if self.servers is None or self.servers.complete:  # the tools of a server that is missing are not known
                 check_policies(self.recipe)
             check_deps(self.recipe, request.deps)
-            async with opener.open(turn, channel) as scope:
-                scope.deps = request.deps
-                current_view.set(ref(scope.view))
-                if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
-                    await scope.view.warn("mcp", missing)
+            scope = await opener.enter(request, channel, stack)
+            current_view.set(ref(scope.view))
+            if self.servers is not None and (missing := self.servers.missing_notice) and not scope.state.finished:
+                await scope.view.warn("mcp", missing)
+            if self._conversation.session:
                 self._conversation.begin(scope)
-                try:
-                    async with HandingBack(scope, self._view):
-                        with traced_by(scope):
-                            yield scope
-                finally:
-                    self._conversation.keep(scope)
+                stack.callback(self._conversation.keep, scope)
+            await stack.enter_async_context(HandingBack(scope, self._view))
+            stack.enter_context(traced_by(scope))
+            yield scope
         self._afterwards.begin(scope)

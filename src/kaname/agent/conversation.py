@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from copy import deepcopy
+from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import SessionBusy
 from ..core.messages import Message, user
@@ -19,10 +20,7 @@ from ..kernel.ports import Journal
 from ..kernel.scope import Scope
 from ..run.input import as_turn
 from ..run.request import RunRequest, new_run_id
-from ..run.turns import take_turns
-
-if TYPE_CHECKING:
-    pass
+from ..run.turns import turn_of
 
 _inside: ContextVar[str] = ContextVar("conversation", default="")
 
@@ -80,36 +78,31 @@ class Conversation:
     def _is_changed(self) -> bool:
         return self._known is not None and self._messages != self._known
 
-    def turn(self, request: RunRequest, journal: Journal) -> AbstractAsyncContextManager[RunRequest]:
-        """Return the request as the next turn of the conversation, for as long as it has the turn."""
-        mine = self.session and request.session == self.session and request.how == "new" and not request.parent
-        return self._turn(request, journal) if mine else nullcontext(request)
+    async def take_turn(self, request: RunRequest, journal: Journal, stack: AsyncExitStack) -> RunRequest:
+        """Return the request as the next turn of the conversation, if it belongs to it. `stack` ends the turn.
 
-    @asynccontextmanager
-    async def _turn(self, request: RunRequest, journal: Journal) -> AsyncIterator[RunRequest]:
-        waits = self._lasting and request.turns != "ahead" and _inside.get() != self.session
-        try:
-            async with self._alone(request, journal) if waits else nullcontext():
-                yield self._with_history(request)
-        except asyncio.CancelledError:
-            begun = self._heads.get(request.user, ("",))[0] == request.run_id
-            if not begun and not request.user and request.base is None:
-                self.messages.extend([to_openai(message) for message in request.messages])
-            raise
+        A run that a tool of the run under way starts need not wait for the turn.
+        """
+        if request.session != self.session or request.how != "new" or request.parent:
+            return request
+        stack.push_async_exit(partial(self._keep_unsaid, request))
+        if self._lasting and request.turns != "ahead" and _inside.get() != self.session:
+            who = request.user
+            if request.turns == "refuse" and who in self._busy:
+                raise SessionBusy(self._busy[who])
+            await stack.enter_async_context(turn_of(journal, self.session, who))
+            self._busy[who] = request.run_id
+            stack.callback(self._busy.pop, who)
+            stack.callback(_inside.reset, _inside.set(self.session))
+        return self._with_history(request)
 
-    @asynccontextmanager
-    async def _alone(self, request: RunRequest, journal: Journal) -> AsyncIterator[None]:
-        """Wait for the turn, and hold it. A run that a tool of this one starts need not wait."""
-        who = request.user
-        if request.turns == "refuse" and who in self._busy:
-            raise SessionBusy(self._busy[who])
-        async with take_turns(journal, self.session, who):
-            self._busy[who], within = request.run_id, _inside.set(self.session)
-            try:
-                yield
-            finally:
-                _inside.reset(within)
-                del self._busy[who]
+    async def _keep_unsaid(
+        self, request: RunRequest, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Keep the words of a run that was cancelled before it began."""
+        cancelled = isinstance(error, asyncio.CancelledError) and not request.user and request.base is None
+        if cancelled and self._heads.get("", ("",))[0] != request.run_id:
+            self.messages.extend([to_openai(message) for message in request.messages])
 
     def _with_history(self, request: RunRequest) -> RunRequest:
         """Return the request with the run that it continues, or with the messages before it if their owner has changed them."""

@@ -84,7 +84,6 @@ async def _open(opener: Opener, request: RunRequest, channel: Channel) -> AsyncI
     sent = await _sent_call(opener.journal, *request.parent)
     opener.recipe = replace(opener.recipe, strategy=OneCall(sent.name, sent.args))
     async with opener.open(request, channel) as scope:
-        scope.deps = request.deps
         yield scope
 
 

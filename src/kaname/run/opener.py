@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cached_property
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cached_property, partial
 from typing import Any
 
 from ..core import tracing
@@ -24,7 +24,7 @@ from ..kernel.chain import overrides
 from ..kernel.channel import Channel
 from ..kernel.load import keep_snapshot, load, read_run
 from ..kernel.perform import joints
-from ..kernel.ports import Journal, Recipe, Sink, Turn
+from ..kernel.ports import Journal, Lease, Recipe, Sink, Turn
 from ..kernel.scope import Scope
 from ..kernel.threads import off_loop
 from ..people.answers import Given, TaskQuestions, check_answers, read_tasks
@@ -38,7 +38,7 @@ from .ids import SharedSession
 from .left import news_of_left
 from .recipe import check_strategy, describe, for_run, other_model, with_flow
 from .request import QUEUED, RunRequest
-from .turns import Recent, take_turns, until_over
+from .turns import Recent, turn_of, until_over
 
 FORK = "fork"  # the source of a result that the caller of a fork has written
 _BUSY, _PAUSE = 10.0, 0.05  # seconds that a task may be at work before it takes an answer, and between two tries
@@ -58,17 +58,26 @@ class Opener:
         self.recipe, self.journal, self.sinks = recipe, journal, sinks
         self._describe, self._recent = describe, Recent() if recent is None else recent
 
-    def open(self, request: RunRequest, channel: Channel) -> AbstractAsyncContextManager[Scope]:
-        """Return the scope of the run. It is open, with its first facts recorded, as long as the context is entered."""
+    @asynccontextmanager
+    async def open(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+        """Open a run with its first facts recorded, and release it when the block is left."""
+        async with AsyncExitStack() as stack:
+            yield await self.enter(request, channel, stack)
+
+    async def enter(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
+        """Open a run in four steps: admit the words, take the turn, record, lend.
+
+        `stack` releases what is taken on the way: the turn of the session, and the claim of the run.
+        """
         match request.how:
             case "new":
-                return self._new(request, channel)
+                return await self._new(request, channel, stack)
             case "resume":
-                return self._resume(request, channel)
+                return await self._resume(request, channel, stack)
             case "either":
-                return self._either(request, channel)
+                return await self._either(request, channel, stack)
             case "fork":
-                return self._fork(request, channel)
+                return await self._fork(request, channel, stack)
 
     async def _description(self) -> Mapping[str, Any]:
         """Return what the agent is. Computing it takes a while (schemas are made, pydantic is loaded), so a thread does it."""
@@ -82,49 +91,51 @@ class Opener:
         """Return what is known of the tools, as they are when the run is opened."""
         return self.recipe.memo.of_tools(self.recipe.tools)
 
-    @asynccontextmanager
-    async def _new(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+    async def _new(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Open a new run, as the next turn of its session."""
         session, base = request.session, request.base
         whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, request.user)
         turn = Turn(session, *whose) if session and base is None and request.turns != "ahead" else None
-        waiting = take_turns(self.journal, session if turn and request.turns == "wait" else "", *whose)
-        async with waiting, AsyncExitStack() as stack:
-            while True:
-                before = await self.journal.runs(run_id=base, limit=1) if base else []
-                if base is None and session:
-                    before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
-                state = await self._recent.load(self.journal, before[0]) if before else State()
-                onto, facts = (before[0].run_id, state.seq) if before else None, state.facts
-                by = "" if request.by == request.user else request.by
-                opened = Opened(
-                    session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
-                )
-                try:
-                    turn = None if turn is None else turn._replace(after=0 if onto is None else onto[1])
-                    first = await self._turn(request, opened, state, turn)
-                    scope = await stack.enter_async_context(self._begin(request.run_id, state, first, channel, turn))
-                    break
-                except SessionBusy as other:  # another process, or another event loop of this one, is at it
-                    if request.turns == "refuse" and await self._is_running(other.run_id):
-                        raise
-                    channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
-                    await until_over(self.journal, other.run_id)
-            async with self._remember_at_end(scope, facts):
-                yield scope
+        if turn is not None and request.turns == "wait":
+            await stack.enter_async_context(turn_of(self.journal, session, *whose))
+        while True:
+            before = await self.journal.runs(run_id=base, limit=1) if base else []
+            if base is None and session:
+                before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
+            state = await self._recent.load(self.journal, before[0]) if before else State()
+            onto = (before[0].run_id, state.seq) if before else None
+            facts = await self._first_facts(request, state, onto, is_turn=turn is not None)
+            try:
+                turn = None if turn is None else turn._replace(after=0 if onto is None else onto[1])
+                return await self._record_new(request, state, facts, channel, stack, turn)
+            except SessionBusy as other:  # another process, or another event loop of this one, executes a run of the session
+                if request.turns == "refuse" and await self._is_running(other.run_id):
+                    raise
+                channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
+                await until_over(self.journal, other.run_id)
 
     async def _is_running(self, run_id: str) -> bool:
         return any(card.status == "running" for card in await self.journal.runs(run_id=run_id, limit=1))
 
-    async def _turn(self, request: RunRequest, opened: Opened, state: State, turn: Turn | None) -> list[Fact]:
-        """Return the beginning. The agent that had the conversation continues it."""
+    async def _first_facts(
+        self, request: RunRequest, state: State, onto: tuple[str, int] | None, *, is_turn: bool
+    ) -> list[Fact]:
+        """Return the facts with which a new run begins: the words, and what its session brings along.
+
+        The agent that had the conversation continues it. `onto`: the run before it, and the number of its last fact.
+        """
+        by = "" if request.by == request.user else request.by
+        opened = Opened(
+            request.session, request.user, onto, await self._description(), request.parent, tracing.current.get(), by
+        )
         at_work, state.agent = state.agent, self.recipe.name
         handed = [HandedOff(at_work)] if at_work in self.recipe.team else []
         received = await self._received(request.messages, Origin(request.user, agent=at_work), state)
-        late = await self._letters(opened.base[0]) if turn and opened.base else []  # for the run before it
+        if onto is None:
+            return [opened, *handed, *received]
+        late = await self._letters(onto[0]) if is_turn else []  # for the run before it
         late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
-        left = await news_of_left(self.journal, state, opened.base[0]) if opened.base else []
-        return [opened, *handed, *left, *late, *received]
+        return [opened, *handed, *await news_of_left(self.journal, state, onto[0]), *late, *received]
 
     async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
         """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
@@ -138,21 +149,17 @@ class Opener:
         inbox = self.journal.stores.inbox
         return await inbox.letters(run_id) if inbox is not None else []
 
-    @asynccontextmanager
-    async def _remember_at_end(self, scope: Scope, facts: int) -> AsyncIterator[None]:
-        """Keep what the run came to, however it ended, for the next one of its session."""
-        try:
-            yield
-        except AgentError:
-            if scope.failure is not None:  # it has ended, and the journal says how
-                await self._remember(scope, facts)
-            raise
-        await self._remember(scope, facts)
+    async def _keep_state(
+        self, scope: Scope, facts: int, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        """Keep what the run came to for the next one of its session, if the journal says how it ended.
 
-    async def _remember(self, scope: Scope, facts: int) -> None:
-        self._recent.keep(scope.run_id, scope.state)
-        if scope.state.session:
-            await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
+        `facts`: how many there were when it was opened.
+        """
+        if error is None or (isinstance(error, AgentError) and scope.failure is not None):
+            self._recent.keep(scope.run_id, scope.state)
+            if scope.state.session:
+                await keep_snapshot(self.journal, scope.run_id, scope.state, facts)
 
     async def _recall(self, run_id: str) -> None:
         """Tell sinks that want to know what the run did before."""
@@ -165,23 +172,18 @@ class Opener:
 
         Raises `InvalidState` for every answer that `resume` would not accept.
         """
-        origin = Origin(scope.state.user, agent=scope.state.agent)
-        given = {key: Given(one, by) for key, one in answers.items()}
-        admitted = {key: Given(await admit_answer(one, self.recipe, origin), by) for key, one in answers.items()}
+        sent, admitted = await self._admit_answers(answers, by, scope.state)
         known = await check_answers(scope, admitted, await read_tasks(self.journal, scope.state), judged=False)
         if known:
-            await self._judge(scope, _words(known, given, admitted, scope.state))
+            await self._judge(scope, _words(known, sent, admitted, scope.state))
             await scope.record(*_answer_facts(known))
         return bool(known)
 
-    @asynccontextmanager
-    async def _resume(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+    async def _resume(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Continue a run where it is. A completed run stays as it is, and so does one whose questions stay open."""
         run_id = request.run_id
-        given = {key: one if isinstance(one, Given) else Given(one, request.by) for key, one in request.answers.items()}
         state = await load(self.journal, run_id)
-        origin = Origin(state.user, agent=state.agent)
-        answers = {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in given.items()}
+        sent, answers = await self._admit_answers(request.answers, request.by, state)
         _check_can_resume(request, state, answers)
         check_strategy(run_id, state, self.recipe)
         known, rests = await self._take_answers(request, state, channel, answers)
@@ -190,45 +192,55 @@ class Opener:
                 if event.seq > request.after:
                     channel.event(event)
         if rests:
-            yield self._scope(run_id, 0, state, channel)
-            return
-        async with hold_run(self.journal, run_id, takeover=request.takeover) as hold:
-            lease = hold.lease
-            if lease.seq != state.seq:  # somebody went on with it in the meantime
-                state = await load(self.journal, run_id)
-                known, rests = await self._take_answers(request, state, channel, answers)
-            if not rests:
-                await self._recall(run_id)
-                if state.stop is not None and state.stop.kind == "cancelled":  # else their questions could expire into a yes
-                    await stop_waiting_children(self.journal, run_id, state.stop.detail)
-                scope, facts, before = self._scope(run_id, lease.epoch, state, channel), state.facts, state.stop
-                hold.scope, scope.overtaken = scope, lease.before == "overtaken"
-                resumed = Resumed(state.attempt + 1, renewed=before is not None, died=lease.before == "died" and before is None)
-                first: list[Fact] = [resumed]
-                if words := _words(known, given, answers, state):
-                    await self._record(scope, first)  # the time before it is not counted
-                    await self._judge(scope, words)
-                    first = []
-                if request.queued:  # a worker executes it
-                    await scope.record(*first, *_answer_facts(known), Custom(QUEUED, shown=False))
-                    yield scope
-                    return
-                if first or known:
-                    await self._record(scope, [*first, *_answer_facts(known)])
-                scope.hear(*await self._letters(run_id))
-                if (told := other_model(state, self.recipe)) and request.parent is None:
-                    await scope.view.warn("model", told)
-                async with self._remember_at_end(scope, facts):
-                    yield scope
-                return
-        yield self._scope(run_id, 0, state, channel)
+            return self._scope(request, 0, state, channel)
+        hold = await stack.enter_async_context(hold_run(self.journal, run_id, takeover=request.takeover))
+        if hold.lease.seq != state.seq:  # another process has continued it in the meantime
+            state = await load(self.journal, run_id)
+            known, rests = await self._take_answers(request, state, channel, answers)
+            if rests:
+                return self._scope(request, 0, state, channel)
+        await self._recall(run_id)
+        if state.stop is not None and state.stop.kind == "cancelled":  # else their questions could expire into a yes
+            await stop_waiting_children(self.journal, run_id, state.stop.detail)
+        facts, words = state.facts, _words(known, sent, answers, state)
+        hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel)
+        await self._record_resumed(request, scope, hold.lease, known, words)
+        if request.queued:  # a worker executes it
+            return scope
+        scope.hear(*await self._letters(run_id))
+        if (warning := other_model(state, self.recipe)) and request.parent is None:
+            await scope.view.warn("model", warning)
+        stack.push_async_exit(partial(self._keep_state, scope, facts))
+        return scope
+
+    async def _record_resumed(
+        self, request: RunRequest, scope: Scope, lease: Lease, answers: Mapping[str, Given], words: Sequence[str]
+    ) -> None:
+        """Record that the run is resumed, and the answers after their words have been judged."""
+        before, scope.overtaken = scope.state.stop, lease.before == "overtaken"
+        died = lease.before == "died" and before is None
+        facts: list[Fact] = [Resumed(scope.state.attempt + 1, renewed=before is not None, died=died)]
+        if words:
+            await self._record(scope, facts)  # the time before it is not counted
+            await self._judge(scope, words)
+            facts = []
+        facts += [*_answer_facts(answers), *([Custom(QUEUED, shown=False)] if request.queued else [])]
+        if facts:
+            await (scope.record(*facts) if request.queued else self._record(scope, facts))
+
+    async def _admit_answers(
+        self, answers: Mapping[str, Any], by: str, state: State
+    ) -> tuple[dict[str, Given], dict[str, Given]]:
+        """Return the answers as they were sent, and as they are recorded."""
+        origin = Origin(state.user, agent=state.agent)
+        sent = {key: one if isinstance(one, Given) else Given(one, by) for key, one in answers.items()}
+        return sent, {key: Given(await admit_answer(one.answer, self.recipe, origin), one.by) for key, one in sent.items()}
 
     async def _take_answers(
         self, request: RunRequest, state: State, channel: Channel, answers: Mapping[str, Given]
     ) -> tuple[dict[str, Given], bool]:
         """Return the answers to record, and whether the run rests. Work in the background whose run has ended gets its own."""
-        scope, until = self._scope(request.run_id, 0, state, channel), time.monotonic() + _BUSY
-        scope.deps = request.deps
+        scope, until = self._scope(request, 0, state, channel), time.monotonic() + _BUSY
         while True:
             tasks = await read_tasks(self.journal, state) if answers or state.waiting else TaskQuestions({}, {})
             known = await check_answers(scope, answers, tasks, judged=request.parent is not None)
@@ -261,23 +273,21 @@ class Opener:
 
     async def record_answers(self, request: RunRequest) -> None:
         """Record the answers of a request without executing the run, and release it."""
-        async with self._resume(request, Channel()):
+        async with self.open(request, Channel()):
             pass
 
-    @asynccontextmanager
-    async def _either(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+    async def _either(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Resume the run if it exists, else begin it. Of several processes that do so at once, one does the work and the others
         get `RunBusy`. Raises `RunExists` if the run belongs to another user."""
-        async with AsyncExitStack() as stack:
-            if await self._is_own(request):
-                yield await stack.enter_async_context(self._resume(request, channel))
-                return
+        if not await self._is_own(request):
             try:
-                scope = await stack.enter_async_context(self._new(request, channel))
+                async with AsyncExitStack() as own:
+                    scope = await self._new(request, channel, own)
+                    await stack.enter_async_context(own.pop_all())
+                    return scope
             except RunExists:  # another process was quicker, and no longer executes it
                 await self._is_own(request)
-                scope = await stack.enter_async_context(self._resume(request, channel))
-            yield scope
+        return await self._resume(request, channel, stack)
 
     async def _is_own(self, request: RunRequest) -> bool:
         """Return False if the run does not exist. Raise `RunExists` if it belongs to another user."""
@@ -286,8 +296,7 @@ class Opener:
             raise RunExists(request.run_id)
         return bool(cards)
 
-    @asynccontextmanager
-    async def _fork(self, request: RunRequest, channel: Channel) -> AsyncIterator[Scope]:
+    async def _fork(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Open a new run that continues from a fact of another, with other results or another input if they are given."""
         (source, at), messages, results = request.source, request.messages, request.results
         cards = await self.journal.runs(run_id=source, limit=1)
@@ -321,22 +330,28 @@ class Opener:
         facts += await self._received(messages, origin, state)
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
-        async with self._begin(request.run_id, state, facts, channel) as scope:
-            yield scope
+        return await self._record_new(request, state, facts, channel, stack)
 
-    @asynccontextmanager
-    async def _begin(
-        self, run_id: str, state: State, facts: Sequence[Fact], channel: Channel, turn: Turn | None = None
-    ) -> AsyncIterator[Scope]:
-        """Record the first facts of a new run, and hold it."""
-        async with hold_run(self.journal, run_id, turn=turn) as hold:
-            if hold.lease.seq:
-                raise RunExists(run_id)
-            state.seq = 0
-            hold.scope = scope = self._scope(run_id, hold.lease.epoch, state, channel, facts)
-            await self._record(scope, facts)
-            scope.interrupted = dict(state.started)
-            yield scope
+    async def _record_new(
+        self,
+        request: RunRequest,
+        state: State,
+        facts: Sequence[Fact],
+        channel: Channel,
+        stack: AsyncExitStack,
+        turn: Turn | None = None,
+    ) -> Scope:
+        """Claim a new run, and record its first facts. `state`: that of the run before it, or of the run that is forked."""
+        hold = await stack.enter_async_context(hold_run(self.journal, request.run_id, turn=turn))
+        if hold.lease.seq:
+            raise RunExists(request.run_id)
+        before, state.seq = state.facts, 0
+        hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel, facts)
+        await self._record(scope, facts)
+        scope.interrupted = dict(state.started)
+        if request.how != "fork":
+            stack.push_async_exit(partial(self._keep_state, scope, before))
+        return scope
 
     async def _record(self, scope: Scope, facts: Sequence[Fact]) -> None:
         """Record the first facts after a start. If the run is cancelled meanwhile, a `Stopped` is recorded after them."""
@@ -346,12 +361,12 @@ class Opener:
             await scope.record(Stopped(Stop("cancelled", notice("run.cancelled_at_start", "cancelled while it was starting"))))
             raise
 
-    def _scope(self, run_id: str, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
-        """Return the scope of a run. `opening`: the facts that are about to be recorded."""
+    def _scope(self, request: RunRequest, epoch: int, state: State, channel: Channel, opening: Sequence[Fact] = ()) -> Scope:
+        """Return the scope of a run, with what the program lends to it. `opening`: the facts that are about to be recorded."""
         state.agent = state.agent or self.recipe.name
         recipe = for_run(self.recipe, state, opening, self._known)
-        scope = Scope(run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
-        scope.open_child, scope.guarded = run_child, with_flow
+        scope = Scope(request.run_id, recipe, self.journal, epoch=epoch, state=state, sinks=self.sinks, channel=channel)
+        scope.deps, scope.open_child, scope.guarded = request.deps, run_child, with_flow
         return scope
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from ..core.durations import backoff
@@ -36,18 +34,13 @@ class Recent:
 _turns: WeakValueDictionary[tuple[int, int, tuple[str | None, ...]], asyncio.Lock] = WeakValueDictionary()
 
 
-@asynccontextmanager
-async def take_turns(journal: Journal, *session: str | None) -> AsyncIterator[None]:
-    """Hold the turn of a session (its id, agent and user), so that each run sees what the one before it said."""
-    if not session[0]:
-        yield
-        return
+def turn_of(journal: Journal, *session: str | None) -> asyncio.Lock:
+    """Return the lock of a session (its id, agent and user). Who holds it has the turn: the others see what that run said."""
     place = (id(asyncio.get_running_loop()), id(journal), session)
     turn = _turns.get(place)
     if turn is None:
         turn = _turns[place] = asyncio.Lock()
-    async with turn:
-        yield
+    return turn
 
 
 async def until_over(journal: Journal, run_id: str) -> None:
