@@ -15,7 +15,6 @@ from weakref import ref
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
 from ..core.messages import Message
-from ..core.record import replace
 from ..core.state import State
 from ..kernel.bases import ContextBase, ModelBase, optional, options_of
 from ..kernel.channel import Channel
@@ -286,10 +285,8 @@ class Agent(Generic[OutputT]):
         """
         if when_busy not in ("wait", "refuse"):
             raise ConfigError.of("agent.when_busy", "when_busy must be 'wait' or 'refuse', not {given!r}", given=when_busy)
-        opener = self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
-        check_ids(by=by)
-        request = replace(self._request(user_input, session_id, user_id, run_id, deps, when_busy), by=by)
-        return self._run(request, abort_event, opener)
+        opener = self._opener_with(model, settings)
+        return self._run(self._request(user_input, session_id, user_id, run_id, deps, when_busy, by), abort_event, opener)
 
     def run_sync(self, user_input: Input, **options: Any) -> Result[OutputT]:
         """Run and wait for the result, and for work in the background, in code without an event loop. Options as for `run`."""
@@ -342,11 +339,18 @@ class Agent(Generic[OutputT]):
         return run
 
     def _request(
-        self, user_input: Input, session_id: str | None, user_id: str, run_id: str | None, deps: Any, turns: Turns
+        self,
+        user_input: Input,
+        session_id: str | None,
+        user_id: str,
+        run_id: str | None,
+        deps: Any,
+        turns: Turns,
+        by: str = "",
     ) -> RunRequest:
-        check_ids(session_id=session_id, user_id=user_id, run_id=run_id)
-        session = self._conversation.session if session_id is None else session_id
-        return RunRequest(run_id or new_run_id(), as_turn(user_input), "new", session, user_id or "", turns=turns, deps=deps)
+        check_ids(session_id=session_id, user_id=user_id, run_id=run_id, by=by)
+        session, words = self._conversation.session if session_id is None else session_id, as_turn(user_input)
+        return RunRequest(run_id or new_run_id(), words, "new", session, user_id or "", turns=turns, by=by, deps=deps)
 
     def resume(
         self,
@@ -381,9 +385,7 @@ class Agent(Generic[OutputT]):
         check_ids(run_id=run_id, by=by)
         answers = as_mapping("answers", answers, "{key: 'yes'}, by the keys of result.questions")
         request = RunRequest(run_id, how="resume", answers=answers, by=by, takeover=takeover, after=after, deps=deps)
-        return self._run(
-            request, abort_event, self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
-        )
+        return self._run(request, abort_event, self._opener_with(model, settings))
 
     def resume_sync(self, run_id: str, answers: Mapping[str, Any] | None = None, **options: Any) -> Result[OutputT]:
         """Resume and wait for the result, in code without an event loop."""
@@ -678,6 +680,12 @@ class Agent(Generic[OutputT]):
 
     def _opener(self, recipe: Recipe) -> Opener:
         return Opener(recipe, self.journal, self.sinks, self._description, self._recent)
+
+    def _opener_with(self, model: Any, settings: Mapping[str, Any] | None) -> Opener:
+        """Return the opener of runs with another model or other settings."""
+        if model is None and settings is None:
+            return self._opener(self.recipe)
+        return self._opener(changed_recipe(self.recipe, model, as_mapping("settings", settings, _SETTINGS)))
 
     def _description(self, recipe: Recipe) -> Mapping[str, Any]:
         return {**describe(recipe), "origin": self.origin} if self.origin else describe(recipe)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from inspect import Parameter, isawaitable, signature
 from typing import Any, cast
 
@@ -55,6 +55,9 @@ class PassedRegistry(ToolRegistry):
         if name not in self._made or self._made[name][0] is not found:
             self._made[name] = (found, _as_routed(found, self.passed))
         return self._made[name][1]
+
+    def values(self) -> ValuesView[Action]:
+        return ValuesView(self)
 
     def __iter__(self) -> Iterator[str]:
         own = not isinstance(self.passed, ToolRegistry) or overrides(self.passed, "list_tools", ToolRegistry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from contextvars import ContextVar
 from inspect import getattr_static
 from typing import Any
@@ -172,6 +172,9 @@ class ToolRegistry(Mapping[str, Action]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tools)
+
+    def values(self) -> ValuesView[Action]:
+        return self._tools.values()
 
     def __len__(self) -> int:
         return len(self._tools)
