@@ -21,6 +21,7 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "agent.opening.entrance": "people.entrance",
     "agent.opening.history": "people.history",
     "agent.talk": "run",
+    "run.left": "people.left",
     "agent.run": "run.run",
     "agent.result": "run.result",
     "agent.partial": "run.partial",

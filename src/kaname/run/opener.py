@@ -30,12 +30,12 @@ from ..kernel.threads import off_loop
 from ..people.answers import Given, TaskQuestions, check_answers, read_tasks
 from ..people.entrance import Origin, admit, admit_answer, words_of
 from ..people.history import recognise
+from ..people.left import news_of_left
 from ..tools.to_json import to_result
 from .attach import stop_waiting_children
 from .child import run_child
 from .hold import hold_run
 from .ids import SharedSession
-from .left import news_of_left
 from .recipe import check_strategy, describe, for_run, other_model, with_flow
 from .request import QUEUED, RunRequest
 from .turns import Recent, turn_of, until_over

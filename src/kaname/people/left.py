@@ -15,7 +15,7 @@ from ..core.state import State
 from ..core.values import plain_text
 from ..kernel.load import load, read_run
 from ..kernel.ports import Journal
-from ..people.entrance import EARLIER
+from .entrance import EARLIER
 
 LEFT = "left:"  # before the id of a run: the fact that notes it, and the message that says what became of it
 _MOST = 2_000  # characters of a result or an answer
