@@ -99,6 +99,7 @@ from .models.prices import Price as Price
 from .models.prompted.react.model import TextOnly as TextOnly
 from .models.providers.scripted import ScriptedModel as ScriptedModel
 from .models.providers.scripted import call as call
+from .people.person import DelegateToHuman as DelegateToHuman
 from .policies.content.guardrails.policy import Guardrails as Guardrails
 from .policies.content.guardrails.tool_rules import ToolRule as ToolRule
 from .policies.content.guardrails.verdicts import GuardrailAction as GuardrailAction
@@ -153,7 +154,6 @@ from .teams.meeting import Meeting as Meeting
 from .teams.meeting import NotAllowed as NotAllowed
 from .teams.merge import Merged as Merged
 from .teams.merge import merge as merge
-from .teams.person import DelegateToHuman as DelegateToHuman
 from .tools.calculator.tool import CalculatorTool as CalculatorTool
 from .tools.database.tool import DatabaseTool as DatabaseTool
 from .tools.function import tool as tool

@@ -23,7 +23,7 @@ from ..kernel.scope import Scope
 from ..policies.failure.timeout import Deadline, Timeout
 from ..policies.money.budget import Budget
 from ..policies.money.meter import Meter
-from .actions import Doing
+from ..tools.definition import Doing
 from .child import Parent
 from .opener import Opener
 from .recipe import describe

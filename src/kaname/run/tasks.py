@@ -26,7 +26,7 @@ from ..kernel.load import load
 from ..kernel.ports import Journal, ToolContext
 from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, is_expired
-from .actions import Doing
+from ..tools.definition import Doing
 from .attach import stop_run
 from .child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
 from .run import Run, find_live

@@ -12,10 +12,10 @@ from ..core.durations import backoff
 from ..core.errors import ConfigError, InvalidState, RunBusy, nearest
 from ..core.notices import notice
 from ..kernel.ports import Journal
+from ..people.person import DelegateToHuman
 from ..run.handoffs.roles import Role
 from ..workflows.workflow import Workflow
 from .meeting import NotAllowed
-from .person import DelegateToHuman
 
 _TASK = "delegate_task_to_human"
 _GIVEN = ("task_details", "reason_for_delegation", "human_expert_role")

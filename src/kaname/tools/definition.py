@@ -1,4 +1,4 @@
-"""Tools that are not functions: definition dicts in the OpenAI shape, and objects with `execute` or `__call__`."""
+"""Tools that are not functions: definition dicts in the OpenAI shape, objects with `execute` or `__call__`, kaname's own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from ..core.durations import dollars, seconds
 from ..core.errors import BadArguments, ConfigError, nearest
+from ..core.events import Effect
 from ..core.messages import ToolCall, ToolResult
 from ..core.notices import notice
 from ..core.record import replace
@@ -25,6 +26,21 @@ _THEIRS = (  # OpenAI's, Anthropic's and MCP's
     *("type", "function", "name", "description", "parameters", "strict", "input_schema", "cache_control", "inputSchema"),
     *("outputSchema", "output_schema", "annotations", "title", "icons", "_meta"),
 )
+
+
+class Doing(ActionBase):
+    """An action of kaname's own, such as a task of a workflow or work for a team. It takes the arguments of its schema."""
+
+    description = ""
+    effect: Effect = "idempotent"  # tried again, it finds what there is
+    options = ToolOptions(labels={"role": "own"}, listed=False)  # what it runs is judged itself
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def prepare(self, call: ToolCall) -> dict[str, Any]:
+        return fitting_arguments(call, self.name, self.parameters)
 
 
 class DefinedTool(ActionBase):

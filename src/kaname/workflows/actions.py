@@ -16,8 +16,8 @@ from ..kernel.bases import options_of
 from ..kernel.ports import Action, Policy, ToolContext, ToolHandler
 from ..kernel.view import RunView
 from ..policies.failure.timeout import run_with_timeout
-from ..run.actions import Doing
 from ..strategies.graph.task import MARKS, Graph, Task
+from ..tools.definition import Doing
 
 
 class RunAgent(Doing):

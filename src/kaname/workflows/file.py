@@ -12,7 +12,7 @@ from ..core.durations import seconds
 from ..core.errors import ConfigError, nearest
 from ..core.notices import join_notices, notice
 from ..kernel.ports import Action
-from ..run.actions import ASK
+from ..people.person import ASK
 from ..strategies.graph.check import Problem
 from ..strategies.graph.expression import BadExpression, Expression, template
 from ..strategies.graph.task import ALWAYS, ON_FAILURE, Task, Use

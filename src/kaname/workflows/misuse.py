@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ..core.errors import nearest
 from ..core.notices import notice
 from ..kernel.ports import Action
-from ..run.actions import ASK
+from ..people.person import ASK
 from ..strategies.graph.expression import expressions
 from ..strategies.graph.task import Use
 from ..tools.arguments.schema import problems

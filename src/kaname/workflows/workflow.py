@@ -18,7 +18,7 @@ from ..core.values import plain_text
 from ..kernel.bases import options_of
 from ..kernel.load import load
 from ..kernel.ports import Action, Journal, Policy, Recipe, Sink
-from ..run.actions import ASK, AskPerson
+from ..people.person import ASK, AskPerson
 from ..run.child import Parent
 from ..run.run import Run
 from ..strategies.graph.check import Problem, problems

@@ -11,11 +11,11 @@ from ...core.errors import ConfigError
 from ...core.values import plain_text
 from ...kernel.ports import Journal
 from ...memory.sessions import Sessions
+from ...people.person import DelegateToHuman
 from ...run.handoffs.roles import Choice, Role, choose
 from ...stores.default import choose as choose_journal
 from ...teams.meeting import Meeting, Right
 from ...teams.merge import Merged, merge
-from ...teams.person import DelegateToHuman
 from ...teams.share import members, share_session
 from ...teams.tasks import HumanTasks
 

@@ -14,7 +14,7 @@ from ...kernel.bases import bound_of
 from ...kernel.load import load
 from ...kernel.ports import Journal, Policy, Recipe
 from ...models.registry import resolve
-from ...run.actions import ASK, AskPerson
+from ...people.person import ASK, AskPerson
 from ...run.child import Parent
 from ...run.peers.unused import Refusing
 from ...run.run import Run

@@ -23,10 +23,10 @@ from ...kernel.chain import overrides
 from ...kernel.ports import Policy, ToolContext, ToolHandler
 from ...kernel.view import RunView
 from ...policies.failure.timeout import run_with_timeout
-from ...run.actions import Doing
 from ...strategies.graph.asking import EvaluationResult, as_json
 from ...strategies.graph.plan import plan_as_json
 from ...strategies.orchestrate import Orchestrate
+from ...tools.definition import Doing
 from .context import AgentContext, context_of
 from .parts import ExecutionMonitor, StateManager, TaskPlanner, await_if_async
 

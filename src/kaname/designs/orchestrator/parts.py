@@ -18,7 +18,7 @@ from ...kernel.chain import overrides
 from ...kernel.ports import Action, Emit, Journal
 from ...models.prompted.choice_schema import choice_schema
 from ...models.registry import resolve
-from ...run.actions import ASK, AskPerson
+from ...people.person import ASK, AskPerson
 from ...strategies.graph.asking import EvaluationResult, Form, Judging, Writing, simple_form
 from ...strategies.graph.plan import BadPlan, ExecutionPlan, plan_as_json, plan_from, read_plan
 from ...strategies.orchestrate import MONITOR, PLANNER, Judge, Orchestrate, told_results

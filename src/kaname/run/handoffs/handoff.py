@@ -27,7 +27,7 @@ from ...kernel.chain import overrides
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Recipe, ToolContext
 from ...kernel.scope import Scope
-from ..actions import Doing
+from ...tools.definition import Doing
 from ..recipe import flows_of, with_flow
 from .roles import Role, check_roles, choose
 
