@@ -55,6 +55,7 @@ MOVED = {  # an old name, or the beginning of old names: the new one
     "journals": "stores",
     "journals.queue": "kernel.stores",
     "kernel.inbox.port": "kernel.stores",
+    "kernel.inbox.taking": "kernel.inbox",
     "kernel.approvals": "kernel",
     "kernel.approvals.port": "kernel.stores",
     "policies.approve": "policies.permission.approve",

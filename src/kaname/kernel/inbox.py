@@ -6,14 +6,14 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...core.errors import Halt, Suspend
-from ...core.events import Interjected, Stopped
-from ...core.messages import NOTHING, placeholder
-from ...core.record import replace
+from ..core.errors import Halt, Suspend
+from ..core.events import Interjected, Stopped
+from ..core.messages import NOTHING, placeholder
+from ..core.record import replace
 
 if TYPE_CHECKING:
-    from ..ports import Admission
-    from ..scope import Scope
+    from .ports import Admission
+    from .scope import Scope
 
 
 async def take_messages(scope: Scope, admit: Admission) -> bool:
