@@ -148,14 +148,14 @@ def _goes_on(step: Finish, scope: Scope) -> bool:
 
 
 async def _take_messages(scope: Scope, admit: Admission) -> bool:
-    from .inbox import take_messages  # few runs are talked to
+    from .letters import take_messages  # few runs are talked to
 
     return await take_messages(scope, admit)
 
 
 async def _interrupted(scope: Scope, cut: asyncio.CancelledError | None = None) -> None:
     """Go on after a model call that an urgent message has cancelled, or raise if the run is to stop."""
-    from .inbox import go_on_if_interrupted, settle_interruption
+    from .letters import go_on_if_interrupted, settle_interruption
 
     await (settle_interruption(scope) if cut is None else go_on_if_interrupted(scope, cut))
 

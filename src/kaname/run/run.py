@@ -142,7 +142,7 @@ class Work:
         if self.scope is not None and self.task is not None:
             self.scope.hear(*letters)
             if any(said.urgent for said in letters):
-                from ..kernel.inbox import interrupt
+                from ..kernel.letters import interrupt
 
                 interrupt(self.scope, self.task)
 
