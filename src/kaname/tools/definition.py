@@ -29,7 +29,7 @@ _THEIRS = (  # OpenAI's, Anthropic's and MCP's
 
 
 class Doing(ActionBase):
-    """An action of kaname's own, such as a task of a workflow or work for a team. It takes the arguments of its schema."""
+    """An action that takes the arguments of its schema, such as a task of a workflow or work for a team."""
 
     description = ""
     effect: Effect = "idempotent"  # tried again, it finds what there is
@@ -43,7 +43,7 @@ class Doing(ActionBase):
         return fitting_arguments(call, self.name, self.parameters)
 
 
-class DefinedTool(ActionBase):
+class DefinedTool(Doing):
     """`{"type": "function", "function": {"name", "description", "parameters"}}`, with `execute` for what it does.
 
     Beside it `effect`, `timeout`, `undo`, `reconcile` and `price`, as of a function. Without `execute` the caller runs it: the
@@ -79,9 +79,6 @@ class DefinedTool(ActionBase):
     @property
     def takes_context(self) -> bool:  # type: ignore[override]
         return self._execute is not None and bool(context_parameters(self._execute))
-
-    def prepare(self, call: ToolCall) -> dict[str, Any]:
-        return fitting_arguments(call, self.name, self.parameters)
 
     async def act(self, prepared: dict[str, Any], context: ToolContext) -> ToolResult:
         if self._execute is None:
