@@ -17,6 +17,7 @@ from ..core.messages import Message, ToolResult, is_withheld, said_by, user
 from ..core.notices import notice
 from ..core.people.labels import FLOW
 from ..core.record import replace
+from ..core.runs import RunInfo
 from ..core.state import State
 from ..core.steps import Stop
 from ..kernel.bases import SinkBase, optional
@@ -93,17 +94,13 @@ class Opener:
 
     async def _new(self, request: RunRequest, channel: Channel, stack: AsyncExitStack) -> Scope:
         """Open a new run, as the next turn of its session."""
-        session, base = request.session, request.base
+        session = request.session
         whose = ("", None) if isinstance(session, SharedSession) else (self.recipe.name, request.user)
-        turn = Turn(session, *whose) if session and base is None and request.turns != "ahead" else None
+        turn = Turn(session, *whose) if session and request.base is None and request.turns != "ahead" else None
         if turn is not None and request.turns == "wait":
             await stack.enter_async_context(turn_of(self.journal, session, *whose))
         while True:
-            before = await self.journal.runs(run_id=base, limit=1) if base else []
-            if base is None and session:
-                before = await self.journal.runs(session=session, agent=whose[0], user=whose[1], limit=1)
-            state = await self._recent.load(self.journal, before[0]) if before else State()
-            onto = (before[0].run_id, state.seq) if before else None
+            state, onto = await self._load_before(request, whose)
             facts = await self._first_facts(request, state, onto, is_turn=turn is not None)
             try:
                 turn = None if turn is None else turn._replace(after=0 if onto is None else onto[1])
@@ -113,6 +110,18 @@ class Opener:
                     raise
                 channel.show(Chunk(time.time(), self.recipe.name, "status", {"status": "queued", "behind": other.run_id}))
                 await until_over(self.journal, other.run_id)
+
+    async def _load_before(self, request: RunRequest, whose: tuple[str, str | None]) -> tuple[State, tuple[str, int] | None]:
+        """Return the state from which a new run continues, and the run that left it with the number of its last fact."""
+        cards: Sequence[RunInfo] = ()
+        if request.base:
+            cards = await self.journal.runs(run_id=request.base, limit=1)
+        elif request.base is None and request.session:
+            cards = await self.journal.runs(session=request.session, agent=whose[0], user=whose[1], limit=1)
+        if not cards:
+            return State(), None
+        state = await self._recent.load(self.journal, cards[0])
+        return state, (cards[0].run_id, state.seq)
 
     async def _is_running(self, run_id: str) -> bool:
         return any(card.status == "running" for card in await self.journal.runs(run_id=run_id, limit=1))
@@ -281,10 +290,7 @@ class Opener:
         get `RunBusy`. Raises `RunExists` if the run belongs to another user."""
         if not await self._is_own(request):
             try:
-                async with AsyncExitStack() as own:
-                    scope = await self._new(request, channel, own)
-                    await stack.enter_async_context(own.pop_all())
-                    return scope
+                return await self._new(request, channel, stack)
             except RunExists:  # another process was quicker, and no longer executes it
                 await self._is_own(request)
         return await self._resume(request, channel, stack)
@@ -317,20 +323,23 @@ class Opener:
             check_strategy(source, state, self.recipe)
         origin, by = Origin(state.user, agent=state.agent), "" if request.by == state.user else request.by
         facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get(), by)]
-        for call_id, value in results.items():
-            if call_id not in state.open or call_id in state.results:
-                waiting = [call.id for call in state.pending]
-                told = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
-                raise InvalidState(told + nearest(call_id, waiting))
-            result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
-            received = await admit(Message("tool", (result,)), self.recipe, origin)
-            known = isinstance(value, ToolResult)  # then it says itself whose text it is
-            whose = {"source": "", "untrusted": result.untrusted} if known else {"source": FORK}
-            facts += [ToolFinished(replace(one, **whose)) for one in received.parts if isinstance(one, ToolResult)]
+        facts += [await self._forked_result(call_id, value, state, at, origin) for call_id, value in results.items()]
         facts += await self._received(messages, origin, state)
         if not messages:  # what is still to be answered is this run's question too
             facts += [asked for asked in state.questions.values() if asked.call_id not in results]
         return await self._record_new(request, state, facts, channel, stack)
+
+    async def _forked_result(self, call_id: str, value: Any, state: State, at: int, origin: Origin) -> ToolFinished:
+        """Return the fact of a result that the caller of a fork has written for a call that waits at fact `at`."""
+        if call_id not in state.open or call_id in state.results:
+            why = notice("fork.not_waiting", "call {call!r} is not waiting for a result at fact {at}", at=at, call=call_id)
+            raise InvalidState(why + nearest(call_id, [call.id for call in state.pending]))
+        result = replace(to_result(value), call_id=call_id, name=state.open[call_id].name)
+        received = await admit(Message("tool", (result,)), self.recipe, origin)
+        known = isinstance(value, ToolResult)  # then it says itself whose text it is
+        whose = {"source": "", "untrusted": result.untrusted} if known else {"source": FORK}
+        (admitted,) = [one for one in received.parts if isinstance(one, ToolResult)]
+        return ToolFinished(replace(admitted, **whose))
 
     async def _record_new(
         self,
@@ -342,12 +351,15 @@ class Opener:
         turn: Turn | None = None,
     ) -> Scope:
         """Claim a new run, and record its first facts. `state`: that of the run before it, or of the run that is forked."""
-        hold = await stack.enter_async_context(hold_run(self.journal, request.run_id, turn=turn))
-        if hold.lease.seq:
-            raise RunExists(request.run_id)
-        before, state.seq = state.facts, 0
-        hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel, facts)
-        await self._record(scope, facts)
+        before = state.facts
+        async with AsyncExitStack() as claimed:  # released at once if the first facts cannot be recorded
+            hold = await claimed.enter_async_context(hold_run(self.journal, request.run_id, turn=turn))
+            if hold.lease.seq:
+                raise RunExists(request.run_id)
+            state.seq = 0
+            hold.scope = scope = self._scope(request, hold.lease.epoch, state, channel, facts)
+            await self._record(scope, facts)
+            await stack.enter_async_context(claimed.pop_all())
         scope.interrupted = dict(state.started)
         if request.how != "fork":
             stack.push_async_exit(partial(self._keep_state, scope, before))
