@@ -77,6 +77,7 @@ from .kernel.bases import ActionBase as ActionBase
 from .kernel.bases import ContextBase as ContextBase
 from .kernel.bases import ModelBase as ModelBase
 from .kernel.bases import ModelInfo as ModelInfo
+from .kernel.bases import PolicyInfo as PolicyInfo
 from .kernel.bases import SinkBase as SinkBase
 from .kernel.bases import StrategyBase as StrategyBase
 from .kernel.ports import Model as Model

@@ -7,8 +7,9 @@ from typing import Any, cast, get_args
 
 import pytest
 
-from kaname import Agent, Policy, ScriptedModel
+from kaname import Agent, Policy, PolicyInfo, ScriptedModel, ToolResult, call
 from kaname.core.errors import ConfigError, Halt, UnexpectedError
+from kaname.core.events import ToolFinished
 from kaname.core.messages import ToolCall, user
 from kaname.core.steps import CallModel, CallTools, Conclude, Finish, Stop
 from kaname.kernel import bases
@@ -155,3 +156,41 @@ def test_policies_stand_in_the_order_of_their_places_wherever_they_are_listed():
     assert in_order([first, second]) == (first, second), "the first of a place is the outermost"
     with pytest.raises(ConfigError, match="there is no place 'outside'; a policy stands in one of: turn, choice, call"):
         in_order([policy("outside")])
+
+
+@pytest.mark.parametrize("name", ["inner", "is_default", "replayed", "stands_alone"])
+def test_members_that_a_value_has_replaced_are_refused_with_the_value(name):
+    old = type("Own", (Policy,), {name: True})()
+    with pytest.raises(ConfigError, match=rf"sets '{name}', which has no effect any more.*about = PolicyInfo"):
+        Agent(ScriptedModel(["Hi."]), policies=[old], journal="memory")
+
+
+async def test_policy_says_what_repeats_its_decisions_in_a_replay():
+    class AsRecorded(Policy):
+        def __init__(self, facts) -> None:
+            self.results = {fact.body.result.call_id: fact.body.result for fact in facts if isinstance(fact.body, ToolFinished)}
+
+        async def tool(self, call, next, view):
+            return self.results[call.id] if self.results[call.id].not_run else await next(call)
+
+    class OnlyOnce(Policy):
+        """Lets a tool run once in the life of the program, which a replay cannot know."""
+
+        about = PolicyInfo(replayed=False, repeat=AsRecorded)
+        ran = False
+
+        async def tool(self, call, next, view):
+            if self.ran:
+                return ToolResult(error="it has run", not_run=True, retryable=False)
+            self.ran = True
+            return await next(call)
+
+    def ring() -> str:
+        """Ring."""
+        return "rung"
+
+    agent = Agent(ScriptedModel([call("ring"), "A.", call("ring"), "B."]), [ring], policies=[OnlyOnce()], journal="memory")
+    for observed in ("rung", "Error: it has run"):
+        result = await agent.run("go")
+        assert str(result.steps[0].observation) == observed
+        assert (await agent.replay(result.run_id)).same

@@ -355,9 +355,12 @@ async def test_overview_lists_the_accounts_of_this_period_with_their_limits():
         ScriptedModel(["ok"]), [tool(effect="pure", name="look")(lambda n: n)], name="clerk", policies=[budget], journal=journal
     ).run("hi", user_id="ann")
     journal.stores.ledger.settle("", {"\x1f".join(["user", "ann", "calls", "day", "2020-01-01"]): 9.0})
-    now = [(one.scope, one.whose, one.unit, one.spent, one.limit) for one in await overview(journal.stores.ledger, [budget])]
+    now = [
+        (one.scope, one.whose, one.unit, one.spent, one.limit)
+        for one in await overview(journal.stores.ledger, budget.about.limits)
+    ]
     assert now == [("agent", "clerk", "usd", 0.0, 2.0), ("user", "ann", "calls", 1.0, 5.0)]
-    assert len(await overview(journal.stores.ledger, [budget], past=True)) == 3
+    assert len(await overview(journal.stores.ledger, budget.about.limits, past=True)) == 3
 
 
 async def test_judge_and_summary_are_paid_from_the_same_budget():

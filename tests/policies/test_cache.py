@@ -28,7 +28,7 @@ from kaname import (
 )
 from kaname.core.events import Custom, ModelReplied, ToolStarted, Warned
 from kaname.core.messages import NOTHING, Media, Provided, Text, Thinking, ToolCall, ToolResult, ToolSpec, system, user
-from kaname.kernel.bases import ModelInfo
+from kaname.kernel.bases import ModelInfo, PolicyInfo
 from kaname.policies.reuse.keys import model_key
 from tests.parts import chunks, facts
 from tests.policies.ledger import ran_at_module, write_down
@@ -133,7 +133,8 @@ async def test_reply_of_another_model_is_not_kept_under_the_first(path):
     class Instead(Policy):
         """Stands where a fallback to another model does: inside the cache."""
 
-        place, is_default = "money", True
+        place = "money"
+        about = PolicyInfo(is_default=True)
 
         async def model(self, request, next, view):
             return replace(await next(request), model="another")

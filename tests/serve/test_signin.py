@@ -211,7 +211,7 @@ async def test_roles_that_the_program_says_reach_the_permissions(tmp_path):
 async def test_roles_that_nobody_knows_are_refused(tmp_path):
     permit = Permit([{"tool": "*"}, {"effect": "deny", "role": "intern", "tool": "pay"}])
     assert permit.check_permissions("ken", "use", "pay"), "without a server, a user without roles has none"
-    permit.directory = lambda user: None
+    permit.about.roles.known = lambda user: None
     assert not permit.check_permissions("ken", "use", "pay"), "the server does not know whether ken is an intern"
 
 

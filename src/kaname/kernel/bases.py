@@ -263,23 +263,50 @@ class StopRuleBase:
     bound: Bound = Bound()
 
 
-_REPLACED = {  # members that one value replaces: how it is declared, and the members
-    "model": ("about = ModelInfo(…)", ("caches_prompts", "patience", "picture_tokens", "rates", "takes", "tool_mode")),
-    "policy": ('place = "…"', ("depth",)),
-    "sink": ("wants = (…)", ("reads_deltas", "traces", "with_children")),
-    "strategy": ("about = StrategyInfo(…)", ("drawn", "listens")),
-    "stop rule": ("bound = Bound(…)", ("allows_unpriced", "is_default", "limit")),
+@record
+class PolicyInfo:
+    """What a policy says of itself, next to its place.
+
+    Attributes: stands_alone: If a root and a member both have a policy of this class, only the member's is around the member's
+    calls. is_default: True if kaname added the policy; it gives way to one of its class that was passed. inner: A policy that
+    belongs to this one and is added with it. replayed: False if a replay leaves the policy out, because it depends on something
+    outside of the record. repeat: Takes the facts of a run, and returns the policy that repeats in a replay what this one
+    decided by something outside of the record. limits: The limits that it keeps in the accounts of the journal, each with its
+    level, such as "user". in_background: Takes the policy and the id of a run that executes a single call in the background,
+    and returns the policy for that run, because the run that made the call has counted it. roles: Where it looks up the roles
+    of users, for a server that knows some. judges_replies: True if it calls models to judge a reply. chooses_models: True for
+    `ModelFallback`. flow: The mode of `Flow`.
+    """
+
+    stands_alone: bool = False
+    is_default: bool = False
+    inner: Any = None
+    replayed: bool = True
+    repeat: Callable[[Sequence[Event]], Any] | None = None
+    limits: Sequence[tuple[str, Any]] = ()
+    in_background: Callable[[Any, str], Any] | None = None
+    roles: Any = None
+    judges_replies: bool = False
+    chooses_models: bool = False
+    flow: str = ""
+
+
+_REPLACED: dict[str, dict[str, tuple[str, ...]]] = {  # how a value is declared now, and the members that it replaces
+    "model": {"about = ModelInfo(…)": ("caches_prompts", "patience", "picture_tokens", "rates", "takes", "tool_mode")},
+    "policy": {'place = "…"': ("depth",), "about = PolicyInfo(…)": ("inner", "is_default", "replayed", "stands_alone")},
+    "sink": {"wants = (…)": ("reads_deltas", "traces", "with_children")},
+    "strategy": {"about = StrategyInfo(…)": ("drawn", "listens")},
+    "stop rule": {"bound = Bound(…)": ("allows_unpriced", "is_default", "limit")},
 }
 
 
 def refuse_replaced(kind: str, part: Any) -> None:
     """Raise `ConfigError` if a part of the user's declares what nobody reads any more."""
-    instead, names = _REPLACED[kind]
     if type(part).__module__.startswith("kaname."):
         return
     declared = {*vars(part)} if hasattr(part, "__dict__") else set()
     declared.update(*[vars(cls) for cls in type(part).__mro__ if not cls.__module__.startswith("kaname.")])
-    for name in names:
+    for instead, name in [(instead, name) for instead, names in _REPLACED[kind].items() for name in names]:
         if name in declared:
             raise ConfigError.of(
                 "part.replaced",

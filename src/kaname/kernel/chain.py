@@ -28,11 +28,11 @@ def join_policies(root: Sequence[Policy], member: Sequence[Policy]) -> tuple[Pol
     class.
     """
     both = list({id(policy): policy for policy in (*root, *member)}.values())
-    written = [policy for policy in both if not policy.is_default]
-    nearest = {type(policy): policy for policy in written if policy.stands_alone}
+    written = [policy for policy in both if not policy.about.is_default]
+    nearest = {type(policy): policy for policy in written if policy.about.stands_alone}
     kept = [policy for policy in written if nearest.get(type(policy), policy) is policy]
-    defaults = {type(policy): policy for policy in both if policy.is_default}.values()
-    missing = [one for one in defaults if not (one.stands_alone and any(isinstance(other, type(one)) for other in kept))]
+    defaults = {type(policy): policy for policy in both if policy.about.is_default}.values()
+    missing = [one for one in defaults if not (one.about.stands_alone and any(isinstance(other, type(one)) for other in kept))]
     return in_order((*kept, *missing))
 
 

@@ -14,6 +14,7 @@ from ..core.record import field, record, replace
 from ..core.runs import RunInfo, SessionInfo, Tally
 from ..core.state import State
 from ..core.steps import Step, Stop
+from .bases import PolicyInfo
 from .memo import Described, Memo
 from .stores import Stores
 from .view import RunView
@@ -229,17 +230,11 @@ class Policy:
     """A rule around the only two things an agent does: calling a model and calling a tool. Override the methods you need.
 
     Attributes: place: Where the policy stands around a call. Of policies in the same place, the first in the list is the
-    outermost. is_default: True if kaname added the policy; it gives way to one of its class that was passed. stands_alone: If a
-    root and a member both have a policy of this class, only the member's is around the member's calls. inner: A policy that
-    belongs to this one and is added with it. replayed: False if a replay leaves the policy out, because it depends on something
-    outside of the record.
+    outermost. about: What the policy says of itself.
     """
 
     place: Place = "call"
-    is_default = False
-    stands_alone = False
-    inner: Policy | None = None
-    replayed = True
+    about: PolicyInfo = PolicyInfo()
 
     async def admit(self, question: Message, next: Admission, view: RunView) -> Usage:
         """Judge the user's message before each model call, before any part of the context sees it.

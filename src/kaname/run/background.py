@@ -21,7 +21,6 @@ from ..kernel.channel import Channel
 from ..kernel.ports import Action, Journal, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..policies.failure.timeout import Deadline, Timeout
-from ..policies.money.budget import Budget
 from ..policies.money.meter import Meter
 from ..tools.definition import Doing
 from .child import Parent
@@ -73,7 +72,7 @@ class ToolRun:
             "deps": parent.deps,
         }
         request = RunRequest(run_id, (user(given),), "either", **options)
-        counted = [one.counted_in(run_id) if isinstance(one, Budget) else one for one in recipe.policies]
+        counted = [one if (made := one.about.in_background) is None else made(one, run_id) for one in recipe.policies]
         opener = Opener(replace(recipe, policies=tuple(counted)), journal, parent.sinks, describe)
         return Run(run_id, partial(_open, opener, request), partial(result_of, typed=None), journal)
 

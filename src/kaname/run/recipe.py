@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -49,7 +48,7 @@ def recipe_of(
     check_settings(settings)
     strategy = _with_output(strategy, output)
     rules = with_defaults(stops, without=judged_by(strategy))
-    written = (*policies, *[policy.inner for policy in policies if policy.inner is not None])
+    written = (*policies, *[inner for policy in policies if (inner := policy.about.inner) is not None])
     defaults = _as_defaults(Deadline(), Retry(), Timeout(), Meter(), *_for_models(model, policies), *_for_tools(tools, served))
     around = join_policies((), (*written, *defaults))
     return Recipe(name, strategy, model, tools, around, rules, instructions, tuple(context), dict(settings))
@@ -57,7 +56,7 @@ def recipe_of(
 
 def _as_defaults(*policies: Policy) -> tuple[Policy, ...]:
     for policy in policies:
-        policy.is_default = True
+        policy.about = replace(policy.about, is_default=True)
     return policies
 
 
@@ -91,12 +90,6 @@ def _for_tools(tools: ToolRegistry, served: bool) -> list[Policy]:
     return [Flow()]
 
 
-def flows_of(policies: Sequence[Policy]) -> list[Any]:
-    """Return the `Flow` policies. Without their module, which is slow to load, there is none."""
-    module = sys.modules.get("kaname.policies.permission.flow.policy")
-    return [] if module is None else [one for one in policies if isinstance(one, module.Flow)]
-
-
 def _bring_text(tools: Mapping[str, Any]) -> bool:
     """Return True if some tool may return what other people have written."""
     return any(
@@ -122,7 +115,7 @@ def for_run(recipe: Recipe, state: State, opening: Sequence[Any], known: dict[st
 
 def with_flow(recipe: Recipe) -> Recipe:
     """Return the recipe with the policy that keeps text from outside from acting, also if no tool brings such text."""
-    if flows_of(recipe.policies):
+    if any(policy.about.flow for policy in recipe.policies):
         return recipe
     from ..policies.permission.flow.policy import Flow
 
@@ -167,12 +160,7 @@ def fallback_of(recipe: Recipe) -> Any:
 
 def fallback_in(policies: Sequence[Policy]) -> Any:
     """Return the policy that chooses between models, or None."""
-    chooses = [policy for policy in policies if policy.place == "model"]
-    if not chooses:  # nearly always: its module need not be loaded
-        return None
-    from ..policies.failure.model_fallback import ModelFallback
-
-    return next((policy for policy in chooses if isinstance(policy, ModelFallback)), None)
+    return next((policy for policy in policies if policy.about.chooses_models), None)
 
 
 def all_models(recipe: Recipe) -> list[Any]:

@@ -40,12 +40,10 @@ from ..kernel.arguments import shown_arguments
 from ..kernel.bases import ActionBase, optional, options_of
 from ..kernel.load import load, read_run
 from ..kernel.loop import advance
-from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext, ToolHandler
+from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext
 from ..kernel.scope import Scope
-from ..kernel.view import COMPACTED, RunView
+from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel, without_folder
-from ..policies.failure.equals import Equals
-from ..policies.money.budget import is_used_up
 from ..policies.permission.flow.outbox import OUTBOX
 from ..stores.memory import MemoryJournal
 from ..tools.mcp.recorded import RecordedServerTool
@@ -229,15 +227,15 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
         tools = {name: _RecordedTool(tool, results, asked, really_run, try_again) for name, tool in one.tools.items()}
         for name in getattr(one.tools, "hidden", ()):
             tools[name].options = replace(tools[name].options, listed=False)
-        policies = [policy for policy in one.policies if policy.replayed]
+        policies = [one for policy in one.policies for one in _in_replay(policy, events)]
         team = {name: offline(member.with_changes(team={})) for name, member in one.team.items()}
-        return one.with_changes(model=model, tools=tools, policies=(elsewhere, *policies), team=team)
+        return one.with_changes(model=model, tools=tools, policies=tuple(policies), team=team)
 
     journal, run = MemoryJournal(), events[0].run_id
     decided: list[Event] = []
     clock = _Clock(events, decided)
 
-    started, elsewhere = list(_starts(events)), _DecidedElsewhere(events, results)
+    started = list(_starts(events))
     begun: Counter[str] = Counter()
 
     def count(event: Event) -> None:
@@ -275,21 +273,12 @@ async def _run_again(recipe: Recipe, state: State, events: Sequence[Event], real
     return [event async for event in journal.read(run)]
 
 
-class _DecidedElsewhere(Policy):
-    """Repeats what other runs had decided: the tool that `Equals` chose by their figures, and the calls that a `Budget` refused
-    because they had used it up."""
-
-    place = Equals.place
-
-    def __init__(self, events: Sequence[Event], results: Mapping[str, ToolResult]) -> None:
-        started = [event.body.call for event in events if isinstance(event.body, ToolStarted)]
-        self._chosen = {call.id: call.name for call in reversed(started)}
-        self._refused = {name: one for name, one in results.items() if one.not_run and is_used_up(one.error)}
-
-    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
-        if call.id in self._refused:
-            return self._refused[call.id]
-        return await next(replace(call, name=self._chosen.get(call.id, call.name)))
+def _in_replay(policy: Policy, events: Sequence[Event]) -> Iterator[Policy]:
+    """Yield what stands in a replay where the policy stood."""
+    if policy.about.repeat is not None:
+        yield policy.about.repeat(events)
+    if policy.about.replayed:
+        yield policy
 
 
 def _starts(events: Sequence[Event]) -> Iterator[ToolStarted]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.messages import ToolCall, ToolResult
 from ..core.record import replace
 from ..core.values import plain_text
-from ..kernel.bases import model_info
+from ..kernel.bases import PolicyInfo, model_info
 from ..kernel.ports import Policy, ToolHandler
 from ..kernel.view import RunView
 
@@ -17,7 +17,7 @@ class ReadMedia(Policy):
     """
 
     place = "allowed"
-    stands_alone = True
+    about = PolicyInfo(stands_alone=True)
 
     async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
         result = await next(call)

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from ...kernel.ports import Policy
-from ...policies.money.budget import Budget, ledger_of
+from ...policies.money.budget import ledger_of
 from ...policies.money.overview import AccountInfo, overview
 from ...stores.default import choose
 from ..agent import config_for, journal_for, note_place, programs_agent
@@ -33,10 +33,10 @@ def main(given: argparse.Namespace) -> int:
 
 
 async def _main(given: argparse.Namespace, screen: Screen) -> int:
-    budgets = [policy for policy in _policies(given) if isinstance(policy, Budget)]
+    limits = [limit for policy in _policies(given) for limit in policy.about.limits]
     journal = choose(journal_for(given))
     try:
-        found = await overview(ledger_of(journal), budgets, past=given.all)
+        found = await overview(ledger_of(journal), limits, past=given.all)
     finally:
         await journal.close()
     if given.json:

@@ -11,6 +11,7 @@ from ...core.errors import BadArguments, ConfigError, ModelDenied, ModelError, M
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import PolicyInfo
 from ...kernel.boundary import Failure
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
@@ -93,8 +94,12 @@ class ErrorRecoveryManager(FallbackStrategy):
         known_tools("circuit_breakers", {*self.circuit_breakers} - {*PROVIDERS}, tools)
         check_method(self, "handle_failure", "error", "context_of_failure")
 
+    @property
+    def about(self) -> PolicyInfo:  # type: ignore[override]
+        return PolicyInfo(inner=self._retries)
+
     @cached_property
-    def inner(self) -> Policy:  # type: ignore[override]
+    def _retries(self) -> Policy:
         """Return what stands around model calls, in the place of the default `Retry`."""
         return ModelRecovery(self)
 

@@ -14,6 +14,7 @@ from ...core.errors import ConfigError, Halt, did_you_mean
 from ...core.messages import ModelReply, ModelRequest, ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.steps import Stop
+from ...kernel.bases import PolicyInfo
 from ...kernel.boundary import Border
 from ...kernel.ports import Action, ModelHandler, Policy, ToolHandler
 from ...models.registry import PROVIDERS
@@ -107,8 +108,12 @@ class ResourceManager(Policy):
                 told = notice("resources.no_name", "api_quotas: there is no tool or provider named {name!r}", name=name)
                 raise ConfigError(told + did_you_mean(close))
 
+    @property
+    def about(self) -> PolicyInfo:  # type: ignore[override]
+        return PolicyInfo(inner=self._money)
+
     @cached_property
-    def inner(self) -> Budget:  # type: ignore[override]
+    def _money(self) -> Budget:
         """Return the money as an account of the journal."""
         self._read()
         self._opening = self.cost_tracking["spent"]
@@ -177,7 +182,7 @@ class ResourceManager(Policy):
         model: Any = request.model or view.agent.model
         await self._read_spent(view)
         tokens, _ = bound_input(request, model, view.scratch.get(Measured))
-        estimate = Estimate(request, model, tokens, self.inner.longest_reply)
+        estimate = Estimate(request, model, tokens, self._money.longest_reply)
         cost = estimate.cost(estimate.output_for([self._left], ()) or estimate.least)
         if why := self._begin(str(getattr(model, "name", "")).partition("/")[0], cost):
             raise Halt(Stop("budget", why))
@@ -205,7 +210,7 @@ class ResourceManager(Policy):
 
     async def _read_spent(self, view: RunView) -> None:
         """Read what was spent from the account: other runs, processes and tools charge it too."""
-        names = [account.name for account in self.inner.accounts_of()]
+        names = [account.name for account in self._money.accounts_of()]
         found, _ = await ledger_of(view.journal).reserve("", names, lambda balances: None)
         self.cost_tracking["spent"] = self._opening + found[0].spent
 

@@ -119,7 +119,7 @@ class AgentOrchestrator(Refusing):
         """With an agent's model, tools, tool servers, policies, limits and journal. Its model plans, or the planner."""
         if planner is None:
             planner = TaskPlanner(agent.recipe.model, approve=approve, max_revisions=max_revisions)
-        own = [one for one in agent.recipe.policies if not one.is_default]
+        own = [one for one in agent.recipe.policies if not one.about.is_default]
         written = [rule for rule in agent.recipe.stops if not bound_of(rule).is_default]
         made = cls(planner, None, agent.journal, name=agent.name, policies=own, stops=written, sinks=agent.sinks)
         for name in [one for one in made.tools if one not in agent.tools]:

@@ -67,7 +67,7 @@ class Inside:
     def __init__(self, context: ToolContext) -> None:
         assert context.view is not None
         self._context, recipe, self._numbers = context, context.view.agent, count(1)
-        self._policies = [one for one in recipe.policies if not one.is_default and not isinstance(one, StepLimits)]
+        self._policies = [one for one in recipe.policies if not one.about.is_default and not isinstance(one, StepLimits)]
         self.strategy, self.model = recipe.strategy, recipe.model
 
     async def ask(self, model: Any, given: Any, strategy: Any, name: str) -> Any:

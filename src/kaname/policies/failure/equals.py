@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...core.errors import BadArguments, ConfigError
+from ...core.events import Event, ToolStarted
 from ...core.messages import ToolCall, ToolResult
 from ...core.record import replace
-from ...kernel.bases import options_of
+from ...kernel.bases import PolicyInfo, options_of
 from ...kernel.ports import Action, Policy, ToolHandler
 from ..names import known_tools
 from .figures import ToolFigures, choose, past_figures
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 _FRESH = 300.0  # seconds for which figures are used before they are read again
 _SAFE = ("pure", "idempotent")
+
+
+class _Chosen(Policy):
+    """In a replay, runs the tools that `Equals` chose by the figures of other runs."""
+
+    place = "choice"
+
+    def __init__(self, facts: Sequence[Event]) -> None:
+        started = [fact.body.call for fact in facts if isinstance(fact.body, ToolStarted)]
+        self._names = {call.id: call.name for call in reversed(started)}
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        return await next(replace(call, name=self._names.get(call.id, call.name)))
 
 
 class Equals(Policy):
@@ -34,8 +48,8 @@ class Equals(Policy):
         names: The names of the tools, at least two.
     """
 
-    replayed = False
     place = "choice"
+    about = PolicyInfo(replayed=False, repeat=_Chosen)
 
     def __init__(self, *names: str) -> None:
         if len(set(names)) < 2 or not all(isinstance(name, str) and name for name in names):

@@ -23,6 +23,7 @@ from ...core.errors import (
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import PolicyInfo
 from ...kernel.ports import Model, ModelHandler, Policy
 from .breaker import Instance, Limits
 from .portable import author_of, left_out, settings_for, signed, without_seals
@@ -52,7 +53,7 @@ class ModelFallback(Policy):
     """
 
     place = "model"
-    is_default = True
+    about = PolicyInfo(is_default=True, chooses_models=True)
     on: tuple[type[ModelError], ...] = (
         *(RateLimited, ModelUnavailable, ModelUnreachable, ModelTimeout, ReplyGarbled),
         *(ModelDenied, ModelNotFound, ContextTooLong),

@@ -12,6 +12,7 @@ from ...core.errors import ConfigError, ModelError, ModelTimeout
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.record import replace
+from ...kernel.bases import PolicyInfo
 from ...kernel.ports import ModelHandler, Policy
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Retry(Policy):
     """
 
     place = "retry"
-    stands_alone = True
+    about = PolicyInfo(stands_alone=True)
 
     def __init__(self, tries: int = 5, longest_wait: float = 60.0) -> None:
         if tries < 1 or longest_wait < 0:

@@ -11,7 +11,7 @@ from ...core.messages import NOTHING, Message, ModelReply, ModelRequest, ToolCal
 from ...core.notices import notice
 from ...core.steps import Stop
 from ...kernel.alarms import Late, within
-from ...kernel.bases import bound_of, model_info, options_of
+from ...kernel.bases import PolicyInfo, bound_of, model_info, options_of
 from ...kernel.chain import let_in
 from ...kernel.ports import Admission, ModelHandler, Policy, StopRule, ToolHandler
 from ...kernel.results import timeout_result
@@ -42,8 +42,7 @@ class Timeout(Policy):
     """
 
     place = "timeout"
-    stands_alone = True
-    replayed = False
+    about = PolicyInfo(stands_alone=True, replayed=False)
 
     def __init__(self, model_seconds: float | str | None = 0.0) -> None:
         self.model_seconds = seconds(model_seconds) if model_seconds else model_seconds
@@ -77,7 +76,7 @@ class Deadline(Policy):
     """
 
     place = "turn"
-    replayed = False
+    about = PolicyInfo(replayed=False)
 
     def __init__(self) -> None:
         self._judged: tuple[tuple[StopRule, ...], float] = ((), 0.0)

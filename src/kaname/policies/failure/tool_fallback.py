@@ -17,7 +17,7 @@ from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
 from ...core.record import record, replace
 from ...core.values import plain_text
-from ...kernel.bases import options_of
+from ...kernel.bases import PolicyInfo, options_of
 from ...kernel.boundary import Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.ports import Action, Policy, Tool, ToolHandler
@@ -84,7 +84,7 @@ class FallbackStrategy(Policy):
     """
 
     place = "choice"
-    replayed = False  # the recorded result is what came of all tries
+    about = PolicyInfo(replayed=False)  # the recorded result is what came of all tries
 
     def __init__(
         self,

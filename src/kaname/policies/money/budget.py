@@ -8,8 +8,11 @@ from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import ConfigError, Suspend
+from ...core.events import Event, ToolFinished
 from ...core.messages import ToolCall, ToolResult
 from ...core.notices import notice
+from ...core.record import replace
+from ...kernel.bases import PolicyInfo
 from ...kernel.ports import Action, Journal, Policy, ToolHandler
 from ...kernel.stores import Balance, Ledger
 from .limits import Limit, read_limits
@@ -41,6 +44,19 @@ class Verdict(NamedTuple):
 
     def __bool__(self) -> bool:
         return self.allowed
+
+
+class _UsedUp(Policy):
+    """In a replay, refuses the calls for which other runs had left nothing of a budget."""
+
+    place = "money"
+
+    def __init__(self, facts: Sequence[Event]) -> None:
+        results = [fact.body.result for fact in facts if isinstance(fact.body, ToolFinished)]
+        self._results = {one.call_id: one for one in results if one.not_run and _is_used_up(one.error)}
+
+    async def tool(self, call: ToolCall, next: ToolHandler, view: RunView) -> ToolResult:
+        return self._results.get(call.id) or await next(call)
 
 
 class Budget(Policy):
@@ -84,6 +100,9 @@ class Budget(Policy):
         self.limits = {scope: read_limits(one, f"Budget({scope}=…)") for scope, one in given}
         self.tools = {name: read_limits(one, f"Budget(tools={{{name!r}: …}})") for name, one in (tools or {}).items()}
         self.allows_unpriced, self.longest_reply, self.zone = unpriced == "allow", longest_reply, _read_zone(zone)
+        named = {**self.limits, **{f"tool {name}": limits for name, limits in self.tools.items()}}
+        levels = tuple([(level, limit) for level, limits in named.items() for limit in limits])
+        self.about = replace(self.about, limits=levels)
         self._fixed: tuple[Account, ...] | None = None
         self._counted_in = ""  # a run whose own call was counted in another
         if unpriced not in ("refuse", "allow"):
@@ -98,6 +117,7 @@ class Budget(Policy):
             raise ConfigError.of("budget.empty", 'a Budget needs a limit, such as Budget(user="$5/day")')
 
     place = "money"  # each try counts, and nothing is counted before it is allowed
+    about = PolicyInfo(repeat=_UsedUp, in_background=lambda budget, run_id: budget.counted_in(run_id))
 
     def check(self, tools: Mapping[str, Action]) -> None:
         for name in self.tools:
@@ -117,11 +137,6 @@ class Budget(Policy):
         child.__dict__ |= self.__dict__
         child._counted_in = run_id
         return child
-
-    def all_limits(self) -> list[tuple[str, Limit]]:
-        """Return every limit with its level; that of a tool is `tool NAME`."""
-        named = {f"tool {name}": limits for name, limits in self.tools.items()}
-        return [(level, limit) for level, limits in {**self.limits, **named}.items() for limit in limits]
 
     def accounts(self, view: RunView) -> Sequence[Account]:
         """Return the accounts that a model call of the run is charged to."""
@@ -222,7 +237,7 @@ def refusal(account: Account, balance: Balance, needed: float) -> str:
     return told + notice("budget.renewed", "; it is renewed at {when}", when=account.renewal) if account.renewal else told
 
 
-def is_used_up(told: str | None) -> bool:
+def _is_used_up(told: str | None) -> bool:
     """Return True for a text that `refusal` has made."""
     parts = [told, *getattr(told, "values", {}).get("parts", ())]
     return any(getattr(one, "code", "") in ("budget.used_up", "budget.short") for one in parts)

@@ -27,7 +27,7 @@ class RunLimits:
         self.agent = view.agent if view.root.team else None  # without a team it does not change
         self.budgets = [policy for policy in view.policies() if isinstance(policy, Budget) and any(policy.limits.values())]
         rules = [rule for rule in view.stops if _limits_money(rule)]
-        judged = any(hasattr(policy, "output_checks") and policy.output_checks for policy in view.policies())
+        judged = any(policy.about.judges_replies for policy in view.policies())
         self.share = _REPLYS_SHARE if judged else 1.0  # the rest is for those who judge the reply while it is written
         self.rules: list[tuple[Any, Purse]] = [(rule, bound_of(rule).purse or purse_of(view)) for rule in rules]
         counting = [bound.most for bound in map(bound_of, view.stops) if bound.kind == "tool_limit"]

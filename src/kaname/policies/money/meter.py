@@ -15,7 +15,7 @@ from ...core.messages import NOTHING, ModelReply, ModelRequest, ToolCall, ToolRe
 from ...core.notices import notice
 from ...core.record import replace
 from ...core.steps import Stop
-from ...kernel.bases import NO_OPTIONS, ModelBase, optional
+from ...kernel.bases import NO_OPTIONS, ModelBase, PolicyInfo, optional
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...kernel.results import check_usage
 from ...kernel.stores import Balance
@@ -44,7 +44,7 @@ class Meter(Policy):
     """
 
     place = "money"
-    stands_alone = True
+    about = PolicyInfo(stands_alone=True)
 
     async def model(self, request: ModelRequest, next: ModelHandler, view: RunView) -> ModelReply:
         if calling.get() is not None or limits_of(view).limits_money:

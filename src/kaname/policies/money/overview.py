@@ -9,7 +9,6 @@ from typing import Any
 
 from ...core.record import record
 from ...kernel.stores import Ledger
-from .budget import Budget
 from .limits import Limit
 
 
@@ -30,13 +29,19 @@ class AccountInfo:
         return {name: getattr(self, name) for name in type(self).__match_args__}
 
 
-async def overview(ledger: Ledger, budgets: Iterable[Budget] = (), *, past: bool = False) -> list[AccountInfo]:
-    """Return the accounts of the periods that have not ended; with `past`, all of them."""
-    limits = {(scope, limit.unit, limit.period): limit for budget in budgets for scope, limit in budget.all_limits()}
+async def overview(ledger: Ledger, limits: Iterable[tuple[str, Limit]] = (), *, past: bool = False) -> list[AccountInfo]:
+    """Return the accounts of the periods that have not ended.
+
+    Args:
+        ledger: The ledger of a journal.
+        limits: The limits to show with them, as `budget.about.limits` lists them.
+        past: Return the accounts of all periods.
+    """
+    known = {(level, limit.unit, limit.period): limit for level, limit in limits}
     found = []
     for balance in await ledger.balances():
         scope, whose, unit, period, window = balance.name.split("\x1f")
-        limit = limits.get((scope, unit, period)) or limits.get((f"tool {whose}", unit, period))  # type: ignore[arg-type]
+        limit = known.get((scope, unit, period)) or known.get((f"tool {whose}", unit, period))  # type: ignore[arg-type]
         times = [time.time() + hours * 3600 for hours in range(-14, 15)]  # a day begins earlier or later in other zones
         if past or window in [Limit(0, unit, period).window(at, UTC) for at in times]:  # type: ignore[arg-type]
             amount = None if limit is None else limit.amount

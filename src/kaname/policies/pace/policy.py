@@ -9,7 +9,7 @@ from ...core.errors import ConfigError, RateLimited
 from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import Notice, notice
 from ...core.tokens import tokens_of
-from ...kernel.bases import model_info
+from ...kernel.bases import PolicyInfo, model_info
 from ...kernel.ports import ModelHandler, Policy
 from .gate import OWN, Gate, PacedCall, ReportedRates, TooLong, gate_of
 from .limits import PaceLimits, read_at_once, read_rate
@@ -34,7 +34,7 @@ class Pace(Policy):
     session. A waiting run shows a `status` chunk, can be stopped, and its time counts towards the deadline.
     """
 
-    stands_alone = True
+    about = PolicyInfo(stands_alone=True)
     place = "attempt"
 
     def __init__(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ...core.demands import Refuse
 from ...core.errors import ConfigError
 from ...core.messages import DELEGATE, TRANSFER, ToolCall
+from ...core.record import replace
 from ...kernel.boundary import Border
 from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Action, Policy
@@ -44,6 +45,12 @@ class RunCaller(NamedTuple):
     user: str
     agent: str
     path: tuple[str, ...] | None
+
+
+class RoleDirectory:
+    """The roles that a server knows: `known` returns those of a user, or None if it does not know the user."""
+
+    known: Callable[[str], Iterable[str] | None] | None = None
 
 
 class Permit(Policy):
@@ -87,7 +94,8 @@ class Permit(Policy):
             self._judge = PermitRules(rules)  # type: ignore[arg-type]
         self._roles = _check_roles(roles)
         self._resources = _check_resources(resources)
-        self.directory: Callable[[str], Iterable[str] | None] | None = None  # a server's own: also asked, None if unknown
+        self._directory = RoleDirectory()
+        self.about = replace(self.about, roles=self._directory)
         self._above: tuple[RunCaller, ...] = ()  # in a child run: the callers of the runs above
         self.checks_names = True
 
@@ -182,8 +190,9 @@ class Permit(Policy):
         if not user:
             return None
         with Border() as border:
-            known = None if self.directory is None else self.directory(user)
-            if known is None and self.directory is not None and isinstance(self._roles, Mapping) and user not in self._roles:
+            directory = self._directory.known
+            known = None if directory is None else directory(user)
+            if known is None and directory is not None and isinstance(self._roles, Mapping) and user not in self._roles:
                 return None
             given: Any = self._roles(user) if callable(self._roles) else self._roles.get(user, ())
             listed = [*_role_list(given), *(known or ())]

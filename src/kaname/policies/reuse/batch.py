@@ -20,7 +20,7 @@ from ...core.messages import ModelReply, ModelRequest
 from ...core.notices import notice
 from ...core.people.answers import BATCH
 from ...core.record import replace
-from ...kernel.bases import ModelBase, optional
+from ...kernel.bases import ModelBase, PolicyInfo, optional
 from ...kernel.ports import Batches, BatchProgress, ModelHandler, Policy
 from ..money.meter import NEARLY
 
@@ -131,7 +131,7 @@ class Batching(Policy):
     """Answers model calls from batches. `tries`: how often a request is sent that the provider does not answer."""
 
     place = "send"
-    replayed = False
+    about = PolicyInfo(replayed=False)
 
     def __init__(self, desk: Desk, tries: int = 3) -> None:
         self.desk, self.tries = desk, tries

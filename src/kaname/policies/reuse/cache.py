@@ -17,6 +17,7 @@ from ...core.notices import notice
 from ...core.project import state_path
 from ...core.record import replace
 from ...core.steps import CallModel
+from ...kernel.bases import PolicyInfo
 from ...kernel.ports import ModelHandler, Policy, ToolHandler
 from ...kernel.threads import off_loop
 from .flights import Flights
@@ -63,7 +64,7 @@ class Cache(Policy):
         clock: Returns the time in seconds, for tests.
     """
 
-    stands_alone, replayed = True, False
+    about = PolicyInfo(stands_alone=True, replayed=False)
     place = "choice"
 
     def __init__(
@@ -85,7 +86,7 @@ class Cache(Policy):
         self.flights, self._clock = Flights(), clock
         self._store: CacheStore | None = None
         self._told = False
-        self.inner = CacheLookup(self)
+        self.about = replace(self.about, inner=CacheLookup(self))
 
     @property
     def store(self) -> CacheStore:
@@ -160,7 +161,7 @@ class Cache(Policy):
 class CacheLookup(Policy):
     """The inner part of `Cache`: looks a request up, or computes the reply once for all callers who wait for it."""
 
-    stands_alone, replayed = True, False
+    about = PolicyInfo(stands_alone=True, replayed=False)
     place = "allowed"
 
     def __init__(self, cache: Cache) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.codec import encode_message
 from ...core.messages import Message, ModelReply, ModelRequest, ToolSpec
 from ...core.notices import notice
+from ...kernel.bases import PolicyInfo
 from ...kernel.ports import ModelHandler, Policy
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class PrefixWatch(Policy):
     """
 
     place = "attempt"
-    replayed = False
+    about = PolicyInfo(replayed=False)
 
     def __init__(self) -> None:
         self._is_cached = False  # until a provider has read something from its cache, there is nothing to watch

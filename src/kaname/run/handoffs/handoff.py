@@ -28,7 +28,7 @@ from ...kernel.load import agents_of_turn, ancestors
 from ...kernel.ports import Recipe, ToolContext
 from ...kernel.scope import Scope
 from ...tools.definition import Doing
-from ..recipe import flows_of, with_flow
+from ..recipe import with_flow
 from .roles import Role, check_roles, choose
 
 MAX_HANDOFF_DEPTH = 5
@@ -140,7 +140,7 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
 
         agent.tools.register(TaskList())
     agent.recipe = agent.recipe.with_changes(team=Reachable(agent))
-    if any(flow.mode != "off" for member in team.members for flow in flows_of(member.recipe.policies)):
+    if any(one.about.flow not in ("", "off") for member in team.members for one in member.recipe.policies):
         agent.recipe = with_flow(agent.recipe)  # what members read must not act through the head of the team either
 
 

@@ -23,9 +23,8 @@ from ...core.steps import Stop
 from ...kernel.bases import ModelBase, optional
 from ...kernel.load import read_run
 from ...kernel.ports import Batches, Journal, Recipe
-from ...policies.failure.model_fallback import ModelFallback
-from ...policies.money.budget import Budget
 from ...policies.reuse.batch import Batching, Desk, Wave, read_key
+from ..recipe import fallback_of
 
 _FACT = "batch"  # the name of the facts
 _STRATEGY = "BatchPrices"  # no agent has it: these facts are no run to be resumed
@@ -197,7 +196,7 @@ class BatchJob:
 def _apis(recipe: Recipe) -> dict[str, Batches]:
     """Return the batch APIs of the models of an agent and its team, by the names of the models."""
     agents = (recipe, *recipe.team.values())
-    fallbacks = [policy for one in agents for policy in one.policies if isinstance(policy, ModelFallback)]
+    fallbacks = [fallback for one in agents if (fallback := fallback_of(one)) is not None]
     if any(len(tier) > 1 for policy in fallbacks for tier in policy.tiers):
         told = notice("batch.equals", "batch prices cannot be used with equal models in a list: a batch belongs to one key")
         raise ConfigError(told)
@@ -218,7 +217,7 @@ def _apis(recipe: Recipe) -> dict[str, Batches]:
 def _check_budgets(recipe: Recipe) -> None:
     """Refuse budgets that runs share: nothing is reserved while a run waits, so that a batch could exceed them."""
     for policy in [policy for one in (recipe, *recipe.team.values()) for policy in one.policies]:
-        if isinstance(policy, Budget) and (shared := [name for name, own in policy.limits.items() if own and name != "run"]):
+        if shared := [level for level, _ in policy.about.limits if level != "run" and not level.startswith("tool ")]:
             told = notice(
                 "batch.budget",
                 "batch prices cannot be used with Budget({scope}=…), because a batch pays for many runs at once. Limit each "

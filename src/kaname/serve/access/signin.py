@@ -16,7 +16,6 @@ from starlette.responses import RedirectResponse, Response
 from ...agent.agent import Agent
 from ...core.errors import AgentError
 from ...core.notices import notice
-from ...policies.permission.permit import Permit
 from ..encoding import Json
 from ..forms import SignInForm, read_body
 from ..problems import HttpRefused
@@ -76,8 +75,8 @@ def share_roles(agents: Iterable[Agent[Any]], roles_of: Callable[[str], Iterable
     while recipes:
         recipe = recipes.pop()
         recipes += recipe.team.values()
-        for permit in [policy for policy in recipe.policies if isinstance(policy, Permit)]:
-            permit.directory = roles_of
+        for directory in [policy.about.roles for policy in recipe.policies if policy.about.roles is not None]:
+            directory.known = roles_of
 
 
 class SignInRoutes:

@@ -15,7 +15,6 @@ from ...core.errors import RunNotFound
 from ...core.events import Event, ModelReplied, Opened, ToolFinished, ToolStarted
 from ...core.runs import UNDER_WAY, RunInfo, Tally
 from ...kernel.load import read_run
-from ...policies.money.budget import Budget
 from ...policies.money.overview import overview
 from ...run.figures import sum_tallies
 from ..encoding import Json
@@ -70,8 +69,8 @@ class FigureRoutes:
         ledger, agents = self._service.journal.stores.ledger, self._service.agents.values()
         if ledger is None:
             return []
-        budgets = [one for agent in agents for one in agent.recipe.policies if isinstance(one, Budget)]
-        found = await overview(ledger, budgets)
+        limits = [limit for agent in agents for policy in agent.recipe.policies for limit in policy.about.limits]
+        found = await overview(ledger, limits)
         return [
             one.as_json() for one in found if one.scope != "run" and (user is None or (one.scope, one.whose) == ("user", user))
         ]

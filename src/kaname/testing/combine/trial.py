@@ -148,7 +148,7 @@ class _AgentTrial:
 
     def _copy(self, agent: Agent[Any]) -> Agent[Any]:
         recipe = agent.recipe
-        policies = [self._safe(one) for one in recipe.policies if not getattr(one, "is_default", False)]
+        policies = [self._safe(one) for one in recipe.policies if not one.about.is_default]
         stops = [rule for rule in recipe.stops if not bound_of(rule).is_default]
         tools = [Watched(tool, self) for name, tool in agent.tools.items() if name not in OWN_TOOLS]
         options: dict[str, Any] = {"stops": stops} if stops else {}

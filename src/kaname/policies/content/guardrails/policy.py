@@ -135,6 +135,7 @@ class Guardrails(Policy):
         self.warned = tuple([form for one in warns for form in in_both_forms(one)])
         self._numbers = {one: number for number, one in enumerate(blocks, 1)}
         self.input_checks, self.output_checks = _checks("input_checks", input_checks), _checks("output_checks", output_checks)
+        self.about = replace(self.about, judges_replies=bool(self.output_checks))
         self.result_checks = _checks("result_checks", result_checks)
         self._refuse_async("check_input", self.input_checks)
         self._refuse_async("check_output", self.output_checks)

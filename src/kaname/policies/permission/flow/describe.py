@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def describe_flow(policies: tuple[Any, ...], tools: Mapping[str, Action]) -> Iterator[tuple[str, Notice]]:
     """Yield what the flow rules do with each tool: its name and a sentence. Nothing if they are off or concern no tool."""
     flow = next((policy for policy in policies if isinstance(policy, Flow)), None)
-    if flow is None or flow.mode == "off" or (flow.is_default and not flow.labelled.concern([tools])):
+    if flow is None or flow.mode == "off" or (flow.about.is_default and not flow.labelled.concern([tools])):
         return
     yield "flow", notice("flow.described", "{mode}: calls that text from outside may have caused wait for you", mode=flow.mode)
     for name, tool in tools.items():

@@ -53,6 +53,7 @@ class Flow(Policy):
         if not isinstance(labels, Mapping | None):
             raise ConfigError.of("flow.labels", "labels must be a mapping from tools to labels, not {it!r}", it=labels)
         self.mode: Mode = mode
+        self.about = replace(self.about, flow=mode)
         self.labelled = Labelled({name: read_labels(one, name) for name, one in (labels or {}).items()})
         self._words = (words,) if words else ()
         self._inherited: tuple[str, ...] | None = None  # in a child run: the words of the user who started the first run
@@ -174,9 +175,9 @@ class Flow(Policy):
         if known is None or known[0] != judged:  # servers may add tools, and other people may say something
             others = [one for one in view.policies() if isinstance(one, Flow) and one is not self]
             above = any(one._inherited is not None for one in others)
-            replaced = self.is_default and any(not one.is_default for one in others)
+            replaced = self.about.is_default and any(not one.about.is_default for one in others)
             outside = any(message.quotes for message in view.state.said)
-            needed = not self.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
+            needed = not self.about.is_default or self.labelled.concern([agent.tools for agent in agents], outside)
             known = view.scratch[self] = judged, above or replaced, needed
         return bool(known[1]) or not (known[2] or FLOW in view.state.custom)
 
@@ -196,7 +197,7 @@ class Flow(Policy):
     async def _note_taint(self, source: str, view: RunView) -> None:
         """Record that text from outside was read. It holds for the rest of the conversation."""
         if FLOW not in view.state.custom:
-            if self.is_default and self._inherited is None:
+            if self.about.is_default and self._inherited is None:
                 told = notice(
                     "flow.on",
                     "this agent reads text from outside and can act, so calls that you did not ask for wait for your answer; "
