@@ -18,7 +18,7 @@ _WORLDS = count(1)
 # The same examples each time, so that what lands does not depend on luck. `--hypothesis-profile explore` looks for new ones.
 # Without limits of time: on a busy machine a draw takes seconds, which says nothing about what is tested.
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("steady", derandomize=True, max_examples=40, **_PATIENT)
+settings.register_profile("steady", derandomize=True, max_examples=25, **_PATIENT)
 settings.register_profile("explore", derandomize=False, print_blob=True, **_PATIENT)
 settings.load_profile("steady")
 
@@ -107,10 +107,29 @@ _SLOW += (
     "evals/test_lessons",
     "serve/test_signin",
 )
-_SLOW += ("api/test_fastapi.py",)  # an import of two seconds
-_SLOW += tuple(f"page/test_{name}" for name in ("chat", "evaluations", "graphs", "inbox", "media", "run", "safety", "views"))
+_SLOW += ("api/test_fastapi.py", "policies/test_flow_by_default.py")  # an import of two seconds
+_SLOW += tuple(
+    f"page/test_{name}"
+    for name in (
+        "app",
+        "chat",
+        "evaluations",
+        "graphs",
+        "inbox",
+        "learning",
+        "local",
+        "media",
+        "run",
+        "safety",
+        "signing",
+        "views",
+    )
+)
+_SLOW += ("serve/test_uploads.py", "doors/test_answers_over_serve.py", "stores/test_audit.py", "flow/test_scenarios.py")
+_SLOW += ("api/test_memory_over_time.py", "api/test_memory_recall.py")  # files of many users, and the model of meaning
 
 _HEAVY = ("litellm", "postgres", "procrastinate")  # wherever its tests are
+_POSTGRES = ("tests/stores/postgres/", "tests/work/", "tests/tools/test_database")
 
 # What takes longest begins first, so that no process is left with it at the end. The local model before all.
 _LONGEST = (
@@ -155,6 +174,8 @@ def pytest_xdist_make_scheduler(config, log):
                 return "LiteLLM"
             if nodeid.startswith("tests/page/"):
                 return "the page"  # in one browser
+            if nodeid.startswith(_POSTGRES) or any(word in nodeid.lower() for word in _HEAVY[1:]):
+                return "PostgreSQL"  # in one server, which some of them stop
             return nodeid if "test_crash.py" in nodeid else nodeid.split("::")[0]
 
     config.option.loadscopereorder = False  # as they are collected
@@ -198,6 +219,17 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_report_header():
     return f"kaname: {os.cpu_count()} cores"
+
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """The address of a database on a PostgreSQL of our own. All that use it run in one process: see `ByFile`."""
+    from tests import postgres
+
+    if postgres.program("initdb") is None:
+        pytest.skip("POSTGRESQL WAS NOT TRIED: it is not installed (Debian: apt-get install postgresql)")
+    with postgres.cluster() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

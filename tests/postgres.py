@@ -52,6 +52,17 @@ def cluster(*, fsync: bool = False, options: str = "") -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def database(url: str, name: str) -> Iterator[str]:
+    """The address of an empty database of this name on a server that is there."""
+    where = ["-h", str(folder_of(url)), "-U", "kaname"]
+    run(program("createdb") or "", *where, name)
+    try:
+        yield url.replace("/shop?", f"/{name}?")
+    finally:
+        run(program("dropdb") or "", *where, "--force", name)
+
+
 def folder_of(url: str) -> Path:
     return Path(url.partition("host=")[2].partition("&")[0])
 

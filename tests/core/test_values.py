@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname.core import events as facts
@@ -24,6 +24,7 @@ from kaname.core.tokens import estimate_tokens, quarter_tokens
 from kaname.core.values import identity, read_json, unescape_json
 from kaname.testing import samples
 from tests.parts import assert_valid_history
+from tests.properties import tries
 
 words = st.text(max_size=20)
 json_values = st.recursive(
@@ -122,7 +123,7 @@ def test_every_fact_has_a_chunk():
 
 
 @given(st.lists(bodies, max_size=30))
-@settings(max_examples=60)
+@tries(250)
 def test_the_fold_is_total_and_the_history_is_always_valid(sequence):
     """Whatever is folded, nothing raises, and the fold of a prefix is a prefix of the fold."""
     state, card = State(), RunInfo("r")

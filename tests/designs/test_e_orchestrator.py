@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kaname import Agent, ConfigError, ScriptedModel, cost, deadline, max_steps, tool
@@ -13,6 +13,7 @@ from kaname.designs.orchestrator.orchestrator import AgentContext, AgentOrchestr
 from kaname.kernel.bases import ModelInfo
 from kaname.run.figures import figures, rate
 from kaname.strategies.graph.asking import EvaluationResult
+from tests.properties import tries
 
 DONE = []
 
@@ -405,7 +406,7 @@ class Random:
         return plans[choice % 5]
 
 
-@settings(max_examples=40, deadline=None)
+@tries(150)
 @given(st.lists(st.integers(0, 19), max_size=12), st.integers(0, 3))
 def test_it_always_ends_completed_or_cancelled_with_a_reason(choices, revisions):
     context = asyncio.run(orchestrator(Random(choices), max_revisions=revisions).execute_task("Buy tea.")).context

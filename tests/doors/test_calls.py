@@ -178,7 +178,7 @@ async def test_cache_keeps_secrets_apart_and_numbers_together():
 def comparisons(source: str) -> list[ast.AST]:
     """Return the places that compare the arguments of two calls, or make a key of them."""
     found: list[ast.AST] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)) if ".args" in source else ():
         if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
             sides = [
                 any(isinstance(one, ast.Attribute) and one.attr == "args" for one in ast.walk(side))

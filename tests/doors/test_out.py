@@ -354,8 +354,8 @@ def functions_that_make(name: str) -> set[str]:
     """Return the functions of kaname that make an object of this class, as "file function"."""
     found = set[str]()
     for path in SOURCE.rglob("*.py"):
-        place = str(path.relative_to(SOURCE))
-        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+        place, text = str(path.relative_to(SOURCE)), path.read_text("utf-8")
+        for function in ast.walk(ast.parse(text)) if f"{name}(" in text else ():
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 calls = [one.func for one in ast.walk(function) if isinstance(one, ast.Call)]
                 if any(isinstance(one, ast.Name) and one.id == name for one in calls):

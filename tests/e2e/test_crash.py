@@ -4,6 +4,7 @@ import pytest
 
 from kaname import ConfigError
 from kaname.testing import crash
+from tests.properties import nightly
 
 AGENTS = "tests.crash_agents.agents"
 LONG = ("orchestrated", "own_parts", "compacting", "several_models")
@@ -14,9 +15,12 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "deaths"),
     [
-        *[(name, 1) for name in ("timeouts", "undecodable_at_first", "with_a_bank", "at_a_limit", "orchestrated", "own_parts")],
-        *[(name, 1) for name in ("team", "compacting", "several_models")],
-        *[(name, deaths) for name in ("parallel", "approvals") for deaths in (1, 2)],
+        ("with_a_bank", 1),
+        ("parallel", 2),
+        *nightly(
+            *[(name, 1) for name in ("timeouts", "undecodable_at_first", "at_a_limit", "orchestrated", "own_parts", "team")]
+        ),
+        *nightly(*[(name, 1) for name in ("compacting", "several_models", "parallel", "approvals")], ("approvals", 2)),
     ],
 )
 def test_killed_at_every_fact(agent, deaths):
@@ -34,6 +38,7 @@ def test_killed_at_every_fact(agent, deaths):
         assert report.in_doubt > 0
 
 
+@pytest.mark.nightly
 def test_workflow_is_killed_at_every_fact():
     """Twenty tasks in parallel, with a question to a person and a failure after which what was paid is paid back."""
     report = crash.check(f"{AGENTS}:workflow", "{}", answers={"task:": "yes"}, moments=("before",))
@@ -63,6 +68,7 @@ def test_the_check_takes_a_function_and_says_when_it_cannot():
         crash.check("tests.crash_agents.agents:nothing", "go")
 
 
+@pytest.mark.nightly
 def test_a_tool_that_hangs_or_ends_its_process_is_named():
     with pytest.raises(crash.CrashCheckFailed, match="hung for 1 s"):
         crash.check(f"{AGENTS}:hanging", "go", life_seconds=1)
@@ -72,12 +78,13 @@ def test_a_tool_that_hangs_or_ends_its_process_is_named():
         crash.check(f"{AGENTS}:hanging", "go", timeout=1)
 
 
+@pytest.mark.nightly
 def test_a_tool_that_stood_in_for_another_goes_on_and_the_other_is_not_run_again():
     report = crash.check("tests.crash_agents.stand_in:make", "go", random_kills=5)
     assert report.problems == ()
 
 
-@pytest.mark.parametrize("agent", ["parallel", "with_a_bank"])
+@pytest.mark.parametrize("agent", ["parallel", *nightly("with_a_bank")])
 def test_two_lanes_of_processes_on_one_file_killed_at_random_times(agent):
     report = crash.check_shared(f"{AGENTS}:{agent}", "go", kills=40)
     assert report.problems == ()

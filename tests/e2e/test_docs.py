@@ -12,7 +12,13 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.ja.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def _with_programs(page):
+    """The page. A translation has the programs of its original, with other texts (see `scripts/house.py`): they run at night."""
+    place = str(page.relative_to(ROOT))
+    return pytest.param(page, id=place, marks=[pytest.mark.nightly] if "ja/" in place or ".ja." in place else [])
+
+
+@pytest.mark.parametrize("page", [_with_programs(page) for page in PAGES])
 async def test_page(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT))

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -29,6 +29,7 @@ from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, anthropic_reply, status
 from tests.parts import add, until
+from tests.properties import tries
 
 
 def model(server, **more):
@@ -249,7 +250,7 @@ KINDS = {
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@tries(150)
 def test_blocks_in_any_order_pieces_and_slices(data):
     """Content blocks whose deltas come mixed with each other, with pings and unknown events, in slices of any size."""
     blocks = data.draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=5))

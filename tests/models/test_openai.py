@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ from kaname.models.registry import resolve
 from kaname.testing import ModelContract
 from kaname.testing.wire import Answer, WireServer, reply, status
 from tests.parts import add, until
+from tests.properties import tries
 
 
 def model(server, **more):
@@ -318,7 +319,7 @@ class TestOpenAI(ModelContract):
 
 
 @given(st.lists(st.sampled_from(["text", "call", "think"]), max_size=6), st.integers(1, 9), st.sampled_from([1, 7, 100]))
-@settings(max_examples=25, deadline=None)
+@tries(100)
 def test_any_mixture_in_any_pieces(kinds, pieces, slice_):
     async def go():
         calls = [("f", {"n": n, "s": "京"}) for n, kind in enumerate(kinds) if kind == "call"]
@@ -376,7 +377,7 @@ async def test_an_agent_need_not_stream():
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@tries(150)
 def test_fragments_of_calls_in_any_interleaving(data):
     """Calls whose fragments come mixed with each other and with text, by index, in slices of any size."""
     count = data.draw(st.integers(1, 4))

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from kaname import Agent, Approve, JournalError, MemoryJournal, ModelError, ScriptedModel, SqliteJournal, call, tool
@@ -16,6 +16,7 @@ from kaname.core.state import FOLD, State, evolve
 from kaname.kernel import load as loading
 from kaname.kernel.load import load, walk
 from tests.parts import add
+from tests.properties import tries
 
 
 @tool
@@ -68,7 +69,7 @@ async def snapshots(path):
     return await asyncio.to_thread(read)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tries(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(st.sampled_from(["words", "tool", "tools", "question", "failure"]), min_size=1, max_size=12))
 def test_a_state_from_a_snapshot_is_the_state_from_all_facts(monkeypatch, turns):
     monkeypatch.setattr(loading, "_EVERY", 5)

@@ -18,7 +18,7 @@ from kaname.tools.database.statement import StatementRefused
 from kaname.tools.database.tables import Column, KnownTables, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests import warm
-from tests.postgres import cluster, program
+from tests.postgres import database, program
 
 SQL = Path(__file__).parents[1] / "corpora" / "sql"
 ENGINES = ("sqlite", "postgres", "duckdb")
@@ -45,7 +45,7 @@ def warm_workers():
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+def sources(request, tmp_path_factory):
     """The same shop in every engine that is there."""
     import duckdb
 
@@ -62,7 +62,7 @@ def sources(tmp_path_factory):
         return
     import psycopg
 
-    with cluster() as address:
+    with database(request.getfixturevalue("postgresql"), "plain") as address:
         with psycopg.connect(address) as made:
             made.execute((SQL / "schema_postgres.sql").read_text("utf-8"))
         yield {**found, "postgres": address}

@@ -22,7 +22,7 @@ from kaname.tools.database.engines.base import QueryFailed, QueryLimits, Rows, r
 from kaname.tools.database.tables import Column, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests.parts import wait_until
-from tests.postgres import cluster, program
+from tests.postgres import database, program
 from tests.tools.test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
 from tests.tools.test_database import warm_workers as warm_workers  # for each test here
 
@@ -31,7 +31,7 @@ HIDDEN = "CREATE TABLE keys_hidden (id integer, apikey text); INSERT INTO keys_h
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory):
+def sources(request, tmp_path_factory):
     """The shop with a table that is not to be seen."""
     import duckdb
 
@@ -48,7 +48,7 @@ def sources(tmp_path_factory):
         return
     import psycopg
 
-    with cluster() as address:
+    with database(request.getfixturevalue("postgresql"), "found") as address:
         with psycopg.connect(address) as made:
             made.execute((SQL / "schema_postgres.sql").read_text("utf-8"))
             made.execute(HIDDEN)

@@ -1,21 +1,16 @@
-"""One PostgreSQL for the tests of this folder, and a schema of its own for each test."""
+"""A schema of its own for each test, on the PostgreSQL of the session."""
 
 from itertools import count
 
 import pytest
 
-from tests import postgres
-
 _schemas = count(1)
 
 
 @pytest.fixture(scope="session")
-def server():
-    if postgres.program("initdb") is None:
-        pytest.skip("POSTGRESQL WAS NOT TRIED: it is not installed")
+def server(postgresql):
     pytest.importorskip("asyncpg")
-    with postgres.cluster() as url:
-        yield url
+    return postgresql
 
 
 @pytest.fixture

