@@ -149,6 +149,7 @@ def test_the_schema_accepts_what_we_accept():
     assert not Draft202012Validator(schema()).is_valid({"agents": {"a": {"modle": "x"}}})
 
 
+@pytest.mark.slow
 def test_from_the_command_line(terminal):  # noqa: F811
     assert terminal("init").returncode == 0
     assert terminal("init").returncode == 1, "nothing is written over"

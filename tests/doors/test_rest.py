@@ -115,6 +115,7 @@ class _Listed:
         self.input_schema = schema or {"type": "object", "properties": {"yen": {"type": "integer"}}}
 
 
+@pytest.mark.slow
 def test_identity_of_a_tool_is_the_same_in_another_process():
     program = "from tests.doors.test_rest import total; from kaname.kernel.identity import tool_identity, result_identity\n"
     program += "print(tool_identity(total), result_identity(total))"

@@ -61,6 +61,7 @@ def test_proxy_that_is_not_an_address_is_reported(tmp_path):
         _app(tmp_path, "proxy.example")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_client_that_forges_its_address_is_slowed_like_any_other(tmp_path, named):
     """On this machine, uvicorn by itself would believe the header."""

@@ -35,6 +35,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_processes_at_one_session_never_mix(tmp_path):
     path, each, lanes = tmp_path / "j.db", 6, ("a", "b", "c")
     SqliteJournal(path)  # made once

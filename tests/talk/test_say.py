@@ -198,6 +198,7 @@ async def test_a_message_from_another_process_reaches_the_run(tmp_path):
     assert working.sent[-1] == ["How much?", "In yen"]
 
 
+@pytest.mark.slow
 def test_messages_of_two_processes_survive_kills_of_the_one_that_executes_the_run(tmp_path):
     command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path), "25", "3"]
     ended = subprocess.run(command, capture_output=True, timeout=120, check=True)
