@@ -442,6 +442,7 @@ class Agent(Generic[OutputT]):
             parent=(parent.run_id, parent.call_id),
             answers=answers,
             by=parent.by,
+            after=parent.seen,
             deps=parent.deps,
         )
         return self._run(request, opener=Opener(recipe, journal, sinks, self._description))

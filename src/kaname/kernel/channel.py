@@ -102,10 +102,6 @@ class Reader(AsyncIterator[Chunk]):
     async def aclose(self) -> None:
         self.close()
 
-    def passes_on_to(self, is_read: Callable[[], bool]) -> None:
-        """Say that this reader only passes the chunks on. `is_read`: returns True if anybody reads them there."""
-        self._channel.passes_on = is_read
-
     def reads(self) -> bool:
         """Return True if the reader has read anything since the last call of this method."""
         before, self._asked_at = self._asked_at, self.place
@@ -193,7 +189,8 @@ class Channel:
         self.closed = False
         self.sleeping: set[asyncio.Future[None]] = set()  # readers that have read everything
         self.alone = True  # there was never more than one reader
-        self.passes_on: Callable[[], bool] = lambda: True  # if the first reader shows what it reads to anybody
+        self._above: Channel | None = None  # of the run whose call has opened this one
+        self._run_id = ""  # of this run, as its readers above know it
         self._said: list[str] = []  # of the reply that is being written
         self._thought: list[str] = []
         self._many = False
@@ -233,6 +230,10 @@ class Channel:
         held = (("thinking", "".join(self._thought)), ("delta", "".join(self._said)))
         return [Chunk(time(), "", kind, {"content": text}) for kind, text in held if text]
 
+    def relay_to(self, above: Channel | None, run_id: str) -> None:
+        """Show everything to the readers of a parent run too, with the id of this one. The run waits for them as well."""
+        self._above, self._run_id = above, run_id
+
     def forget(self, reader: Reader) -> None:
         for readers in (self._readers, self._patient):
             if readers is not None:
@@ -243,16 +244,23 @@ class Channel:
         """Return the entries from that place on."""
         return [self.ring[one % SIZE] for one in range(place, self.end)]
 
-    def event(self, event: Event) -> None:
-        """Show a fact, without waiting: facts are shown in the order in which they became true."""
+    def event(self, event: Event) -> bool:
+        """Show a fact, without waiting: facts are shown in the order in which they became true.
+
+        Return True if it is time for a `pause` for the readers above, who cannot read the facts again.
+        """
         if self.last_fact is None:
             self.first_fact = event.seq
         self.last_fact = event.seq
         if self._said or self._thought:
             self._said, self._thought = [], []
-        if self.ring:
-            self._write((event.seq, chunks_of(event)))
-            self.facts += 1
+        if self.is_read:
+            chunks = chunks_of(event)
+            if self.ring:
+                self._write((event.seq, chunks))
+                self.facts += 1
+            return self._relay(chunks)
+        return False
 
     def delta(self, text: str, kind: str, call_id: str, agent: str) -> bool:
         """Show a delta. Return True if it is time for a `pause`."""
@@ -263,8 +271,13 @@ class Channel:
         elif kind == "restarted":
             self._said, self._thought = [], []
             return self.show(delta_chunk(time(), agent, Delta("", kind)))  # type: ignore[arg-type]
-        if not self.ring:
+        if not self.is_read:
             return False
+        relayed = False
+        if self._above is not None:
+            relayed = self._relay([delta_chunk(time(), agent, Delta(text, kind, call_id))])  # type: ignore[arg-type]
+        if not self.ring:
+            return relayed
         if self._many:
             if self._joined and self._kind != (kind, call_id, agent):
                 self._write_joined()
@@ -272,19 +285,33 @@ class Channel:
             self._kind = kind, call_id, agent
             self._wake()
             self._since_pause += 1
-            return self._since_pause >= _EVERY or (self._patient is not None and self.is_full)
+            return relayed or self._since_pause >= _EVERY or self._is_held_up
         if kind == "text":
             self._write(Chunk(time(), agent, "delta", {"content": text}))
         else:
             self._write(delta_chunk(time(), agent, Delta(text, kind, call_id)))  # type: ignore[arg-type]
-        return not self.end % _EVERY or (self._patient is not None and self.is_full)
+        return relayed or not self.end % _EVERY or self._is_held_up
 
     def show(self, chunk: Chunk) -> bool:
         """Show a chunk that is not a fact of this run. Return True if it is time for a `pause`."""
+        relayed = self._relay([chunk])
         if not self.ring:
-            return False
+            return relayed
         self._write(chunk)
-        return not self.end % _EVERY or (self._patient is not None and self.is_full)
+        return relayed or not self.end % _EVERY or self._is_held_up
+
+    def _relay(self, chunks: Sequence[Chunk]) -> bool:
+        """Show chunks above as the readers there see them: with the id of this run, and without the numbers of its facts.
+
+        Return True if it is time for a `pause`.
+        """
+        above, pause = self._above, False
+        if above is None or not above.is_read:
+            return False
+        for chunk in chunks:
+            data = {key: value for key, value in chunk.data.items() if key != "fact"}
+            pause = above.show(Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": self._run_id, **data})) or pause
+        return pause
 
     def _write_joined(self) -> None:
         (kind, call_id, agent), text, self._joined = self._kind, "".join(self._joined), []
@@ -301,11 +328,16 @@ class Channel:
     @property
     def is_read(self) -> bool:
         """Return True if anybody may have seen what was shown. A reader that comes later may see it too."""
-        return bool(self.ring) and (not self.alone or self.passes_on())
+        return bool(self.ring) or (self._above is not None and self._above.is_read)
 
     @property
     def is_full(self) -> bool:
         """Return True if a reader is so late that the run has to wait for it."""
+        return self._is_held_up or (self._above is not None and not self.ending and self._above.is_full)
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Return True if a reader of this run is so late."""
         if self._patient is None or not self.begun or self.ending:
             return False
         return any(reader.waits and self._is_late(reader) and reader.misses_deltas() for reader in self._patient)
@@ -326,17 +358,24 @@ class Channel:
         while late and len(late) <= _FEW:
             late = [reader for reader in late if reader.reads() and self._is_late(reader)]
             await asyncio.sleep(0)
-        await self.wait_for_room()
+        await self._wait_for_own_room()
+        if self._above is not None:
+            await self._above.pause()
 
     async def wait_for_room(self) -> None:
         """Wait until no reader that the run waits for is late."""
-        while self.is_full:
+        await self._wait_for_own_room()
+        if self._above is not None:
+            await self._above.wait_for_room()
+
+    async def _wait_for_own_room(self) -> None:
+        while self._is_held_up:
             self._room = self._room or asyncio.get_running_loop().create_future()
             await asyncio.wait([self._room], timeout=_LOOK)
 
     def make_room(self) -> None:
         """Wake the run if it no longer has to wait for a reader."""
-        if self._room is not None and not self.is_full:
+        if self._room is not None and not self._is_held_up:
             self._room.set_result(None)
             self._room = None
 

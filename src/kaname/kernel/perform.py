@@ -29,6 +29,7 @@ from .boundary import Failure, attempt, log_failure
 from .chain import around_model, around_question, around_tool
 from .door import amend, decide
 from .effects import settle
+from .family import Family
 from .ports import Admission, ModelHandler, Recipe, StopRule, ToolHandler
 from .replies import take_in
 from .results import fit_result, must_be_json, result_from_caller, result_from_client
@@ -248,8 +249,8 @@ async def use(call: ToolCall, scope: Scope) -> None:
         raise UnexpectedError(f"{call.name}, or a policy around it, returned {repr(result)[:100]}; expected a ToolResult")
     if result.transfer and result.transfer not in (scope.root.name, *scope.root.team):
         result = ToolResult(error=f"there is no agent named {result.transfer!r} to hand over to")
-    for spent in scope.child_usage.pop(call.id, {}).values():
-        result = replace(result, usage=result.usage + spent)
+    if (family := scope.families.pop(call.id, None)) is not None:
+        result = replace(result, usage=result.usage + family.charged + family.spent)
     finished = ToolFinished(fit_result(result, call))
     await (scope.record(finished, HandedOff(result.transfer)) if result.transfer else scope.record(finished))
 
@@ -290,7 +291,8 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     before = scope.state.started.get(call.id)  # tried before, in this life or a former one
     key, attempts = (f"{scope.run_id}:{call.id}", 1) if before is None else (before.key, before.attempt + 1)
     await scope.record(ToolStarted(call, tool.effect, key, attempts))
-    scope.signals.pop(call.id, None)
+    if call.id in scope.families:
+        scope.families[call.id].question = None
     within, counted = inside.set(scope.threads), working_for.set(None if tool.effect == "pure" else scope.threads)
     context = scope.context(call.id, key, attempts)
     try:
@@ -298,12 +300,14 @@ async def execute(call: ToolCall, scope: Scope, is_judged: bool) -> ToolResult:
     finally:
         working_for.reset(counted)
         inside.reset(within)
-    if (question := scope.signals.pop(call.id, None)) is not None:  # the tool has caught it, and it must be asked
+    family = scope.families.get(call.id) or Family()
+    if (question := family.question) is not None:  # the tool has caught it, and it must be asked
+        family.question = None
         raise question
     if isinstance(outcome, Failure):
         log_failure(call.name, outcome, scope.run_id)
         outcome = ToolResult(error=str(outcome))
     result: ToolResult = outcome
-    if call.id in scope.unclean:
+    if family.untrusted:
         result = replace(result, untrusted=True)
     return result if call.name == incoming.requested else replace(result, tool=call.name)

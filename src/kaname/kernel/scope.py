@@ -22,6 +22,7 @@ from .bases import StrategyBase
 from .boundary import Failure, attempt
 from .chain import join_policies, join_rules, overrides
 from .channel import Channel
+from .family import Family
 from .ports import Admission, Journal, ModelHandler, Policy, Recipe, Sink, StopRule, ToolContext, ToolHandler
 from .threads import AtWork, inside
 from .view import RunView
@@ -44,6 +45,7 @@ class Scope:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.run_id, self.root, self.journal, self.epoch, self.state = run_id, recipe, journal, epoch, state
+        self.team: Mapping[str, Recipe] = dict(recipe.team) if recipe.team else {}
         self.channel, self.clock = channel, clock or steady_clock()
         self.interrupted: dict[str, ToolStarted] = dict(state.started)  # calls started before a crash and not finished
         self.running: dict[str, asyncio.Task[None]] = {}  # calls that a strategy does not wait for together
@@ -58,8 +60,7 @@ class Scope:
         self.guarded: Callable[[Recipe], Recipe] = lambda recipe: recipe  # the recipe for a run that reads text from outside
         self.unbilled = NOTHING  # for model calls that gave no reply; recorded with the next reply, or at the end
         self.scratch: dict[Any, Any] = {}  # what policies keep during the run; it is not recorded
-        self.child_usage: dict[str, dict[str, Usage]] = {}  # what calls and their children have spent so far, by call
-        self.unclean: set[str] = set()  # calls whose children have read text from outside
+        self.families: dict[str, Family] = {}  # the children of calls that are under way, by call
         self.threads = AtWork(inside.get())  # of its tools, and of its children's
         self.keeps_lease = False  # it has stopped, and a thread of it is still at work
         self.overtaken = False  # from a process that may still be at it
@@ -69,9 +70,7 @@ class Scope:
         self.incoming: dict[str, IncomingCall] = {}  # calls on their way to their tools
         self.unstarted: set[str] = set()  # calls that are judged although nothing is started for them, as for a cached result
         self._starting: dict[str, tuple[str, ToolStarted | None]] = {}  # calls that are allowed to start: tool, and last start
-        self.signals: dict[str, Suspend] = {}  # questions of children, by the calls that must ask them
         self._asked: set[str] = set()  # keys of questions that this process has asked
-        self.children: dict[tuple[str, int], set[str]] = {}  # those that were opened, by call and attempt
         self.leaves_resumable: Callable[[], bool] = lambda: False  # cancelled now, it is left as it is, and so are its children
         self.recalled: Mapping[tuple[str, int], Any] | None = None  # in a replay: what was brought in from outside
         self._sinks = list(sinks)
@@ -84,8 +83,7 @@ class Scope:
     @property
     def agent(self) -> Recipe:
         """Return the agent at work: the root, or the agent it handed over to."""
-        root = self.root
-        return root.team.get(self.state.agent, root) if root.team else root
+        return self.team.get(self.state.agent, self.root) if self.team else self.root
 
     @property
     def is_at_work(self) -> bool:
@@ -97,14 +95,12 @@ class Scope:
         return self._sinks
 
     def member(self, name: str) -> Recipe:
-        if name != self.root.name and name not in self.root.team:
-            raise UnexpectedError(
-                f"there is no agent named {name!r} in the team{nearest(name, [self.root.name, *self.root.team])}"
-            )
+        if name != self.root.name and name not in self.team:
+            raise UnexpectedError(f"there is no agent named {name!r} in the team{nearest(name, [self.root.name, *self.team])}")
         return self.recipe(name)
 
     def recipe(self, name: str) -> Recipe:
-        return self.root.team.get(name, self.root) if self.root.team else self.root
+        return self.team.get(name, self.root) if self.team else self.root
 
     def policies(self, agent: Recipe) -> tuple[Policy, ...]:
         """Return the policies around an agent's calls. The root's policies apply to all agents it hands over to."""
@@ -133,9 +129,13 @@ class Scope:
         self._rules, self._deciders, self.joints = {}, {}, {}
         return True
 
+    def family(self, call_id: str) -> Family:
+        """Return the children of a call that is under way."""
+        return self.families.setdefault(call_id, Family())
+
     def caller(self, call: ToolCall) -> Recipe:
         """Return the agent that made the call. Another agent may be at work by now."""
-        return self.recipe(self.state.callers.get(call.id) or self.state.agent) if self.root.team else self.root
+        return self.recipe(self.state.callers.get(call.id) or self.state.agent) if self.team else self.root
 
     def as_received(self, call: ToolCall) -> ToolCall:
         """Return the call with the arguments that its tool would receive. Raises `BadArguments`."""
@@ -280,8 +280,8 @@ class Scope:
             event = self._appending.popleft()
             if event.seq > self.state.seq:
                 evolve(self.state, event)  # 2. true
-            if self.channel is not None:
-                self.channel.event(event)  # 3. seen
+            if self.channel is not None and self.channel.event(event):  # 3. seen
+                await self.channel.pause()
             if self._sinks:
                 await self._tell_sinks(event)
         if refusal is not None:
@@ -303,7 +303,8 @@ class Scope:
         if question.key in self._asked:  # several calls wait for one answer
             return
         self._asked.add(question.key)
-        self.children = {key: opened for key, opened in self.children.items() if key[0] != call_id}  # the answer resumes them
+        if call_id in self.families:
+            self.families[call_id].opened.clear()  # the answer resumes them
         asked, terms = question, (question.by, question.until, question.then, question.rules)
         await self.record(Asked(asked.key, asked.prompt, asked.options, call_id, asked.in_doubt, asked.about, *terms))
 

@@ -142,12 +142,11 @@ class RunView:
         if not call_id:
             self._scope.unbilled += usage
             return
-        parts = self._scope.child_usage.setdefault(call_id, {})
-        parts[""] = parts.get("", NOTHING) + usage
+        self._scope.family(call_id).charged += usage
 
     def spent_by_children(self, call_id: str) -> Usage:
         """Return what the children of a call have spent so far."""
-        return sum([usage for child, usage in self._scope.child_usage.get(call_id, {}).items() if child], NOTHING)
+        return self._scope.families[call_id].spent if call_id in self._scope.families else NOTHING
 
     def may_start(self, call: ToolCall, limit: float, counts: Mapping[str, int] | None = None) -> bool:
         """Return True if the tool of the call was started fewer than `limit` times, as `counts` says (default: in this turn).
@@ -188,7 +187,7 @@ class RunView:
 
     def withdraw_question(self, call_id: str) -> None:
         """Drop the question that a child asks through the call: the call answers without it."""
-        self._scope.signals.pop(call_id, None)
+        self._scope.family(call_id).question = None
 
     async def recall(self, name: str, fetch: Fetch, *, turn: bool = False) -> Any:
         """Return the value that `fetch` returns, and record it for the next model call, or for the whole turn.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
-from ..core.chunks import Chunk
 from ..core.errors import AgentError, ConfigError, InvalidState, RunBusy, Suspend, UnexpectedError
 from ..core.events import Asked
-from ..core.messages import NOTHING, Usage
+from ..core.messages import NOTHING
 from ..core.notices import join_notices, notice
 from ..core.people.labels import FLOW
 from ..core.record import replace
@@ -19,7 +18,6 @@ from ..core.state import State
 from ..core.steps import Step, Stop
 from ..kernel.bases import SinkBase, bound_of, optional
 from ..kernel.chain import in_order
-from ..kernel.channel import Reader
 from ..kernel.load import load
 from ..kernel.ports import Journal, Recipe, Sink, StopRule, ToolContext
 from ..kernel.scope import Scope
@@ -45,6 +43,7 @@ class Parent(NamedTuple):
     first: bool = False  # the call is tried for the first time: there can be no such child yet
     sinks: tuple[Sink, ...] = ()  # those that tell of the children too
     by: str = ""  # the person who started the parent for the user
+    seen: int | None = None  # the last fact of the child that readers of the parent have seen, if they are to see it
 
 
 class Runnable(Protocol):
@@ -61,56 +60,45 @@ class Runnable(Protocol):
 
 async def run_child(scope: Scope, context: ToolContext, agent: Runnable, user_input: Any, name: str) -> Result:
     """Start it, or go on with it: it is named after the call and the agent, so that a second try of the call finds it."""
-    child_id = _name_child(scope, context, agent, name)
-    spent = scope.child_usage.setdefault(context.call_id, {})
-    prefix = f"{child_id}:"
+    child_id, family = _name_child(scope, context, agent, name), scope.family(context.call_id)
     answers = await answers_for(scope, child_id)
     resumed = any(key.startswith(f"{scope.run_id}/{context.call_id}/") for key in scope.state.answers)  # of any of its children
-    first = (
-        not resumed and context.attempt == 1 == scope.state.attempt
-    )  # a stopped run may have opened it before it was resumed
-    parent = Parent(
-        scope.run_id, context.call_id, scope.deps, scope.state.user, first, sinks_of_children(scope), scope.state.by
-    )
+    first = not resumed and context.attempt == 1 == scope.state.attempt  # a stopped run may have opened it before
     known = [] if first else await scope.journal.runs(run_id=child_id, limit=1)
-    shown = known[0].seq if known else 0  # in the life before
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known))
-
-    def begin() -> tuple[Run[Any], Reader]:
-        made = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent)
-        reader = made.subscribe(shown, wait_for_me=True)  # its parent's readers may be waited for
-        reader.passes_on_to(lambda: scope.view.is_read)
-        return made, reader
-
-    run, reader = begin()
+    parent = parent_of(scope, context.call_id, first=first, seen=known[0].seq if known else 0)
+    run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
     try:
         while await _is_busy(run):
-            reader.close()
             await asyncio.sleep(_PAUSE)
-            run, reader = begin()
-        run.detach()
-        await _follow(run, reader, child_id, spent, scope)
+            run = agent.run_on(scope.journal, recipe, child_id, user_input, answers, parent).relay_to(scope.channel)
+        family.children[child_id] = run.detach()
         result = await run
     except asyncio.CancelledError:
+        another_asks = family.question is not None
         try:
-            if context.call_id in scope.signals and not scope.leaves_resumable():
-                await _follow(run, reader, child_id, spent, scope)  # another child asks: this one is not cut off for that
+            if another_asks and not scope.leaves_resumable():
+                await run.wait()  # this child is not cut off for that
         finally:
-            await _leave(run, resumable=scope.leaves_resumable() or context.call_id in scope.signals)
+            await _leave(run, resumable=scope.leaves_resumable() or another_asks)
         raise
     except UnexpectedError as problem:  # its own record tells which; its parent's model and readers need not know
-        scope.unclean.add(context.call_id)
+        family.untrusted = True
         raise UnexpectedError(_programs_fault(agent.name, child_id)) from problem
     except InvalidState as unusable:  # an answer that does not fit, such as other arguments: the question is asked once more
         await _ask_again(child_id, str(unusable), scope, context)
         raise
-    finally:
-        spent[child_id] = run.usage
     for key, asked in result.questions.items():
-        _pass_up(prefix + key, asked, scope, context)
+        _pass_up(f"{child_id}:{key}", asked, scope, context)
     if FLOW in result.state.custom:
-        scope.unclean.add(context.call_id)
+        family.untrusted = True
     return result
+
+
+def parent_of(scope: Scope, call_id: str, *, first: bool = False, seen: int | None = None) -> Parent:
+    """Return what a run and its call lend to a child."""
+    state = scope.state
+    return Parent(scope.run_id, call_id, scope.deps, state.user, first, sinks_of_children(scope), state.by, seen)
 
 
 async def answers_for(scope: Scope, child_id: str) -> dict[str, Given]:
@@ -155,22 +143,15 @@ def _name_child(scope: Scope, context: ToolContext, agent: Runnable, name: str) 
             "child.what", "run_child() expects an Agent, Workflow or AgentOrchestrator, not {given!r:.100}", given=agent
         )
     child_id = f"{scope.run_id}/{context.call_id}/{name or agent.name}"
-    opened = scope.children.setdefault((context.call_id, context.attempt), set())
-    if child_id in opened:
+    opened = scope.family(context.call_id).opened
+    if (context.attempt, child_id) in opened:
         raise ConfigError.of(
             "child.twice",
             "this call has already started the child {child_id}. Give the second one a name: run_child(…, name=…)",
             child_id=child_id,
         )
-    opened.add(child_id)
+    opened.add((context.attempt, child_id))
     return child_id
-
-
-async def _follow(run: Run[Any], reader: Reader, child_id: str, spent: dict[str, Usage], scope: Scope) -> None:
-    """Show the parent's readers what a child does, until it stops."""
-    async for chunk in reader:
-        spent[child_id] = run.usage
-        await _relay(chunk, child_id, scope)
 
 
 def _programs_fault(name: str, child_id: str) -> str:
@@ -211,7 +192,7 @@ async def _leave(run: Run[Any], *, resumable: bool) -> None:
 
 def _pass_up(key: str, asked: Asked, scope: Scope, context: ToolContext) -> NoReturn:
     """Ask a child's question in its parent, even if the tool catches what is raised here."""
-    question = scope.signals[context.call_id] = question_as(key, asked)
+    question = scope.family(context.call_id).question = question_as(key, asked)
     raise question
 
 
@@ -219,17 +200,6 @@ def question_as(key: str, asked: Asked) -> Suspend:
     """Return the question of a child as its parent asks it."""
     terms: dict[str, Any] = {"in_doubt": asked.in_doubt, "about": asked.about, "by": asked.by, "rules": asked.rules}
     return Suspend(key, asked.prompt, asked.options, **terms, until=asked.until, then=asked.then)
-
-
-async def _relay(chunk: Chunk, child_id: str, scope: Scope) -> None:
-    if scope.channel is not None and scope.channel.show(_as_relayed(chunk, child_id)):
-        await scope.channel.pause()
-
-
-def _as_relayed(chunk: Chunk, child_id: str) -> Chunk:
-    """Return a chunk as readers of the parent see it: with the child's id, and without the number of its fact."""
-    data = {key: value for key, value in chunk.data.items() if key != "fact"}
-    return Chunk(chunk.stamp, chunk.agent, chunk.type, {"run_id": child_id, **data})
 
 
 class SharedLimit:
@@ -248,21 +218,19 @@ class SharedLimit:
             is_default=False,
             root=bound.root or rule,  # the one that a person has written
             purse=bound.purse or purse_of(scope.view),
-            left=lambda state: self._with_all_usage(state, lambda: bound.dollars_left(state)),
+            left=lambda state: bound.dollars_left(self._family_state(state)),
         )
 
     def __call__(self, state: State, step: Step) -> Stop | None:
-        return self._with_all_usage(state, lambda: self._rule(state, step))
+        return self._rule(self._family_state(state), step)
 
-    def _with_all_usage(self, state: State, judge: Callable[[], T]) -> T:
-        mine, before = state.spent, (state.spent.usage, state.spent.seconds)
-        mine.usage, mine.seconds = mine.usage + self._scope.state.spent.usage, mine.seconds + self._begun
-        for other, usage in [one for family in self._scope.child_usage.values() for one in family.items()]:
-            mine.usage += usage if other != self._child_id else NOTHING
-        try:
-            return judge()
-        finally:
-            mine.usage, mine.seconds = before
+    def _family_state(self, state: State) -> State:
+        """Return the state of the child with what its parent and the other children have spent."""
+        usage = state.spent.usage + self._scope.state.spent.usage
+        for family in self._scope.families.values():
+            usage += family.charged
+            usage += sum([one.usage for child_id, one in family.children.items() if child_id != self._child_id], NOTHING)
+        return replace(state, spent=replace(state.spent, usage=usage, seconds=state.spent.seconds + self._begun))
 
 
 def _shared_limits(scope: Scope, child_id: str, seconds: float, apart: bool) -> tuple[StopRule, ...]:

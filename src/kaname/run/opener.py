@@ -198,8 +198,8 @@ class Opener:
         known, rests = await self._take_answers(request, state, channel, answers)
         if request.after is not None:
             for event in await read_run(self.journal, run_id):
-                if event.seq > request.after:
-                    channel.event(event)
+                if event.seq > request.after and channel.event(event):
+                    await channel.pause()
         if rests:
             return self._scope(request, 0, state, channel)
         hold = await stack.enter_async_context(hold_run(self.journal, run_id, takeover=request.takeover))

@@ -235,6 +235,11 @@ class Run(AsyncIterator[Chunk], Generic[OutputT]):
         """
         return self._work.reader(after, waits=wait_for_me)
 
+    def relay_to(self, channel: Channel | None) -> Self:
+        """Show the run to the readers of a parent run too, which it waits for."""
+        self._work.channel.relay_to(channel, self.run_id)
+        return self
+
     def detach(self) -> Self:
         """Start it, and let it go on when nobody holds or reads it any more. `agent.attach(run.run_id)` finds it again.
 

@@ -33,7 +33,8 @@ class Answerer:
     def run_on(
         self, journal: Journal, recipe: Recipe, run_id: str, given: Message, answers: Mapping[str, Any], parent: Parent
     ) -> Run[Any]:
-        request = RunRequest(run_id, (given,), "either", parent=(parent.run_id, parent.call_id), answers=answers)
+        above = (parent.run_id, parent.call_id)
+        request = RunRequest(run_id, (given,), "either", parent=above, answers=answers, after=parent.seen)
         opener = Opener(recipe, journal, self.sinks)
         return Run(run_id, partial(opener.open, request), partial(result_of, typed=None), journal)
 

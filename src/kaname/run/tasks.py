@@ -28,7 +28,7 @@ from ..kernel.scope import Scope
 from ..people.answers import AGAIN, Given, is_expired
 from ..tools.definition import Doing
 from .attach import stop_run
-from .child import Parent, Runnable, answers_for, question_as, recipe_within, seconds_so_far, sinks_of_children
+from .child import Runnable, answers_for, parent_of, question_as, recipe_within, seconds_so_far
 from .run import Run, find_live
 from .turns import until_over
 
@@ -78,7 +78,7 @@ def _scope_of(context: ToolContext) -> Scope:
 async def _run_of(scope: Scope, child_id: str, agent: Runnable, given: Any, answers: Mapping[str, Given]) -> Run[Any]:
     """Return the run of a child, within the limits of its parent."""
     parent_id, call_id, _ = child_id.rsplit("/", 2)
-    parent = Parent(parent_id, call_id, scope.deps, scope.state.user, False, sinks_of_children(scope), scope.state.by)
+    parent = parent_of(scope, call_id)._replace(run_id=parent_id)  # an earlier run of the conversation may have started it
     known = await scope.journal.runs(run_id=child_id, limit=1)
     recipe = recipe_within(scope, child_id, agent.recipe, await seconds_so_far(scope, known), apart=True)
     return agent.run_on(scope.journal, recipe, child_id, given, answers, parent)
@@ -264,7 +264,7 @@ class TaskList(Doing):
             raise _question(scope, child_id, key, asked)
         if not value.get("collected"):
             await context.note(BACKGROUND + child_id, {**value, "told": True, "collected": True})
-            scope.child_usage.setdefault(context.call_id, {})[child_id] = state.usage  # its limits have counted it already
+            scope.family(context.call_id).children[child_id] = state  # its limits have counted it already
         return _outcome(value["agent"], state)
 
 

@@ -1,0 +1,40 @@
+"""The children of a call: the runs that its tool has opened, and what they mean for the call."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..core.errors import Suspend
+from ..core.messages import NOTHING, Usage
+from ..core.record import field, mutable
+
+
+class Spender(Protocol):
+    """A run of a child, or its state."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+
+@mutable
+class Family:
+    """The children of one call.
+
+    Args:
+        opened: The attempt of the call and the id, for each child that it has opened.
+        children: The last run of each child, by id. Its usage grows while it is executed.
+        charged: What policies have charged to the call itself.
+        untrusted: A child has read text from outside, so the result of the call counts as such text.
+        question: The question of a child, which the call asks even if its tool catches what was raised.
+    """
+
+    opened: set[tuple[int, str]] = field(factory=set)
+    children: dict[str, Spender] = field(factory=dict)
+    charged: Usage = NOTHING
+    untrusted: bool = False
+    question: Suspend | None = None
+
+    @property
+    def spent(self) -> Usage:
+        """Return what the children have spent so far."""
+        return sum([one.usage for one in self.children.values()], NOTHING)
