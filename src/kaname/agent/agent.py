@@ -14,6 +14,7 @@ from weakref import ref
 
 from ..core.chunks import Chunk
 from ..core.errors import ConfigError
+from ..core.events import BACKGROUND
 from ..core.messages import Message
 from ..core.state import State
 from ..kernel.bases import ContextBase, ModelBase, optional, options_of
@@ -23,7 +24,7 @@ from ..kernel.scope import Scope
 from ..kernel.view import current_view
 from ..run.afterwards import Afterwards
 from ..run.child import Parent
-from ..run.handoffs.handoff import HandingBack, Team, check_policies, join
+from ..run.handoffs.handoff import Team, check_policies, hand_back, join
 from ..run.ids import check_ids
 from ..run.input import Input, as_mapping, as_tuple, as_turn, check_deps, is_config, tell_of_tools, tools_of_agent
 from ..run.opener import Opener
@@ -722,7 +723,10 @@ class Agent(Generic[OutputT]):
             if self._conversation.session:
                 self._conversation.begin(scope)
                 stack.callback(self._conversation.keep, scope)
-            await stack.enter_async_context(HandingBack(scope, self._view))
+            if any(key.startswith(BACKGROUND) for key in scope.state.custom):
+                await import_module("kaname.run.tasks").revive(scope)
+            if scope.state.stop is None:
+                stack.push_async_exit(partial(hand_back, scope, self._view))
             stack.enter_context(traced_by(scope))
             yield scope
         self._afterwards.begin(scope)

@@ -25,7 +25,7 @@ from ...kernel.bases import strategy_info
 from ...kernel.boundary import Failure, attempt
 from ...kernel.chain import overrides
 from ...kernel.load import agents_of_turn, ancestors
-from ...kernel.ports import Recipe, ToolContext
+from ...kernel.ports import Policy, Recipe, ToolContext
 from ...kernel.scope import Scope
 from ...tools.definition import Doing
 from ..recipe import with_flow
@@ -145,15 +145,19 @@ def join(agent: Member, given: Team | Named | Iterable[Any]) -> None:
 
 
 def check_policies(recipe: Recipe) -> None:
-    """Do the policies name tools that there are? Those of the root hold for all to whom it hands over."""
+    """Check that the policies name tools that exist. Those of the root hold for all to whom it hands over."""
     others = recipe.team.values()
     everything = {name: tool for one in [*others, recipe] for name, tool in one.tools.items()} if others else recipe.tools
-    own = recipe.memo.kept("check", recipe.policies, lambda: [one for one in recipe.policies if overrides(one, "check")])
-    for policy in own:
+    for policy in _checking(recipe):
         policy.check(everything)
     for member in others:
-        for policy in member.policies:
+        for policy in _checking(member):
             policy.check(member.tools)
+
+
+def _checking(recipe: Recipe) -> list[Policy]:
+    """Return the policies that check which tools there are."""
+    return recipe.memo.kept("check", recipe.policies, lambda: [one for one in recipe.policies if overrides(one, "check")])
 
 
 class Reachable(Mapping[str, Recipe]):
@@ -327,42 +331,33 @@ async def call_back(team: Team, name: str, outcome: Any) -> Any:
     return await said if isawaitable(said) else said
 
 
-class HandingBack:
-    """Around a run: when one that was transferred has ended, `on_handoff_return` of each who transferred it is called, the last
-    first, with the result or the error. An exception of the callback is logged: the run is over.
+async def hand_back(
+    scope: Scope,
+    view: Callable[[str, State], Any],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: object,
+) -> None:
+    """When a run is over: stop its work in the background if it was stopped, and call `on_handoff_return` for its transfers.
 
-    Work in the background is resumed when a run of its conversation begins, and stopped when that run is stopped."""
+    The callbacks get the result or the error, the last transfer first. An exception of a callback is logged: the run is over.
+    """
+    state, reachable = scope.state, scope.root.team
+    if state.stop is None:
+        return
+    if state.stop.kind == "cancelled" and any(key.startswith(BACKGROUND) for key in state.custom):
+        from ..tasks import stop_tasks
 
-    def __init__(self, scope: Scope, view: Callable[[str, State], Any]) -> None:
-        self._scope, self._view = scope, view
-        self._team = scope.root.team if isinstance(scope.root.team, Reachable) and scope.state.stop is None else None
-
-    async def __aenter__(self) -> None:
-        if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
-            from ..tasks import revive
-
-            await revive(self._scope)
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        state, reachable = self._scope.state, self._team
-        if state.stop is not None and state.stop.kind == "cancelled":
-            await self._stop_tasks()
-        if reachable is None or state.stop is None or isinstance(error, asyncio.CancelledError):
-            return
-        path = agents_of_turn(state)
-        for giver, taker in reversed([*pairwise(path)]):
-            team = reachable.team(giver)
-            if team is not None and team.on_handoff_return is not None:
-                outcome = self._view(self._scope.run_id, state) if error is None else error
-                said = await attempt(call_back, team, taker, outcome, passing=())
-                if isinstance(said, Failure):
-                    getLogger("kaname").warning("on_handoff_return after run %s: %s", self._scope.run_id, said)
-
-    async def _stop_tasks(self) -> None:
-        if any(key.startswith(BACKGROUND) for key in self._scope.state.custom):
-            from ..tasks import stop_tasks
-
-            await stop_tasks(self._scope)
+        await stop_tasks(scope)
+    if not isinstance(reachable, Reachable) or isinstance(error, asyncio.CancelledError):
+        return
+    for giver, taker in reversed([*pairwise(agents_of_turn(state))]):
+        team = reachable.team(giver)
+        if team is not None and team.on_handoff_return is not None:
+            outcome = view(scope.run_id, state) if error is None else error
+            said = await attempt(call_back, team, taker, outcome, passing=())
+            if isinstance(said, Failure):
+                getLogger("kaname").warning("on_handoff_return after run %s: %s", scope.run_id, said)
 
 
 def _purpose(agent: Any) -> str:
