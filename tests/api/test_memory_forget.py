@@ -1,11 +1,13 @@
-"""Requests to forget: recognised by their grammar, never stored, and what they are about is deleted, and nothing else."""
+"""Requests to forget: plain ones delete what they name, those in other words are not stored, and nothing else is deleted."""
 
+import json
 from itertools import product
 
 import pytest
 
 from kaname import Agent, Memory, ScriptedModel
-from kaname.memory.forgetting import split, without, words_to_forget
+from kaname.core.sentences import split_sentences
+from kaname.memory.forgetting import without, words_to_forget
 from kaname.memory.rules import hear, statements
 from kaname.memory.store import Memories
 from tests.tools.test_search import Letters
@@ -13,10 +15,13 @@ from tests.tools.test_search import Letters
 KNOWN = "The code of my locker is 5538."
 KNOWN_JA = "私のロッカーの番号は5538です。"
 
-BEFORE = [
+PLAIN = [
     "", "Actually, ", "Hey Ines, ", "Ines, please ", "Well, now that I think of it, kindly ", "I no longer need it so please ",
-    "Could you ", "Would you please ", "I would like you to ", "Can we ", "If you can, ", "You can ", "Make sure to ",
-    "Don't hesitate to ", "Why don't you ", "I would be glad if you could ", "pls ", "Ok then ",
+    "Could you ", "Would you please ", "If you can, ", "pls ", "Ok then ",
+]  # fmt: skip
+OTHER = [
+    "I would like you to ", "Can we ", "You can ", "Make sure to ", "Don't hesitate to ", "Why don't you ",
+    "I would be glad if you did ",
 ]  # fmt: skip
 VERBS = ["forget", "delete", "erase", "remove", "disregard", "get rid of"]
 OBJECTS = ["my locker code 5538", "my locker code", "the locker code I gave you", "that the code of my locker is 5538"]
@@ -62,15 +67,18 @@ REQUESTS_JA = [
 def left_of(known, said):
     """What is left of a stored sentence after a message."""
     for about in hear(said).unwanted:
-        known = " ".join(without(split(known), words_to_forget(about)))
+        known = " ".join(without(split_sentences(known), words_to_forget(about)))
     return known
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_request_to_forget_is_not_stored_whatever_stands_around_it(verb):
-    for before, named, after in product(BEFORE, OBJECTS, AFTER):
+    for before, named, after in product(PLAIN, OBJECTS, AFTER):
         said = f"{before}{verb} {named}{after}"
         assert (statements(said), left_of(KNOWN, said)) == ([], ""), said
+    for before, named, after in product(OTHER, OBJECTS, AFTER):
+        said = f"{before}{verb} {named}{after}"
+        assert statements(said) == [], said
 
 
 @pytest.mark.parametrize("request_", REQUESTS_JA)
@@ -100,8 +108,9 @@ def test_request_to_forget_is_not_stored_in_japanese(request_):
         "Pretend I never told you my locker code 5538.",
     ],
 )
-def test_request_to_forget_is_known_in_other_constructions(said):
-    assert (statements(said), left_of(KNOWN, said)) == ([], "")
+def test_request_to_forget_in_other_words_is_not_stored(said):
+    assert statements(said) == []
+    assert left_of(KNOWN, said) == ("" if said.startswith("Do not store") else KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +122,6 @@ def test_request_to_forget_is_known_in_other_constructions(said):
         "Never let me forget the code of my locker.",
         "I don't remember the code of my locker.",
         "My brother does not keep a car in town.",
-        "I want to delete the old photos from my disk.",
         "My account was deleted last year.",
         "After the removal of my tonsils I sleep well.",
         "ロッカーの番号を忘れてしまいました。",
@@ -126,15 +134,16 @@ def test_request_to_forget_is_known_in_other_constructions(said):
 )
 def test_remark_about_forgetting_is_kept_and_deletes_nothing(said):
     assert statements(said) == [said]
-    assert hear(said)[1:] == ([], False)
+    assert hear(said)[1:] == ([], False, [])
 
 
 @pytest.mark.parametrize(
-    "said", ["I want to forget my locker code 5538.", "I said forget the locker code 5538!", "居間の電気を消してください。"]
+    "said",
+    ["I want to forget my locker code 5538.", "I want to delete the old photos from my disk.", "居間の電気を消してください。"],
 )
 def test_doubtful_request_is_not_stored_and_deletes_nothing(said):
     assert statements(said) == []
-    assert hear(said)[1:] == ([], False)
+    assert hear(said)[1:] == ([], False, [said])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +177,7 @@ def test_request_to_forget_leaves_the_rest_of_its_message():
     ["Please forget that.", "Forget what I said!", "忘れてください。", "さっきの話は忘れて。", "Hi! Delete that, please."],
 )
 def test_bare_request_that_follows_nothing_means_the_message_before(said):
-    assert hear(said) == ([], [], True)
+    assert hear(said) == ([], [], True, [])
 
 
 # The file
@@ -244,6 +253,21 @@ async def test_learning_model_is_not_shown_what_the_message_wants_forgotten(tmp_
     assert len(shown) == 1
     assert "I swim." in shown[0]
     assert "5538" not in shown[0]
+
+
+async def test_learning_model_decides_about_requests_in_other_words(tmp_path):
+    """It names the memory to forget by its number. It cannot name one that it was not shown, or a profile."""
+
+    def write(request):
+        shown = request.messages[-1].text
+        known = next((line.partition(":")[0] for line in shown.splitlines() if "5538" in line and line[0].isdigit()), "")
+        if "deleted" in shown:
+            return f'{{"facts": [], "forget": [{known}, 99]}}'
+        said = shown.rpartition("The user said:\n")[2]
+        return json.dumps({"facts": [{"text": said}]})
+
+    said = [("a", "The code of my locker is 5538."), ("a", "I swim on Fridays."), ("b", "I want my locker code deleted.")]
+    assert await talk(tmp_path, *said, model=ScriptedModel(write)) == ["I swim on Fridays."]
 
 
 @pytest.mark.parametrize(

@@ -1,74 +1,45 @@
-"""Read requests to forget something, or not to keep it: the verb, the form of the request, and what it is about.
+"""Read requests to forget something, or not to keep it: plain orders and polite questions, and what they name.
 
-Doubt goes to one side: a sentence that may be such a request is not stored, and only what surely is one deletes something.
+A sentence that may be such a request in other words deletes nothing. Rules do not store it; a learning model decides.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..tools.search.tokenize import query_terms, terms
 
 _MEANT = 0.6  # of what is to be forgotten: as much of it a sentence must have
 _LONGEST, _OVERLAP = 1_000, 200  # characters of a sentence that are looked at together
-_SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[!?])(?=[ぁ-んァ-ヶ一-龥])|(?<=[。！？])|\n+")
 _POINTS = re.compile(r"(?:and\s+|but\s+)?(?:it|its|that|this|these|those|they)\b|(?:それ|これ|あれ|その|この|あの)", re.I)
 _PARTICLE = re.compile(r"[のがはをにでとも]")
 
-# English: a verb in its base form, and who is to do it, which stands before it in the clause.
-_VERB = re.compile(
-    r"\b(?:(?P<forget>forget|unlearn|pretend)|(?P<keep>remember|memori[sz]|stor|sav|keep|record|retain|note)e?|"
-    r"(?P<remove>delet|remov|eras|wip|purg|disregard|ignor|scratch|get\s+rid\s+of|(?:deletion|removal|erasure)\s+of)e?|"
-    r"(?P<past>forgot|deleted|removed|erased|wiped))(?P<ing>t?ing)?\b(?![-'’])",
+# English: an order begins a clause, or follows a polite word or "could you".
+_ORDER = re.compile(
+    r"(?:^|[,;:.!?…()\"“”]\s*|\s[-–]+\s|—|\b(?:please|pls|kindly|just|then|so|and|but|(?:can|could|will|would)\s+you)\s)\s*"
+    r"(?:(?:please|kindly|just|also|now)\s+)*(?:(?P<forget>forget|unlearn)|(?P<remove>delete|remove|erase|wipe|purge|"
+    r"disregard|ignore|scratch|get\s+rid\s+of)|(?:do\s+not|don['’]?t|never)\s+(?P<keep>remember|memori[sz]e|store|save|keep|"
+    r"record|retain|note))\b(?![-'’])",
     re.I,
 )
-_BREAK = re.compile(r"[,;:.!?…()\"“”]|\s[-–]+\s|—|\b(?:so|please|kindly|then|(?:forget|fail|hesitate)\s+to)\b", re.I)
-_JOINED = re.compile(r"\b(?:and|or|but)\b", re.I)
-_NOT = re.compile(r"\bdo(?:\s+not|n['’]?t)\b|\b(?:not|never|no|stop|without|avoid|cannot)\b|(?<=\w)n['’]t\b", re.I)
-_WHY_NOT = re.compile(r"\s*why\s+(?:don['’]?t|not)\b", re.I)
-_SUPPOSED = re.compile(
-    r"\s*(?:how|why|when|where|if(?!\s+you\s+(?:can|could|will|would))|unless|before|after|lest|because|since|do|does|did|have|has|had)\b",
+_FORGETS = re.compile(  # also in other forms, unless it is negated
+    r"\b(?<!not )(?<!n['’]t )(?<!never )(?:forg[eo]t|delet|remov|eras|disregard|pretend|get\s+rid)\w*", re.I
+)
+_KEEPS_NOT = re.compile(
+    r"(?:\b(?:not|never|no|without)|n['’]t)\b.*\b(?:remember|memori[sz]|stor|sav|keep|record|retain)\w*", re.I | re.S
+)
+_TO_SOMEBODY = re.compile(  # it addresses somebody, or wishes something
+    r"\b(?:you|your|please|want|wish|like|needs?|(?:should|must)(?:\s+not)?\s+be\s+\w+e[dn]|(?:can|could|shall)\s+we|ask\w*|"
+    r"rather|let['’]?s|sure|hesitate|appreciate|memory|without|forget\s+to)\b",
     re.I,
 )
-_YOU = re.compile(r"\b(?:your?|let['’]?s|let\s+us)\b|\b(?:can|could|shall|should|may|will|would)\s+(?:we|it)\b", re.I)
-_BIDDING = re.compile(  # could you …, you must …, I want you to …, let's …; "you never remember it" states something
-    r"\b(?:can|could|will|would|may|if|want|like|need|ask|request)\b.*\byour?\b|"
-    r"\byou\s+(?:can|could|may|must|mustn['’]t|needn['’]t|need\s+not|should(?:n['’]t)?|shall|to|(?:need|have|ought)\s+to)\b|\blet['’]?s\b|\blet\s+us\b|\b(?:we|it)\b|"
-    r"\bfor\s+you\s+to\b",
-    re.I,
-)
-_COMPLAINT = re.compile(r"['’]t\s+you\b|\bever\b", re.I)
-_OTHERS = re.compile(
-    r"\b(?:i|we|he|she|they|it|who|people|everyone|is|are|was|were|does|did|has|have|had|will|wo|would|can?|could|must|should)\b",
-    re.I,
-)
-_WISH = re.compile(
-    r"\b(?:want|wish|like|love|need|prefer|hope|ask(?:ed|ing)?|request|demand|say|said|mean|meant|tell|told|repeat)\b", re.I
-)
-_NOUN = re.compile(r"\b(?:my|our|his|her|their|the|a|an|some|most|many|these|those)\b", re.I)  # a subject
-_MIND = re.compile(r"\b(?:mind|about|consider|your)\s*$", re.I)  # would you mind …ing, how about …ing
-_WISHED = re.compile(r"\b(?:if|rather|wish|prefer)\s+you\s*$", re.I)  # I would rather you deleted it
-_DONE = re.compile(
-    r"\b(?:forgotten|deleted|erased|removed|wiped|(?P<kept>stored|saved|kept|recorded|remembered|retained))\b", re.I
-)
-_ASKS = re.compile(
-    r"\b(?:want|wish|like|needs?|get|have|(?:is|has|ought)\s+to|should|must|can|could|let|please|sure|ask(?:ing)?)\b", re.I
-)
-_BE = re.compile(r"(?:\s+(?:to|be|is|are|not))+\s*$", re.I)
-_WAS = re.compile(r"\b(?:was|were|been)\b", re.I)
 
 # What it is about: without the words that are about the telling ("the PIN I gave you"), or about the memory.
-_I_TOLD = (
-    r"(?:i|we)(?:['’](?:ve|d))?\s+(?:(?:have|had|just|already|once|also|never|didn['’]t)\s+)*"
-    r"(?:said?y?|told|tell|gave|given?|mention(?:ed)?|sent|shared|wrote|typed|entered|showed|shown)(?:\s+(?:(?:to|with)\s+)?you)?"
-)
-_YOU_KNOW = r"you(?:['’]ve|\s+have)?\s+(?:know|have|remember(?:ed)?|learn(?:ed|t)|stored|saved|kept)"
-_ABOUT = re.compile(rf"^(?:(?:about|that|what|everything|anything|all|{_I_TOLD}|{_YOU_KNOW})(?:\s+|$))+", re.I)
-_RELATIVE = re.compile(
-    rf"(?<=\w)\s+(?:(?:that|which)\s+)?(?:{_I_TOLD}|(?:i|we)\s+\w+\s+(?:(?:to|with)\s+)?you)\b.*$", re.I | re.S
-)
+_TELLING = r"(?:i|we)(?:['’](?:ve|d))?\s+(?:(?:have|had|just)\s+)*(?:said|told|mentioned|gave|sent|shared|wrote)\b"
+_ABOUT = re.compile(rf"^(?:(?:about|that|what|everything|anything|all|{_TELLING}(?:\s+(?:to\s+)?you)?)(?:\s+|$))+", re.I)
+_RELATIVE = re.compile(rf"(?<=\w)\s+(?:(?:that|which)\s+)?{_TELLING}.*$", re.I | re.S)
 _MEMORY = re.compile(r"\s*\b(?:(?:from|in|out\s+of)\s+)?(?:your\s+|the\s+)?memor(?:y|ies)\b.*$", re.I | re.S)
 _ELSEWHERE = re.compile(r"\b(?:from|off|out\s+of)\b|から", re.I)
 _THAT = re.compile(
@@ -77,8 +48,7 @@ _THAT = re.compile(
     re.I,
 )
 _FILLER = re.compile(
-    r"(?:[\s,]+(?:please|(?:right\s+)?now|immediately|at\s+once|asap|again|completely|entirely|forever|for\s+(?:ever|good|me)|too|"
-    r"as\s+well|any\s?more|thanks?(?:\s+you)?|ok|okay|then))+$",
+    r"(?:[\s,]+(?:please|(?:right\s+)?now|immediately|completely|entirely|forever|too|any\s?more|thanks?(?:\s+you)?|ok|okay))+$",
     re.I,
 )
 _MINE = re.compile(r"\b(?:my|our|mine|i|me)\b", re.I)
@@ -87,7 +57,7 @@ _FINITE = re.compile(
     r"\b(?:is|are|was|were|am|has|have|had|will|would|can|could|should|i|we|he|she|they|it)\b|['’](?:m|re|ve|ll|d)\b", re.I
 )
 _COMMA = re.compile(r"\s*[,;、，；]\s*|\s+[-–—]+\s+")
-_AND = re.compile(r"\s+(?:and|or)\s+|^(?:and|or)\s+|(?<=[一-龥ァ-ヶー])[とや・](?=[一-龥ァ-ヶー])", re.I)
+_LIST = re.compile(r"\s*[,;、，；]\s*(?:and\s+|or\s+)?|\s+(?:and|or)\s+|(?<=[一-龥ァ-ヶー])[とや・](?=[一-龥ァ-ヶー])", re.I)
 
 # Japanese: the stem of a verb, and after it the form of a request.
 _OVER_JA = r"(?!た(?!ら)|った|なかった|まし|ませんでし|くな)"  # it was so, or is not wanted
@@ -97,31 +67,30 @@ _ASK_JA = (
 )
 _MAY_JA = r"も?(?:いい|良い|よい|構いませ|構わな|かまわな|かまいませ|結構|大丈夫)(?!.*か[。?？]?$)"
 _END_JA = r"[ねよな]*[。.!！?？…」\s]*$|[ねよ][、,]"
-_FORGET_JA = r"(?:忘れ|わすれ)"
-_OUT_JA = r"(?:(?:削除|消去|抹消|除去|破棄|無視)を?し|消し|除い|(?:無|な)かったことにし)"
-_SWITCH_JA = ("消し", "除い")  # also said of lamps and pictures
+_OUT_JA = r"(?:(?:削除|消去|抹消|除去|破棄|無視)を?し|記憶から消し|なかったことにし)"
 _NOT_KEPT_JA = (
-    rf"(?:覚え(?:てい|ておか)?|(?:記憶|記録|保存|メモ|保持)し|残さ)(?:ないで(?:おいて)?(?:{_ASK_JA}|{_END_JA})|"
-    rf"なくて{_MAY_JA}|ず(?:に|とも)|ないように)|(?:覚え(?:る|ておく)|(?:記憶|記録|保存|メモ|保持)する|残す)必要[はが]?(?:な|あ|ご)|"
-    r"(?:記憶|記録|保存|保持)[はも]?(?:不要|禁止|しない)"
+    rf"(?:覚え(?:てい|ておか)?|(?:記憶|記録|保存|メモ|保持)し|残さ)(?:ないで(?:おいて)?(?:{_ASK_JA}|{_END_JA})|なくて{_MAY_JA}|"
+    r"ず(?:に|とも)|ないように)|(?:覚え(?:る|ておく)|(?:記憶|記録|保存|メモ|保持)する|残す)必要[はが]?(?:な|あ|ご)"
 )
 _VERB_JA = re.compile(
-    rf"(?P<keep>{_NOT_KEPT_JA})|(?:(?P<forget>{_FORGET_JA})|(?P<remove>{_OUT_JA}))"
-    rf"(?:(?:(?:去っ)?て(?:しまって|おいて)?|といて)[、,\s]*(?:{_ASK_JA}|{_MAY_JA}|{_END_JA})|ろ|なさい|ましょう|るように(?!な))"
-    rf"|(?P<noun>お忘れ|[おご]?(?:削除|消去|抹消|破棄)を?)(?:{_ASK_JA}|願|いただ|頂|{_END_JA})"
+    rf"(?P<keep>{_NOT_KEPT_JA})|(?:忘れ|(?P<remove>{_OUT_JA}))"
+    rf"(?:(?:(?:去っ)?て(?:しまって|おいて)?|といて)[、,\s]*(?:{_ASK_JA}|{_MAY_JA}|{_END_JA})|ろ|なさい|るように(?!な))"
+    rf"|(?:お忘れ|[おご]?(?:削除|消去|抹消|破棄)を?)(?:{_ASK_JA}|願|いただ|頂|{_END_JA})"
 )
-_MAYBE_JA = re.compile(rf"(?:{_FORGET_JA}|{_OUT_JA})(?:て(?:もら|いただ|頂)(?!.*困)|たい|て[、,].*て(?:{_ASK_JA}|{_END_JA}))")
-_MEMORY_JA = re.compile(r"(?:を|は)?(?:あなたの)?(?:記憶|メモリー?)から.*$")
+_MAYBE_JA = re.compile(
+    r"(?:忘れ|消し|除い|(?:削除|消去|抹消|除去|破棄|無視)を?し)(?:たい|て(?:もら|いただ|頂|ください|くれ(?!な))(?!.*困))"
+)
+_MEMORY_JA = re.compile(r"(?:を|は)?(?:あなたの)?(?:(?:記憶|メモリー?)から)?$")
 _TOLD_JA = re.compile(
     r"^(?:(?:さっき|先ほど|先程|さきほど|今|先日|この前|昨日|今日)の|"
-    r".*?(?:言っ|話し|教え|伝え|書い|送っ|入力し|述べ|お(?:話し|伝え|教え)し)(?:てい)?た|(?:私|わたし|僕|ぼく|俺|うち)の)+"
+    r".*?(?:言っ|話し|教え|伝え|書い|送っ|入力し|お(?:話し|伝え|教え)し)(?:てい)?た|(?:私|わたし|僕|ぼく|俺|うち)の)+"
 )
 _TAIL_JA = re.compile(
-    r"(?:という|って(?:いう)?|といった|について|に関する|な|の)?(?:の?(?:こと|件|話|情報|の))?(?:に?ついて)?[はをも]?"
-    r"(?:もう|全部|すべて|ぜんぶ|どうか|ぜひ|やっぱり|今すぐ)*$"
+    r"(?:という|って(?:いう)?|について|に関する|な|の)?(?:の?(?:こと|件|話|情報|の))?(?:に?ついて)?[はをも]?"
+    r"(?:もう|全部|すべて|どうか|やっぱり|今すぐ)*$"
 )
 _THAT_JA = re.compile(
-    r"(?:これ|それ|あれ|今|さっき|先ほど|先程|前|上|以上|全部|全て|すべて|ぜんぶ|もう|どうか|ぜひ|やっぱり|やはり|では|じゃあ?|"
+    r"(?:これ|それ|あれ|今|さっき|先ほど|先程|前|上|以上|全部|全て|すべて|もう|どうか|やっぱり|やはり|では|じゃあ?|"
     r"この|その|あの|発言|メッセージ|こと|件|話|内容|情報|文|言った|教えた|伝えた|話した|[のはをもが]|\W)*$"
 )
 
@@ -138,26 +107,25 @@ class Request(NamedTuple):
     before: str = ""
     ahead: bool = False
 
-
-def split(text: str) -> list[str]:
-    """Return the sentences of a text."""
-    return [one for part in _SENTENCE.split(text) if (one := part.strip())]
+    @property
+    def is_doubtful(self) -> bool:
+        return not self.about and not self.bare
 
 
 def request_in(sentence: str) -> Request | None:
     """Return the request to forget, delete or not keep something that a sentence makes or may make, or None."""
     for start in range(0, max(1, len(sentence) - _OVERLAP), _LONGEST - _OVERLAP):
         piece = sentence[start : start + _LONGEST]
-        if found := _english(piece) or _japanese(piece):
-            return found
+        if request := _english(piece) or _japanese(piece):
+            return request
     return None
 
 
 def words_to_forget(about: str) -> dict[str, float]:
     """Return the words by which what is to be forgotten is recognised. Of Japanese they are those without
     a particle, if there are any."""
-    found = query_terms(about)
-    return dict.fromkeys([one for one in found if not _PARTICLE.search(one)] or found, 1.0)
+    words = query_terms(about)
+    return dict.fromkeys([one for one in words if not _PARTICLE.search(one)] or words, 1.0)
 
 
 def without(sentences: Sequence[str], words: Mapping[str, float]) -> list[str]:
@@ -180,55 +148,20 @@ def _says(text: str, words: Mapping[str, float]) -> bool:
 
 
 def _english(sentence: str) -> Request | None:
-    found: Request | None = None
-    for verb in _VERB.finditer(sentence):
-        before, after = sentence[: verb.start()], sentence[verb.end() :]
-        asked = _request_in(before, verb)
-        memory = bool(_MEMORY.search(after))
-        if asked is None or (verb["remove"] and not memory and _ELSEWHERE.search(after)):  # it is in another place
-            continue
-        found = found or Request()
-        what = _subject_of(after)
-        if asked == "surely" and _THAT.match(what):
-            return Request((), True, _BREAK.sub(",", before).rpartition(",")[0], bool(verb["keep"]))
-        if asked == "surely" and (verb["forget"] or memory or _MINE.search(after)):
-            return Request(_parts(what, bool(_MINE.search(after) or _POLITE.search(sentence))))
-    return found or _passive(sentence)
-
-
-def _passive(sentence: str) -> Request | None:
-    """Return the request of a sentence such as "I want my number deleted" or "My number must not be stored"."""
-    done = _DONE.search(sentence)
-    before = sentence[: done.start()] if done else ""
-    asks = list(_ASKS.finditer(before))
-    if not done or not asks or bool(_NOT.search(before)) != bool(done["kept"]) or not _MINE.search(before):
+    order = _ORDER.search(sentence)
+    if order is None:
+        maybe = _TO_SOMEBODY.search(sentence) and (_FORGETS.search(sentence) or _KEEPS_NOT.search(sentence))
+        return Request() if maybe else None
+    after = sentence[order.end() :]
+    memory, mine = bool(_MEMORY.search(after)), bool(_MINE.search(after))
+    if order["remove"] and not memory and _ELSEWHERE.search(after):  # it is in another place
         return None
-    after = before[asks[-1].end() :]
-    what = next((one for one in (after, before[: asks[-1].start()]) if _MINE.search(one)), "")
-    return None if _WAS.search(after) else Request(_parts(_subject_of(_BE.sub("", what)), True))
-
-
-def _request_in(before: str, verb: re.Match[str]) -> Literal["surely", "perhaps"] | None:
-    """Return whether a verb is asked for, by the words before it in its clause."""
-    if verb["past"]:
-        return "surely" if _WISHED.search(before) else None
-    *earlier, own = _JOINED.split(_BREAK.split(before)[-1])
-    if _WHY_NOT.match(own):
-        return None if verb["keep"] else "surely"
-    if bool(_NOT.search(own)) != bool(verb["keep"]):
-        return None
-    bidding = bool(_BIDDING.search(own)) and not _COMPLAINT.search(own)
-    own = _NOT.sub(" ", own)
-    yours, others = _YOU.search(own), _OTHERS.search(own)
-    if verb["ing"]:
-        return "surely" if (verb["keep"] or _MIND.search(own)) and (yours or not others) else None
-    if _SUPPOSED.match(own):
-        return None
-    if yours:
-        return "surely" if bidding else "perhaps"
-    if others:
-        return "perhaps" if _WISH.search(own) and not verb["keep"] else None
-    return "perhaps" if _NOUN.search(own) or any(map(_OTHERS.search, earlier)) else "surely"
+    what = _subject_of(after)
+    if _THAT.match(what):
+        return Request((), True, sentence[: order.start()].rstrip(" ,;:-–—"), bool(order["keep"]))
+    if order["forget"] or memory or mine:
+        return Request(_parts(what, mine or bool(_POLITE.search(sentence))))
+    return Request()
 
 
 def _subject_of(after: str) -> str:
@@ -241,12 +174,10 @@ def _parts(what: str, personal: bool) -> tuple[str, ...]:
     """Return the things that are named, in parts if it is a list ("my name and address"), up to a clause that states something.
 
     A single word counts only if it is personal: "forget York" is more often a figure of speech."""
-    first, *more = _COMMA.split(what)
-    a_list = bool(more) and bool(_AND.search(more[-1])) and not _FINITE.search(what)
-    listed = [first, *(more if a_list else [])]
-    parts = [] if _FINITE.search(first) else [part for one in listed for part in _AND.split(one)]
-    found = [part.strip() for part in dict.fromkeys([*listed, *parts])]
-    return tuple([one for one in found if len(query_terms(one)) > (0 if personal else 1)])
+    if _FINITE.search(what):
+        what = _COMMA.split(what)[0]
+    parts = [what] if _FINITE.search(what) else [what, *_LIST.split(what)]
+    return tuple([one for part in dict.fromkeys(parts) if len(query_terms(one := part.strip())) > (0 if personal else 1)])
 
 
 def _japanese(sentence: str) -> Request | None:
@@ -261,7 +192,4 @@ def _japanese(sentence: str) -> Request | None:
     if _THAT_JA.match(last):
         return Request((), True, "、".join(earlier), bool(verb["keep"]))
     what = _TAIL_JA.sub("", last, count=1)
-    told = _TOLD_JA.sub("", what)
-    if verb["remove"] in _SWITCH_JA and last.endswith("を") and named == before and told == what and not re.search(r"\d", what):
-        return Request()
-    return Request(_parts(told or what, True))
+    return Request(_parts(_TOLD_JA.sub("", what) or what, True))

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ..core.events import Event
 from ..core.messages import Message, ToolResult, is_withheld
+from ..core.sentences import sentence_ends
 from ..core.state import what_was_said
 from ..core.values import plain_text
 from ..kernel.ports import ToolContext
 from ..tools.function import tool
-from ..tools.search.chunk import SENTENCE
 from ..tools.search.tokenize import query_terms, terms
 
 _MOST, _AROUND = 5, 1  # places, and messages before and after each
@@ -70,7 +70,7 @@ def find_places(query: str, texts: Sequence[str], most: int = _MOST) -> list[int
 
 def passages(text: str) -> list[tuple[int, int]]:
     """Find where the passages of a text begin and end: cut at the ends of sentences and lines, or within a long one."""
-    ends = [*[one.end() for one in SENTENCE.finditer(text)], len(text)]
+    ends = [*[end for _, end in sentence_ends(text, also=";")], len(text)]
     cuts, start = [0], 0
     for end in ends:
         while end - start > 2 * _PASSAGE:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
+from ..core.sentences import split_sentences
+
 _ABOUT = {
     "language": r"\b(?:answer|reply|respond|write|speak)\b.{0,30}?\bin (?-i:[A-Z])[a-z]+\b|[一-龯ァ-ヶー]{1,8}(?<!敬)語で",
     "length": r"\b(?:short|long|brief|concise|detail)(?:s|er|ly|ed)?\b|短[いくすめ]|長[いくすめ]|簡潔|詳し|詳細",
@@ -27,7 +28,7 @@ def preferences_in(text: str, *, lasting: bool = False) -> dict[str, str]:
     because the text is about answers as it is, like the note of a rating.
     """
     found = dict[str, str]()
-    for said in [one.strip() for one in _SENTENCE.findall(text)]:
+    for said in split_sentences(text):
         asked = said.rstrip(".!。！ ")
         if not asked.endswith(("?", "？", "か")) and (lasting or _ASKED.fullmatch(asked)):
             found |= {about: said for about, words in _ABOUT.items() if re.search(words, said, re.I)}

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..core.sentences import split_sentences
 from ..tools.search.tokenize import query_terms
-from .forgetting import request_in, split, without, words_to_forget
+from .forgetting import request_in, without, words_to_forget
 
 _QUESTION = re.compile(r"[?？]\s*$|(?:です|ます|でしょう|ました|ません)か[。.]?\s*$")
 _THANKS = re.compile(r"^(?:thanks\b|thank you\b|ありがとう|助かり)", re.I)
@@ -65,35 +66,39 @@ _ENDED = re.compile(r"[.!?…。！？]$")
 
 
 class Heard(NamedTuple):
-    """Contents of a message: the sentences that may be kept, what is to be forgotten, and whether a request to forget names
-    nothing and follows nothing: then it means the message before."""
+    """Contents of a message.
+
+    `kept`: the sentences that may be kept. `unwanted`: what is to be forgotten. `means_message_before`: a request to forget
+    names nothing and follows nothing. `doubtful`: sentences that may be requests to forget in other words.
+    """
 
     kept: list[str]
     unwanted: list[str]
     means_message_before: bool
+    doubtful: list[str]
 
 
 def hear(text: str) -> Heard:
     """Read a message: a request to forget is never kept, nor is what it means in the same message."""
-    kept: list[str] = []
-    gone: list[str] = []
-    sentences, before = split(text), False
+    kept, gone, doubtful = list[str](), list[str](), list[str]()
+    sentences, before = split_sentences(text), False
     for place, sentence in enumerate(sentences):
         request = request_in(sentence)
         if request is None:
             kept.append(sentence)
             continue
         gone += request.about
+        doubtful += [sentence] if request.is_doubtful else []
         if request.bare:
             stated = [one for one in _clauses(request.before) if _tells(one)]
             meant = stated or [one for one in kept if _states(one) and len(query_terms(one)) >= _FEWEST]
             gone, kept = [*gone, *meant], kept if stated else []
             if not meant and request.ahead and sentences[place + 1 :]:
-                return Heard([], gone, False)
+                return Heard([], gone, False, [])
             before = before or not meant
     for about in gone:
         kept = without(kept, words_to_forget(about))
-    return Heard(kept, gone, before)
+    return Heard(kept, gone, before, doubtful)
 
 
 def statements(text: str) -> list[str]:
@@ -113,7 +118,7 @@ def statements(text: str) -> list[str]:
 
 def told_in(text: str) -> str:
     """Return what a text tells, without the parts of its sentences that ask: by this it is found."""
-    return " ".join([_told(one) for one in split(text)])
+    return " ".join([_told(one) for one in split_sentences(text)])
 
 
 def _told(sentence: str) -> str:

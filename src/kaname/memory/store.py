@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import ConfigError
+from ..core.sentences import split_sentences
 from ..tools.search import index_file as opening
 from ..tools.search.chunk import TextChunk, sentences
 from ..tools.search.dialogue import speaker
@@ -24,7 +25,7 @@ from ..tools.search.index import FileRow, Index
 from ..tools.search.pipeline import RAGPipeline
 from ..tools.search.rank import rank
 from ..tools.search.tokenize import query_terms, terms
-from .forgetting import split, without, words_to_forget
+from .forgetting import without, words_to_forget
 from .names import in_first_person, names_in
 from .remembered import KINDS, Later, in_order
 from .remembered import Recalled as Recalled
@@ -275,8 +276,9 @@ class Memories(Index):
             found = [one for number in self.sharing_words_with(about) if (one := self._of_chunk(number)) is not None]
         missing = absent / max(1, len(query_terms(about)) - len(weights))
         words = {word: weights.get(word, missing) for word in words_to_forget(about)}
-        left = {one: " ".join(without(split(one.text), words)) for one in found}
-        return [(one, rest if query_terms(rest) else "") for one, rest in left.items() if rest != " ".join(split(one.text))]
+        split = {one: split_sentences(one.text) for one in found}
+        left = {one: " ".join(without(split[one], words)) for one in found}
+        return [(one, rest if query_terms(rest) else "") for one, rest in left.items() if rest != " ".join(split[one])]
 
     def forget_what(self, about: str, is_meant: Callable[[Remembered], bool] = lambda _: True) -> None:
         """Delete what the memories say of this, and leave what else they say. `is_meant`: which memories it may concern."""
@@ -421,7 +423,7 @@ class Memories(Index):
 
 def _sentences_of(query: str) -> list[str]:
     """Return the message and its sentences, the first and the last ones of many."""
-    found = split(query)
+    found = split_sentences(query)
     half = _SENTENCES // 2
     return list(dict.fromkeys([query, *(found if len(found) <= _SENTENCES else [*found[:half], *found[-half:]])]))
 

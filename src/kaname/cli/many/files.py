@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ...core.codec import digest, dump
 from ...core.errors import AgentError, ConfigError
+from ...core.file_lock import lock_file
 from ...run.input import as_turn
 from ...run.result import Result
 from ..messages import say, translate
@@ -137,11 +138,7 @@ class Results:
     def _lock(self) -> None:
         """Refuse a second process, which would write the same results."""
         try:
-            import fcntl
-        except ImportError:  # not on this system
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file.fileno())
         except OSError:
             busy = say(f"another process is writing {self.path}", f"別のプロセスが {self.path} に書き込んでいます")
             raise ConfigError(busy) from None

@@ -25,6 +25,7 @@ from ...core.events import (
 from ...core.messages import REFUSAL, Provided, ToolCall, ToolResult
 from ...core.record import record, replace
 from ...core.runs import LESSONS, UNDER_WAY, RunInfo, is_own_run
+from ...core.sentences import split_sentences
 from ...core.steps import Stop
 from ...kernel.load import list_runs, read_run
 from ...kernel.ports import Journal
@@ -43,7 +44,6 @@ _WRONG = re.compile(  # a whole sentence: what else stands in it can turn its me
     r"|そうではありません|そうじゃない|そういう意味ではありません)",
     re.I,
 )
-_SENTENCE = re.compile(r"\s*([^.!?:;。！？：\n]*)([?？]?)")
 
 
 @record
@@ -187,8 +187,8 @@ def is_correction(text: str) -> bool:
 
     These are words, and not their meaning: "No, thanks" and "No, shorter" leave open what the user thinks, and do not count.
     """
-    said = _SENTENCE.match(text)
-    return said is not None and not said[2] and _WRONG.fullmatch(said[1].strip(" ,、")) is not None
+    first = next(iter(split_sentences(text, also=":;")), "")
+    return not first.endswith(("?", "？")) and _WRONG.fullmatch(first.strip(" ,、.!:;…。！：")) is not None
 
 
 def _corrects(now: PastRun, before: PastRun) -> bool:

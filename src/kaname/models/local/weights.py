@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import ConfigError
+from ...core.file_lock import lock_file
 from ...core.notices import notice
 from .download import BLOCK, NoSource, Source, digest, download, wheel_of
 from .download import index_url as index_url
@@ -101,9 +102,7 @@ def alone_in(place: Path) -> Iterator[None]:
     """Allow one download at a time. A second process waits for the first, and then finds the file."""
     place.mkdir(parents=True, exist_ok=True)
     with (place / ".lock").open("w") as lock:
-        import fcntl  # POSIX only, and only here
-
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_file(lock.fileno(), wait=True)
         yield
 
 

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ...core.sentences import begins_sentence
+
 _QUOTED = re.compile(
     r"(?<!\w)'([^'\n]{2,60})'(?!\w)|\"([^\"\n]{2,60})\"|‘([^’\n]{2,60})’|“([^”\n]{2,60})”|「([^」\n]{1,60})」|『([^』\n]{1,60})』"
 )
 _CAPITALISED = re.compile(r"\b[A-Z][a-z]\w*(?:[ -][A-Z][a-z]\w*)*")
 _KATAKANA = re.compile(r"[ァ-ヺ][ァ-ヺー・]{2,}")
-_SENTENCE_BEGINS = re.compile(r"(?:^|[.?!:。？！]\s*|\n)[\s'\"(「]*$")
 _WORD = re.compile(r"[^\W\d_]{3,}|[぀-ヿ㐀-鿿]+")
 
 
@@ -28,7 +29,7 @@ def _capitalised_names(text: str) -> Iterator[str]:
     """Yield capitalised words in a row. The first word of a sentence does not count."""
     for found in _CAPITALISED.finditer(text):
         name = found[0]
-        if _SENTENCE_BEGINS.search(text[: found.start()]):
+        if begins_sentence(text, found.start()):
             _, _, name = name.partition(" ")
         if name:
             yield name

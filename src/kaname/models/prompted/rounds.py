@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from difflib import SequenceMatcher
 
 from ...core.messages import Message, ModelRequest, Part, Provided, Text, ToolCall, assistant, user
 from ...core.openai_shape import result_text
 from ...core.record import replace
+from ...core.sentences import split_sentences
 from .answer_stream import Clears, HeldAnswer
 from .choice_prompt import build_messages
 from .choice_schema import digits_only, reckons
@@ -21,7 +21,6 @@ _ASKED_AGAIN_PLANNED = 4
 _FORCED = (1, 2)  # calls made so far: with none it may know by itself, and after more of them it has looked enough
 _OWN_WORDS = "Give the answer in your own words."
 _LIKE = 0.7  # of two sentences that say the same
-_SENTENCE = re.compile(r"(?<=[.:?!。])\s+|\n")
 
 
 class _Nothing:
@@ -88,9 +87,9 @@ class Rounds:
         if not isinstance(part, Text) or not self._remarks:
             return False
         found = "\n".join([result_text(result) for _, result in self._turn.calls if result is not None])
-        ours = [one for remark in self._remarks for one in _SENTENCE.split(remark.partition("\nQuestion:")[0])]
-        ours = [one for one in ours if one and one not in found]
-        said = [one for one in _SENTENCE.split(part.text.strip()) if one]
+        ours = [one for remark in self._remarks for one in split_sentences(remark.partition("\nQuestion:")[0], also=":")]
+        ours = [one for one in ours if one not in found]
+        said = split_sentences(part.text, also=":")
         return any(SequenceMatcher(None, one, other).ratio() >= _LIKE for one in said for other in ours)
 
     def _follow(self, way: Way) -> None:

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from ...core.errors import AuditError, JournalError
 from ...core.events import Answered, Asked, Event, Stopped, ToolFinished
+from ...core.file_lock import lock_file
 from ...core.notices import Notice
 from ...core.people.answers import asks_person, is_yes_or_no, read_approval
 from ...kernel.ports import Change, Journal
 from .chain import CHECKPOINT, ERASED, AuditEntry
-from .file import try_lock
 from .log import SOURCE, AuditLog, Wanted
 
 APPROVAL, ANSWER, REFUSAL = "approval", "answer", "refusal"
@@ -82,7 +82,7 @@ class FactFollower:
         except OSError:
             return None
         try:
-            try_lock(descriptor)
+            lock_file(descriptor)
         except OSError:
             os.close(descriptor)
             return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import AuditError
+from ...core.file_lock import lock_file
 from ...core.project import make_folder
 from .chain import START, Link, read_line
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def try_lock(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def try_lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 _PATIENCE, _PAUSE = 10.0, 0.002  # seconds to wait for another process
 _PIECE = 65_536
@@ -49,7 +36,7 @@ def _wait_for(lock: int) -> None:
     until = time.monotonic() + _PATIENCE
     while True:
         try:
-            return try_lock(lock)
+            return lock_file(lock)
         except OSError:
             if time.monotonic() > until:
                 raise

@@ -7,31 +7,12 @@ to wait for a lease to run out.
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 from weakref import WeakSet
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-
-    def _probe(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # it waits: `_probe` of another process holds the lock for a moment
-
-    def _probe(descriptor: int) -> None:
-        fcntl.flock(
-            descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB
-        )  # shared: two probes at once do not take each other for the owner
-
+from ...core.file_lock import lock_file
 
 _alive: WeakSet[Owner] = WeakSet()
 
@@ -67,7 +48,7 @@ class Owner:
                 descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
             except FileNotFoundError:  # the folder was removed in this very moment
                 continue
-            _lock(descriptor)
+            lock_file(descriptor, wait=True)  # `is_alive` in another process holds it for a moment
             if self._is_mine(descriptor):
                 os.ftruncate(descriptor, self.works)
                 return descriptor
@@ -118,7 +99,7 @@ def is_alive(path: Path) -> bool:
     except PermissionError:  # another user's: it cannot be checked
         return True
     try:
-        _probe(descriptor)
+        lock_file(descriptor, shared=True)  # two processes that look at once do not take each other for the owner
     except OSError:
         return True
     else:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ...core.sentences import sentence_ends, split_sentences
 from .dialogue import is_dialogue, speaker
 from .readers.base import Block, page_of, width
 from .tokenize import query_terms as query_terms
@@ -18,7 +19,6 @@ from .tokenize import terms as terms
 SIZE, LARGEST = 300, 500  # in columns: a Japanese letter counts as two
 _PIECE = LARGEST // 2  # in letters
 _GAPS = " \t\u3000|,、，"
-SENTENCE = re.compile(r"(?<=[。．！？!?])[^\S\n]*|(?<=[.;])[^\S\n]+|\n")
 _UNDER_HEAD = re.compile(r"\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?\s*")
 
 
@@ -88,7 +88,7 @@ def _head(block: Block) -> str:
 
 def _sentences(text: str, start: int) -> Iterator[tuple[int, str, str]]:
     """Yield each sentence with its offset and the separator before it. Text without sentence ends is cut by length."""
-    ends = [(found.start(), found.end(), found[0]) for found in SENTENCE.finditer(text, start)]
+    ends = [(end, following, text[end:following]) for end, following in sentence_ends(text, start, also=";")]
     joint = ""
     for end, following, between in [*ends, (len(text), len(text), "")]:
         for place, piece in _pieces(text, start, end):
@@ -129,7 +129,7 @@ _BLANK = re.compile(r"\s+")
 def sentences(text: str) -> list[str]:
     """Split a chunk into sentences, joining short ones. Returns [] for a single sentence: the chunk's own vector covers it."""
     found: list[str] = []
-    for sentence in [_BLANK.sub(" ", one).strip() for one in SENTENCE.split(text)]:
+    for sentence in [_BLANK.sub(" ", one) for one in split_sentences(text, also=";")]:
         if found and sentence and min(width(found[-1]), width(sentence)) < _SHORTEST:
             found[-1] += f" {sentence}"
         elif sentence:

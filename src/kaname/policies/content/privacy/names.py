@@ -18,7 +18,7 @@ from ....core.install import install_command
 from .latin_names import find_latin_names
 
 _JAPANESE = regex.compile(r"[\p{Hiragana}\p{Katakana}\p{Han}]")
-_SENTENCES = regex.compile(r"[^\n。]{0,5000}[\n。]?")  # the dictionary takes 49 KB at once
+_PIECES = regex.compile(r"[^\n。]{0,5000}[\n。]?")  # the dictionary takes 49 KB at once
 _HONORIFICS = frozenset(["さん", "さま", "様", "氏", "君", "くん", "ちゃん", "先生", "殿"])
 _KANA = r"[\p{Katakana}ーｰﾞﾟ]"
 _KATAKANA = regex.compile(rf"{_KANA}+")
@@ -97,7 +97,7 @@ class FindNames:
     def _words(self, text: str) -> list[_TaggedWord]:
         """Return the words of a text with their parts of speech."""
         made = list[_TaggedWord]()
-        for piece in _SENTENCES.finditer(text):
+        for piece in _PIECES.finditer(text):
             if _JAPANESE.search(piece[0]) is not None:
                 begins = piece.start()
                 with self._lock:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
+from ....core.sentences import split_sentences
+
 _LONGEST = 2000  # characters of a sentence
-_STOP = re.compile(r"(?<=[。!?])(?!\s*$)|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s|\n+")
 _BULLET = r"(?:[-*•]+|\(?\d{1,2}[.)])\s+"
 _SOFTLY = (
     r"(?:(?:please|kindly|also|then|now|just|next|finally|first|afterwards|again|simply|maybe|perhaps|either|ok|okay|so|hi|hello"
@@ -187,7 +188,7 @@ class UserSentence:
 
 def sentences_in(text: str) -> list[UserSentence]:
     """Return the sentences of a text. Line breaks end one, too. Of a very long one, only its two ends are looked at."""
-    pieces = [one for one in _STOP.split(text) if one.strip()]
+    pieces = split_sentences(text)
     kept = [[one] if len(one) <= _LONGEST else [one[: _LONGEST // 2], "…" + one[-_LONGEST // 2 :]] for one in pieces]
     return [UserSentence(one) for pair in kept for one in pair]
 

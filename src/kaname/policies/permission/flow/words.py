@@ -8,12 +8,12 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from ....core.sentences import sentence_ends
 from ...content.guardrails.folded import fold_text
 from .dates import Moments, moments_in
 from .mood import UserSentence, ask_for, sentences_in
 from .numbers import numbers_in
 
-_SENTENCE = re.compile(r"(?<=[。！？])|(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?=\s|$)|\n\s*\n")  # a line goes on in the next one
 _NEGATED = re.compile(
     r"\b(?:not|never|without|except|neither|nor|cannot)\b|n['’]t\b|\bno\b(?!\s*[.:#\d])"
     r"|ない|なく|ません|ずに|以外|除[いきく]|禁止|やめ|なし",
@@ -117,7 +117,7 @@ class UserWords:
 def _sentences(text: str) -> list[str]:
     """Return the sentences of a text. What is quoted stays whole."""
     quoted = [found.span() for found in _QUOTED.finditer(text)]
-    ends = [found.end() for found in _SENTENCE.finditer(text)]
+    ends = [end for _, end in sentence_ends(text, wrapped=True)]
     cuts = [0, *[end for end in ends if not any(start < end < stop for start, stop in quoted)], len(text)]
     return [text[start:stop] for start, stop in pairwise(cuts)]
 
