@@ -80,6 +80,7 @@ def test_what_is_heavy_is_loaded_when_it_is_first_used():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.requirement("D1")
 async def test_a_local_model_without_a_key(local_model):
     """It takes the right one of two tools; an answer appears while it is written, and without the JSON around it. (Few words:

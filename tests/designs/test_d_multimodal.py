@@ -69,6 +69,7 @@ async def test_d12_multimodal_model_describes_what_it_sees():
     assert (described.text, described.sees, described.usage.cost) == ("1 picture", True, 0.01)
 
 
+@pytest.mark.nightly
 @pytest.mark.requirement("D12")
 async def test_d12_speech_is_synthesized_transcribed_and_captioned(processor, hearing):
     said = "The meeting starts at ten o'clock on Friday."

@@ -52,11 +52,13 @@ def test_the_check_notices_a_broken_promise():
         crash.check(f"{AGENTS}:broken", "go")
 
 
+@pytest.mark.nightly
 def test_the_check_notices_a_death_that_did_not_happen():
     with pytest.raises(crash.CrashCheckFailed, match="after-9: nobody died there"):
         crash.check(f"{AGENTS}:shorter_than_at_first", "go", moments=("after",))
 
 
+@pytest.mark.nightly
 def test_the_check_takes_a_function_and_says_when_it_cannot():
     from tests.crash_agents.agents import undecodable_at_first
 

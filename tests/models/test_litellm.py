@@ -205,6 +205,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.nightly
 async def test_it_fetches_nothing_and_counts_nothing_that_was_not_reported():
     fetched = []
 

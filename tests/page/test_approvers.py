@@ -9,6 +9,7 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: the page was N
 from playwright.sync_api import expect
 
 from kaname.serve.users import Users
+from tests.properties import nightly
 from tests.serve.serving import client, serving
 
 CHART = "Draw a chart of the cups and mail it."
@@ -35,7 +36,7 @@ def width(picture):
     return picture.evaluate("one => one.decode().then(() => one.naturalWidth)")
 
 
-@pytest.mark.parametrize("size", [(1280, 900), (390, 844)])
+@pytest.mark.parametrize("size", [*nightly(((1280, 900),)), (390, 844)])
 def test_question_about_a_mail_shows_the_chart_and_its_buttons_are_not_covered(tabs, desk, ann, size):
     served, tokens = desk
     run = ann(CHART)
@@ -54,7 +55,7 @@ def test_question_about_a_mail_shows_the_chart_and_its_buttons_are_not_covered(t
     assert (served.folder / "mailed.txt").read_text("utf-8") == "ann@example.com image/png"
 
 
-@pytest.mark.parametrize("view", ["runs", "chat"])
+@pytest.mark.parametrize("view", ["runs", *nightly("chat")])
 def test_approver_who_opens_a_run_of_another_user_sees_the_question_and_answers_it(tabs, desk, ann, view):
     served, tokens = desk
     run = ann(CHART)

@@ -7,6 +7,7 @@ import pytest
 from kaname.core.events import ModelReplied, Opened, Received, Stopped
 from kaname.core.messages import Message, ModelReply, Text, user
 from kaname.core.steps import CallModel, Stop
+from tests.properties import nightly
 from tests.serve.serving import Served
 
 from .writing import write_runs
@@ -59,6 +60,7 @@ def test_a_reply_is_seen_while_it_is_written_and_can_be_stopped(go, api):
     assert run["status"] == "cancelled"
 
 
+@pytest.mark.nightly
 def test_what_is_said_while_the_agent_works_is_read_at_once_if_it_is_urgent(go, api):
     page = go("#/chat")
     ask(page, "something long and slow", "travel")
@@ -80,6 +82,7 @@ def test_the_list_of_things_to_do_is_shown_as_it_changes(go):
     expect(page.get_by_role("list", name="To do")).to_have_text(["◐ buy tickets○ pack", "✓ buy tickets○ pack"])
 
 
+@pytest.mark.nightly
 def test_work_in_the_background_is_listed_and_leads_to_its_run(go):
     page = go("#/chat")
     ask(page, "How are people?", "survey")
@@ -91,6 +94,7 @@ def test_work_in_the_background_is_listed_and_leads_to_its_run(go):
     expect(page.get_by_text("everybody in Nara is happy").first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     page = go("#/chat")
     ask(page, "good morning", "echo")
@@ -110,6 +114,7 @@ def test_an_edited_question_is_asked_in_a_fork_and_goes_on_from_there(go, api):
     assert "how are you" in kept, "the run that was edited stays as it was"
 
 
+@pytest.mark.nightly
 def test_a_server_killed_in_mid_stream_is_found_again_and_the_run_goes_on(tabs, tmp_path):
     served = Served(tmp_path, agents="tests/page/agents.py:agents", KANAME_TEST_PACE="0.004")
     tab = tabs(served=served)
@@ -129,6 +134,7 @@ def test_a_server_killed_in_mid_stream_is_found_again_and_the_run_goes_on(tabs, 
     tab.wrong[:] = [line for line in tab.wrong if "ERR_CONNECTION" not in line and "ERR_INCOMPLETE" not in line]
 
 
+@pytest.mark.nightly
 def test_two_tabs_show_one_run_and_an_answer_in_one_is_seen_in_the_other(tab, api, served):
     run = api.post("/api/runs", json={"input": "Kyoto again", "agent": "travel"}).json()["run_id"]
     one, other = tab.open(f"#/runs/{run}"), tab.open(f"#/chat/{run}")
@@ -176,7 +182,7 @@ def conversations(served):
 CUT = """all => all.filter(one => one.scrollHeight > one.clientHeight + 1 && getComputedStyle(one).overflowY !== "visible").length"""
 
 
-@pytest.mark.parametrize("size", [(1280, 900), (390, 800)])
+@pytest.mark.parametrize("size", [(1280, 900), *nightly(((390, 800),))])
 def test_the_input_stands_at_the_bottom_and_covers_nothing(tabs, conversations, size):
     page = tabs(viewport={"width": size[0], "height": size[1]}).page
     for address in ("#/chat", "#/chat/talk14", "#/chat/long"):

@@ -61,6 +61,7 @@ def test_a_failing_case_leads_to_its_run_and_two_evaluations_are_compared(go, jo
     expect(page.locator("main")).to_contain_text("better: case 0, case 2")
 
 
+@pytest.mark.nightly
 def test_the_comparison_is_told_in_japanese(tabs, jobs):
     tab = tabs(locale="ja-JP")
     tab.page.goto(f"{tab.served.url}/#/evals/{jobs[0]}/{jobs[1]}")
@@ -79,6 +80,7 @@ def test_a_recorded_run_is_added_to_the_cases_with_a_button(go, api, served):
     assert len((served.folder / "evals.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_evaluations_are_for_administrators(tmp_path):
     users = Users(tmp_path / "users.json")
     tokens = {name: users.add(name, [role]) for name, role in (("boss", "admin"), ("ann", "talk"))}

@@ -53,6 +53,7 @@ def test_the_inbox_is_done_by_keyboard(go, api, served):
     assert "we stay at home" in facts
 
 
+@pytest.mark.nightly
 def test_calls_in_the_outbox_are_shown_line_by_line_and_allowed_by_number(go, api, served):
     api.post("/api/runs", json={"input": "What is new?", "agent": "mail"})
     page = go("#/inbox")
@@ -74,6 +75,7 @@ def test_calls_in_the_outbox_are_shown_line_by_line_and_allowed_by_number(go, ap
     assert (served.folder / "forwarded.txt").read_text("utf-8").split() == ["boss@work.example", "ann@home.example"]
 
 
+@pytest.mark.nightly
 def test_what_is_typed_on_when_a_question_was_answered_elsewhere_answers_nothing(go, api, served):
     for number in range(2):
         api.post("/api/runs", json={"input": f"Kyoto, typed on {number}", "agent": "travel"})
@@ -136,6 +138,7 @@ def test_question_shows_characters_that_hide_or_reorder_others(go, api):
     api.post(f"/api/runs/{run}/stop", json={})
 
 
+@pytest.mark.nightly
 def test_a_call_that_is_always_allowed_is_not_asked_about_until_that_is_revoked(go, api):
     def trip():
         return api.post("/api/runs", json={"input": "Kyoto, always", "agent": "travel"}).json()

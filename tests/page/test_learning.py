@@ -62,6 +62,7 @@ def test_a_lesson_is_shown_with_its_evidence_approved_for_all_and_rolled_back(go
     assert (unknown.status_code, "there is no lesson" in unknown.json()["detail"]) == (400, True)
 
 
+@pytest.mark.nightly
 def test_lessons_are_shown_in_japanese(tabs, lesson):
     tab = tabs(locale="ja-JP")
     tab.page.goto(f"{tab.served.url}/#/learn")

@@ -16,6 +16,7 @@ agents = [Agent("local", name="small", instructions="Answer with one word.", jou
 """
 
 
+@pytest.mark.nightly
 def test_a_real_model_answers_in_the_chat(local_model, tabs, tmp_path):
     (tmp_path / "small.py").write_text(AGENTS)
     with serving(tmp_path, agents=f"{tmp_path}/small.py:agents") as served:

@@ -149,6 +149,7 @@ def test_a_plan_is_drawn_with_the_state_of_its_steps_also_after_one_that_could_n
     expect(page.get_by_role("list", name="Plan").get_by_role("listitem")).to_have_text(["✓ one", "○ two"])
 
 
+@pytest.mark.nightly
 def test_a_fork_with_another_result_is_compared_with_the_first(go, kyoto, api):
     page = go(f"#/runs/{kyoto}")
     page.get_by_role("button", name="another result").first.click()
@@ -181,6 +182,7 @@ def test_a_fork_with_other_words_goes_on_from_the_fact_under_the_cursor(go, kyot
     expect(page.locator(".item.earlier").first).to_contain_text("Kyoto for four")
 
 
+@pytest.mark.nightly
 def test_a_fork_on_another_model_shows_what_that_one_would_have_said(go, api, tmp_path):
     run = api.post("/api/runs", json={"input": "weather in Nara", "agent": "travel"}).json()["run_id"]
     (tmp_path / "other.jsonl").write_text(recorded_reply("rain, says the other model"))
@@ -204,6 +206,7 @@ def recorded_reply(text):
     return "\n".join([encode(Event("r", seq, 1.0, "a", body)) for seq, body in enumerate(bodies, 1)]) + "\n"
 
 
+@pytest.mark.nightly
 def test_a_run_is_made_into_a_test_that_passes_and_fails_with_the_agent(go, kyoto, served, tmp_path):
     page = go(f"#/runs/{kyoto}")
     with page.expect_download() as waiting:
@@ -225,6 +228,7 @@ def environment(served):
     return {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "KANAME_TEST_FOLDER": str(served.folder)}
 
 
+@pytest.mark.nightly
 def test_a_workflow_is_drawn_with_the_state_of_each_task_and_made_into_a_test(go, api, served, tmp_path):
     page = go("#/workflows")
     page.get_by_label("Parameters, as JSON").fill('{"sweet": "truffle"}')

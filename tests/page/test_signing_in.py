@@ -40,6 +40,7 @@ def test_page_keeps_nothing_of_a_sign_in_that_a_script_could_read(tabs, tmp_path
         tab.wrong[:] = [line for line in tab.wrong if "401" not in line]
 
 
+@pytest.mark.nightly
 def test_page_signs_in_through_the_provider_of_the_company(tabs, tmp_path, monkeypatch):
     monkeypatch.setenv("DESK_SECRET", SECRET)
     with started("-m", "tests.serve.provider") as issuer:

@@ -10,6 +10,7 @@ import pytest
 
 from kaname import SqliteJournal
 from kaname.kernel.stores import QueuedRun, Wanted
+from tests.properties import nightly
 from tests.serve.npm import packages
 from tests.serve.serving import client, serving
 
@@ -55,7 +56,7 @@ def addresses(filled):
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", *nightly("dark")])
 def test_axe_finds_nothing_serious(tabs, filled, packages, theme):
     axe = (packages / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
     page = tabs(color_scheme=theme, reduced_motion="reduce").page
@@ -85,6 +86,7 @@ def test_the_page_speaks_japanese_and_stays_in_it(tabs, filled):
     expect(page.get_by_role("navigation")).to_contain_text("Inbox")
 
 
+@pytest.mark.nightly
 def test_a_problem_of_the_server_is_told_in_japanese(tabs, filled):
     tab = tabs(locale="ja-JP")
     page = tab.page
@@ -96,6 +98,7 @@ def test_a_problem_of_the_server_is_told_in_japanese(tabs, filled):
     tab.wrong[:] = [line for line in tab.wrong if "400" not in line]
 
 
+@pytest.mark.nightly
 def test_a_phone_shows_every_view_without_scrolling_sideways(tabs, filled):
     page = tabs(viewport={"width": 390, "height": 800}).page
     for address in addresses(filled):

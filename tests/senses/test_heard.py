@@ -45,12 +45,14 @@ async def test_speech_is_written_down_and_captions_are_in_time(senses):
     assert captions(heard.sentences).count("-->") >= 3
 
 
+@pytest.mark.nightly
 async def test_japanese_is_heard_with_more_errors_than_english_as_the_docs_say(senses, conversation):
     heard = await senses.transcribe(Media.of(conversation[0], "audio/wav"), "ja")
     assert heard.language == "ja"
     assert rate("".join(JAPANESE[:3]), heard.text) <= 0.25
 
 
+@pytest.mark.nightly
 async def test_a_woman_and_a_man_are_told_apart(senses, conversation):
     sound, times = conversation
     turns = await senses.speakers(sound, 2)

@@ -19,9 +19,11 @@ from kaname.tools.database.tables import Column, KnownTables, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests import warm
 from tests.postgres import database, program
+from tests.properties import nightly
 
 SQL = Path(__file__).parents[1] / "corpora" / "sql"
 ENGINES = ("sqlite", "postgres", "duckdb")
+BY_DAY = ("sqlite", "postgres", *nightly("duckdb"))  # DuckDB takes longest
 
 
 def statements(name):
@@ -109,7 +111,7 @@ def contents(sources, engine):
         return str((rows, sequences))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", BY_DAY)
 async def test_hostile_statements_are_all_stopped(sources, engine):
     """Nothing is written, nothing outside is read, and whatever was let through has ended within its limits."""
     tool, before = tool_for(sources, engine, timeout=0.15, comments="refuse"), contents(sources, engine)
@@ -127,7 +129,7 @@ async def test_hostile_statements_are_all_stopped(sources, engine):
     assert contents(sources, engine) == before
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", BY_DAY)
 async def test_the_second_wall_stands_alone(sources, engine):
     """Writes that no parser has looked at are stopped by the engine itself."""
     tool, before = without_the_first_wall(tool_for(sources, engine, timeout=0.15)), contents(sources, engine)
@@ -319,7 +321,7 @@ def test_mistakes_are_told_at_once(tmp_path):
         DatabaseTool(__file__, comments="keep")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", BY_DAY)
 def test_rows_that_share_words_with_a_question_are_found_without_sql(sources, engine):
     tool, before = tool_for(sources, engine), contents(sources, engine)
     asked = {

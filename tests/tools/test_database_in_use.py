@@ -23,6 +23,7 @@ from kaname.tools.database.tables import Column, Table
 from kaname.tools.database.tool import DatabaseTool
 from tests.parts import wait_until
 from tests.postgres import database, program
+from tests.properties import nightly
 from tests.tools.test_database import ENGINES, SQL, needs, statements, tool_for, without_the_first_wall
 from tests.tools.test_database import warm_workers as warm_workers  # for each test here
 
@@ -116,7 +117,7 @@ AS_MODELS_WRITE = (
 )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres", *nightly("duckdb")])
 async def test_rows_are_the_engines_own(sources, engine):
     """Every honest statement is answered, and with the rows of that statement on the engine itself, if they are the same twice."""
     tool, different = tool_for(sources, engine, max_rows=1000), []
@@ -229,7 +230,7 @@ ABOUT_THE_SCHEMA = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["postgres", *nightly("sqlite", "duckdb")])
 async def test_questions_about_the_schema_are_answered_from_what_may_be_seen(tools, sources, engine):
     needs(engine, sources)
     for sql, word in ABOUT_THE_SCHEMA:
@@ -243,7 +244,7 @@ async def test_questions_about_the_schema_are_answered_from_what_may_be_seen(too
     assert hidden.output == {"rows": [{"n": 0}]}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["postgres", *nightly("sqlite", "duckdb")])
 async def test_catalogue_gives_nothing_but_names(tools, sources, engine):
     needs(engine, sources)
     for sql in (

@@ -10,6 +10,7 @@ from kaname.core.events import Resumed, Stopped
 from kaname.stores.default import choose
 from tests import postgres
 from tests.parts import until
+from tests.properties import nightly
 from tests.work.fleet import Fleet, make_agent
 
 
@@ -37,7 +38,7 @@ async def resumed(journal, run_id):
     return any([isinstance(event.body, Resumed) async for event in journal.read(run_id)])
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "procrastinate"])
+@pytest.mark.parametrize("kind", ["postgres", *nightly("sqlite", "procrastinate")])
 async def test_workers_are_killed_and_drained_and_no_run_is_lost(kind, request, tmp_path, monkeypatch):
     """Four workers: three are killed, one is drained, and PostgreSQL is restarted."""
     monkeypatch.setenv("FLEET_FOLDER", str(tmp_path))

@@ -3,11 +3,12 @@
 import pytest
 
 from kaname.testing import crash
+from tests.properties import nightly
 
 AGENTS = "tests.crash_agents.agents"
 
 
-@pytest.mark.parametrize(("agent", "moments"), [("with_a_bank", ("before", "after")), ("parallel", ("before",))])
+@pytest.mark.parametrize(("agent", "moments"), [*nightly(("with_a_bank", ("before", "after"))), ("parallel", ("before",))])
 def test_killed_at_every_fact(server, agent, moments):
     report = crash.check(f"{AGENTS}:{agent}", "go", moments=moments, journal=f"{server}&ttl=0.4")
     assert report.problems == ()
@@ -16,6 +17,7 @@ def test_killed_at_every_fact(server, agent, moments):
         assert report.reconciled > 0
 
 
+@pytest.mark.nightly
 def test_two_lanes_of_processes_on_one_database_killed_at_random_times(server):
     report = crash.check_shared(f"{AGENTS}:parallel", "go", kills=20, longest=2.0, journal=f"{server}&ttl=0.4")
     assert report.problems == ()
