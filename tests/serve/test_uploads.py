@@ -309,3 +309,42 @@ async def test_upload_is_erased_with_its_user(tmp_path):
     await erase_user_from(journal, "ann")
     assert (await uploads_in(journal), journal.media.of_run(run_id)) == ([], [])
     await journal.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_file_that_one_server_has_received_is_named_at_another(encrypted, tmp_path, monkeypatch):
+    """Two servers with a connection each. The second has served the user before, so that it knows the user's key already."""
+    if encrypted:
+        monkeypatch.setenv("KANAME_KEY", "0f" * 32)
+    journals = [SqliteJournal(tmp_path / "journal.db") for _ in range(2)]
+    (one, _), (other, seen) = [of_several(journal, [TALKER, Caller("bob", frozenset(["talk"]))]) for journal in journals]
+    await other.post("/api/runs", json={"input": "hi", "mode": "wait"})
+    content = b"%PDF-" + bytes(900_000)
+    file_id = await upload(one, content)
+    assert (await other.post("/api/runs", json=named(file_id), headers={"x-place": "1"})).status_code == 404
+    assert (await other.post("/api/runs", json=named(file_id))).json()["output"] == "read"
+    assert [part.content for part in seen] == [content]
+    while await uploads_in(journals[0]):
+        await asyncio.sleep(0.01)
+    assert (await one.post("/api/runs", json=named(file_id))).status_code == 404
+    stored = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not (encrypted and any(content[:100] in one or b64encode(content)[:100] in one for one in stored))
+    for journal in journals:
+        await journal.close()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_upload_of_an_erased_user_is_gone_for_every_server(encrypted, tmp_path, monkeypatch):
+    if encrypted:
+        monkeypatch.setenv("KANAME_KEY", "0f" * 32)
+    journals = [SqliteJournal(tmp_path / "journal.db") for _ in range(2)]
+    (one, seen), (other, _) = [of_several(journal, [TALKER]) for journal in journals]
+    await other.post("/api/runs", json={"input": "hi", "mode": "wait"})  # it knows the user's key from now on
+    file_id = await upload(one, b"%PDF-" + bytes(9_000))
+    await erase_user_from(journals[0], "ann")
+    assert (await other.post("/api/runs", json=named(file_id))).status_code == 404
+    again = await upload(other, b"%PDF-2")
+    assert (await one.post("/api/runs", json=named(again))).json()["output"] == "read"
+    assert [part.content for part in seen] == [b"%PDF-2"], "it is sealed with a key that both servers know"
+    for journal in journals:
+        await journal.close()

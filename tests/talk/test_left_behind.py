@@ -38,8 +38,9 @@ class Bank:
 async def test_call_that_was_approved_after_the_next_turn_began_is_known_to_later_turns():
     bank = Bank(call("pay", yen=10), "Please wait.", "Paid.", "It was paid.", "As I said.")
     first = await bank.say("Pay 10 yen")
-    await bank.say("How long does it take?")
+    second = await bank.say("How long does it take?")
     assert "not run yet" in bank.seen
+    assert (await bank.agent.replay(second.run_id)).same
     await bank.approve(first)
     assert bank.paid == [10]
     third = await bank.say("And now?")

@@ -21,18 +21,19 @@ LEFT = "left:"  # before the id of a run: the fact that notes it, and the messag
 _MOST = 2_000  # characters of a result or an answer
 
 
-async def news_of_left(journal: Journal, before: State, base: str) -> list[Fact]:
+async def news_of_left(journal: Journal, before: State, base: str, *, waits: bool) -> list[Fact]:
     """Return the facts with which the next turn begins: the run before it, if it waits, and what became of those left earlier.
 
     Args:
         before: The state from which the turn continues.
         base: The run that has this state.
+        waits: True if that run is left behind as it waits; it may be continued later.
     """
     facts = list[Fact]()
     for name, noted in before.custom.items():
         if name.startswith(LEFT) and not noted.get("told"):
             facts += await _news(journal, name.removeprefix(LEFT), noted["seq"])
-    if before.stop is None and before.pending:
+    if waits:
         facts.append(_note(base, before.seq))
     return facts
 

@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 from ..kernel.bases import ContextBase
 from ..kernel.boundary import Failure, attempt
 from ..kernel.chain import overrides
+from ..kernel.load import agents_of_turn
+from ..kernel.ports import Recipe
 from ..kernel.scope import Scope
 from ..kernel.threads import off_loop, runs_on_loop
 
@@ -23,12 +25,16 @@ class Afterwards:
         self._one_by_one: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def begin(self, scope: Scope) -> None:
-        context: Sequence[Any] = scope.root.context
-        parts = [part for part in context if overrides(part, "ended", ContextBase)]
+        context = [*scope.root.context, *[part for one in self._members_at_work(scope) for part in one.context]]
+        parts = list({id(part): part for part in context if overrides(part, "ended", ContextBase)}.values())
         if parts and scope.state.stop is not None and scope.state.parent is None:
             task = asyncio.create_task(self._tell(parts, scope))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _members_at_work(self, scope: Scope) -> list[Recipe]:
+        """Return the members of the team that had this turn of the conversation, by a transfer."""
+        return [scope.team[name] for name in agents_of_turn(scope.state) if name in scope.team] if scope.team else []
 
     async def _tell(self, parts: Sequence[Any], scope: Scope) -> None:
         async with self._one_by_one.setdefault(asyncio.get_running_loop(), asyncio.Lock()):

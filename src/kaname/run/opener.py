@@ -144,7 +144,10 @@ class Opener:
             return [opened, *handed, *received]
         late = await self._letters(onto[0]) if is_turn else []  # for the run before it
         late = [replace(one, message=said_by(one.message, one.by or state.user, request.user)) for one in late]
-        return [opened, *handed, *await news_of_left(self.journal, state, onto[0]), *late, *received]
+        left = await news_of_left(
+            self.journal, state, onto[0], waits=state.stop is None and bool(state.questions or state.pending)
+        )
+        return [opened, *handed, *left, *late, *received]
 
     async def _received(self, messages: Sequence[Message], origin: Origin, state: State) -> list[Fact]:
         """Return the facts of what was said: its messages, and where the runs that are quoted have read text from outside."""
@@ -324,9 +327,12 @@ class Opener:
         origin, by = Origin(state.user, agent=state.agent), "" if request.by == state.user else request.by
         facts: list[Fact] = [Opened("", state.user, (source, at), await self._description(), None, tracing.current.get(), by)]
         facts += [await self._forked_result(call_id, value, state, at, origin) for call_id, value in results.items()]
-        facts += await self._received(messages, origin, state)
-        if not messages:  # what is still to be answered is this run's question too
-            facts += [asked for asked in state.questions.values() if asked.call_id not in results]
+        open_questions = [asked for asked in state.questions.values() if asked.call_id not in results]
+        if messages:
+            facts += await news_of_left(self.journal, state, source, waits=at == last and bool(open_questions))
+            facts += await self._received(messages, origin, state)
+        else:  # what is still to be answered is this run's question too
+            facts += open_questions
         return await self._record_new(request, state, facts, channel, stack)
 
     async def _forked_result(self, call_id: str, value: Any, state: State, at: int, origin: Origin) -> ToolFinished:

@@ -44,6 +44,7 @@ from ..kernel.ports import Action, Journal, Policy, Recipe, ToolContext
 from ..kernel.scope import Scope
 from ..kernel.view import COMPACTED
 from ..models.providers.replay import ReplayModel, without_folder
+from ..people.left import LEFT
 from ..policies.permission.flow.outbox import OUTBOX
 from ..stores.memory import MemoryJournal
 from ..tools.mcp.recorded import RecordedServerTool
@@ -399,7 +400,8 @@ def _opening(events: Sequence[Event]) -> list[Any]:
 
 
 def _opens(body: Any) -> bool:
-    return isinstance(body, _OPENING) or (isinstance(body, Custom) and body.name == FLOW)  # a message that quotes others
+    noted = isinstance(body, Custom) and (body.name == FLOW or body.name.startswith(LEFT))  # of messages and earlier runs
+    return noted or isinstance(body, _OPENING)
 
 
 def _comes(body: Any) -> bool:

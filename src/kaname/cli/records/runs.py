@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from ...core.errors import ConfigError, RunNotFound
-from ...core.events import Opened
+from ...core.events import Asked, Opened
 from ...core.install import this_command
 from ...core.people.visible import call_line
 from ...core.project import path_without_project
@@ -263,10 +263,11 @@ async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInf
             say("--equal needs: resume RUN --answer ANSWER", "--equal には resume RUN --answer ANSWER が必要です")
         )
     state = await load(journal, run.run_id)
-    answers = parse_answers(given.answer, state.questions)
+    questions = await _open_questions(journal, state)
+    answers = parse_answers(given.answer, questions)
     if not answers:
         return await _continue(given, journal, run, screen)  # it says that the run does not wait
-    same = {same_question(state, state.questions[key]): answer for key, answer in answers.items()}
+    same = {same_question(state, questions[key]): answer for key, answer in answers.items()}
     same.pop("", None)
     if not same:
         raise ConfigError(
@@ -276,12 +277,12 @@ async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInf
             )
         )
     todo: list[tuple[RunInfo, dict[str, Any]]] = [(run, answers)]
-    for one in await journal.runs(
-        status="waiting", limit=_WAITING
-    ):  # before the first is resumed: what comes later was not meant
+    waiting = await journal.runs(status="waiting", limit=_WAITING)  # before the first is resumed: later ones were not meant
+    for one in {top.run_id: top for top in [await _top_run(journal, card) for card in waiting]}.values():
         state = await load(journal, one.run_id)
-        equal = {key: same[mark] for key, asked in state.questions.items() if (mark := same_question(state, asked)) in same}
-        todo += [(one, equal)] if equal and not one.parent and one.run_id != run.run_id else []
+        asked = (await _open_questions(journal, state)).items()
+        equal = {key: same[mark] for key, question in asked if (mark := same_question(state, question)) in same}
+        todo += [(one, equal)] if equal and one.run_id != run.run_id else []
     code = DONE
     for number, (one, given_answers) in enumerate(todo, 1):
         screen.note(f"{number}/{len(todo)}  {one.run_id}")
@@ -290,6 +291,18 @@ async def _answer_equal(given: argparse.Namespace, journal: Journal, run: RunInf
         if ended == INTERRUPTED:
             break
     return code
+
+
+async def _open_questions(journal: Journal, state: State) -> dict[str, Asked]:
+    """Return the questions that a run can be resumed with, those of its work in the background among them."""
+    return {**state.questions, **await questions_of_tasks(journal, state)}
+
+
+async def _top_run(journal: Journal, card: RunInfo) -> RunInfo:
+    """Return the run in which a child run is answered: the one above all."""
+    while card.parent and (above := await journal.runs(run_id=card.parent, limit=1)):
+        card = above[0]
+    return card
 
 
 async def _continue(
@@ -301,7 +314,7 @@ async def _continue(
     state = await load(journal, run.run_id)
     answers = dict(equal or {})
     if given.action == "resume" and given.answer and not answers:
-        questions = {**state.questions, **await questions_of_tasks(journal, state)}
+        questions = await _open_questions(journal, state)
         if not questions:
             screen.note(
                 say(
