@@ -38,7 +38,9 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
         alarms: _Alarms = loop._kaname_alarms  # type: ignore[attr-defined]
     except AttributeError:  # an attribute of the event loop, because they refer to it and must end with it
         alarms = loop._kaname_alarms = _Alarms()  # type: ignore[attr-defined]
-    alarms.set(seconds, ring)
+    time = alarms.times[ring] = loop.time() + seconds
+    if time < alarms.next:
+        alarms.wait_until(time)
     heard = False
     try:
         value = await work
@@ -48,7 +50,7 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
             raise Late(f"it took longer than {seconds:g} s") from None
         raise
     finally:
-        alarms.unset(ring)
+        alarms.times.pop(ring, None)
         if rang and not heard:  # the cancellation was swallowed, whatever the work has returned or raised
             stopped = task.uncancel() > before  # by the caller as well
             raise asyncio.CancelledError if stopped else Late(f"it took longer than {seconds:g} s")
@@ -56,33 +58,27 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
 
 
 class _Alarms:
-    """The alarms of one event loop. One timer serves them all, because nearly every alarm is unset before it rings."""
+    """The alarms of one event loop. One timer serves them all, because nearly every alarm is unset before it rings.
+
+    Attributes: times: When each alarm rings. next: When the timer rings.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._times: dict[Callable[[], None], float] = {}
+        self.times: dict[Callable[[], None], float] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._next = inf
+        self.next = inf
 
-    def set(self, seconds: float, ring: Callable[[], None]) -> None:
-        """Call `ring` after so many seconds."""
-        time = self._times[ring] = self._loop.time() + seconds
-        if time < self._next:
-            self._wait_until(time)
-
-    def unset(self, ring: Callable[[], None]) -> None:
-        self._times.pop(ring, None)
-
-    def _wait_until(self, time: float) -> None:
+    def wait_until(self, time: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._next = time
+        self.next = time
         self._timer = self._loop.call_at(time, self._ring)
 
     def _ring(self) -> None:
-        now, self._next, self._timer = self._loop.time() + _PRECISION, inf, None
-        for _, ring in sorted([(time, ring) for ring, time in self._times.items() if time <= now], key=itemgetter(0)):
-            del self._times[ring]
+        now, self.next, self._timer = self._loop.time() + _PRECISION, inf, None
+        for _, ring in sorted([(time, ring) for ring, time in self.times.items() if time <= now], key=itemgetter(0)):
+            del self.times[ring]
             ring()
-        if self._times:
-            self._wait_until(min(self._times.values()))
+        if self.times:
+            self.wait_until(min(self.times.values()))

@@ -200,16 +200,13 @@ async def build_messages(agent: Recipe, instructions: str | None, scope: Scope) 
 def is_last(stops: tuple[StopRule, ...], state: State) -> bool:
     """Return True if the stop rules would object to another model call after this one.
 
-    They judge the state as if this call had been made.
+    They judge a copy of the state as it will be after this call.
     """
-    state.spent.steps += 1
-    try:
-        for rule in stops:  # noqa: SIM110 - a generator would cost five calls a step
-            if rule(state, _ANOTHER) is not None:
-                return True
-        return False
-    finally:
-        state.spent.steps -= 1
+    after = replace(state, spent=replace(state.spent, steps=state.spent.steps + 1))
+    for rule in stops:  # noqa: SIM110 - a generator would cost five calls a step
+        if rule(after, _ANOTHER) is not None:
+            return True
+    return False
 
 
 def joints(agent: Recipe, scope: Scope) -> tuple[ModelHandler, ToolHandler, Admission]:

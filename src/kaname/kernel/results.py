@@ -69,11 +69,22 @@ def must_be_json(value: Any, what: str) -> Any:
     """Return the value. Raises `UnexpectedError`, naming `what`, if it cannot be recorded as JSON."""
     if value is None or (type(value) is int and -_HUGE < value < _HUGE) or isinstance(value, str | bool | float):
         return value
+    if type(value) is dict and _is_flat(value):
+        return value
     try:
         dump(value)
     except (TypeError, ValueError, RecursionError) as problem:
         raise UnexpectedError(f"{what} cannot be recorded as JSON: {problem}") from problem
     return value
+
+
+def _is_flat(value: dict[Any, Any]) -> bool:
+    """Return True if an object surely is JSON: as most arguments are, it has only texts and numbers."""
+    for name, one in value.items():
+        kind = type(one)
+        if type(name) is not str or not (kind is str or kind is bool or (kind is int and -_HUGE < one < _HUGE)):
+            return False
+    return True
 
 
 def check_usage(usage: Usage, who: str) -> Usage:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cache
 from typing import Any, Self
@@ -230,8 +230,8 @@ class ServedModel(ModelBase, ABC):
                 return joiner, True
             events, halves = EventStream(), Halves()
             while slice_:
-                for event in events.feed(slice_):
-                    if event == b"[DONE]" or await joiner.take(self._decode_chunk(event, who, halves), emit):
+                for chunk in self._decode_events(events.feed(slice_), who, halves):
+                    if chunk is None or await joiner.take(chunk, emit):
                         await response.finish(_ENDING)
                         return joiner, True
                 slice_ = await response.more(pause)
@@ -273,6 +273,23 @@ class ServedModel(ModelBase, ABC):
         own = {name.lower(): value for name, value in _as_headers(request.settings.get("extra_headers")).items()}
         who = self.who._replace(secrets=(*self.who.secrets, *secrets_in(own)))
         return replace(request, settings=settings), {**headers, **own}, who
+
+    def _decode_events(self, events: list[bytes], who: Who, halves: Halves) -> Iterable[dict[str, Any] | None]:
+        """Return the chunks of events, and None for the one that ends the stream.
+
+        Events that came together are decoded together. If that fails, each is decoded when it is taken: those before a broken
+        one are shown.
+        """
+        if len(events) > 1 and not halves.kept:
+            ends = events[-1] == b"[DONE]"
+            decode, wrong = _json()
+            try:
+                chunks: list[Any] = decode(b"[%b]" % b",".join(events[:-1] if ends else events))
+            except (wrong, ValueError, RecursionError):
+                chunks = []
+            if len(chunks) == len(events) - ends and set(map(type, chunks)) == {dict}:
+                return [*chunks, None] if ends else chunks
+        return (None if event == b"[DONE]" else self._decode_chunk(event, who, halves) for event in events)
 
     def _decode_chunk(self, data: bytes, who: Who, halves: Halves | None = None) -> dict[str, Any]:
         decode, wrong = _json()
