@@ -10,11 +10,15 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit, urlunsplit
 from ...core.errors import ConfigError
 from ...core.notices import notice
 
+UNIX = "http+unix"  # http+unix://%2Frun%2Fserver.sock/v1: a socket in a file
 _QUERY = "/%:@!$&'()*+,;=~?"
 
 
 class Route(NamedTuple):
-    """The route of a request, computed once: the address, the target of the request line, and the proxy."""
+    """The route of a request, computed once: the address, the target of the request line, and the proxy.
+
+    A `host` that begins with "/" is a socket in a file.
+    """
 
     host: str
     port: int
@@ -33,6 +37,8 @@ def route_to(url: str) -> Route:
     """Return the route to an address. The environment is read once for each address."""
     try:
         address = urlsplit(url)
+        if address.scheme == UNIX and address.netloc:
+            return Route(unquote(address.netloc), 0, False, address.path or "/", "localhost", None)
         port = address.port or (443 if address.scheme == "https" else 80)
         name = (address.hostname or "").encode("idna").decode()
     except ValueError as problem:  # no port, no IPv6 address, no name

@@ -210,14 +210,15 @@ class _Pool:
             tls = proxy.scheme == "https"
             host, port = proxy.hostname or "", proxy.port or (443 if tls else 80)
         trust = await asyncio.to_thread(_trust) if tls or route.tls else None
-        raw = await _connect_socket(host, port)
+        made = partial(HttpConnection, partial(self._forget, route), self._buffer)
+        raw = await _connect_file(host) if host.startswith("/") else await _connect_socket(host, port)
         try:
-            _, connection = await loop.create_connection(
-                lambda: HttpConnection(partial(self._forget, route), self._buffer),
-                sock=raw,
-                ssl=trust if tls else None,
-                server_hostname=host if tls else None,
-            )
+            if host.startswith("/"):
+                _, connection = await loop.create_unix_connection(made, sock=raw)
+            else:
+                _, connection = await loop.create_connection(
+                    made, sock=raw, ssl=trust if tls else None, server_hostname=host if tls else None
+                )
         except BaseException:
             raw.close()
             raise
@@ -237,6 +238,17 @@ class _Pool:
         for connection in list(self._open):
             connection.close()
         self._waiting.clear()
+
+
+async def _connect_file(path: str) -> socket.socket:
+    raw = socket.socket(socket.AF_UNIX)
+    raw.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(raw, path)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
 
 
 async def _connect_socket(host: str, port: int) -> socket.socket:

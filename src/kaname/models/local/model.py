@@ -1,4 +1,4 @@
-"""A real model in this process, without a key: llama.cpp (`xllamacpp`) with a GGUF file.
+"""A real model on this machine, without a key: llama.cpp (`xllamacpp`) with a GGUF file, in a process of its own.
 
 `local` is Qwen2.5-Coder-1.5B-Instruct, `local/PATH.gguf` any other.
 """
@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import secrets
-import threading
 from collections.abc import Mapping
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from ...core.codec import dump
 from ...core.durations import seconds
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, ModelUnreachable, ReplyGarbled
 from ...core.install import install_command, this_command
 from ...core.messages import ModelReply, ModelRequest, user
 from ...core.notices import notice
@@ -33,6 +30,7 @@ from ..prompted.modes import ignored_settings
 from ..providers.openai import OpenAI, ToolMode
 from . import prefix, weights
 from .prefix import Prefix
+from .server import LocalServer, Plan, connect, find_server, release
 
 _SLOW = Timeouts(connect=10.0, first_byte=1800.0, between=600.0)  # a long prompt takes minutes on a small machine
 _CAREFUL = {"temperature": 0.0, "max_tokens": 1024}
@@ -44,20 +42,13 @@ _READ_ONLY = {"max_tokens": 1, "stream": False}
 _VALUES = ("enum", "const", "default", "examples")  # what stands there is no schema
 _NAMED = {"properties", "$defs", "definitions", "patternProperties"}  # schemas by name
 _COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}  # as `core.codec.dump` writes
-
-
-class _Plan(NamedTuple):
-    path: str
-    context: int
-    threads: int
-
-
-_running: dict[_Plan, tuple[Any, str]] = {}  # servers and their keys; a model of gigabytes is loaded once a process
-_starting = threading.Lock()
+_SHOWN_EVERY = 5.0  # seconds between two reports while the model is loaded
+_REPORT = 2.0  # seconds in which the end of the process is reported after its connections have broken
+_ATTEMPTS = 3  # the process may end with its last user while this one comes
 
 
 class Local(ModelBase):
-    """A model that runs in this process.
+    """A model that runs on this machine, in a process that all programs of this user share.
 
     Args:
         path: A GGUF file (default: the weights that `kaname models pull` downloaded).
@@ -87,7 +78,7 @@ class Local(ModelBase):
         found = _weights() if path is None else _model_file(Path(path).expanduser())
         _whole("context", context, 1)
         chosen = _threads() if threads is None else _whole("threads", threads, 0)
-        self._plan = _Plan(str(found.resolve()), context, chosen)
+        self._plan = Plan(str(found.resolve()), context, chosen)
         self.model, self.name = found.stem, f"local/{found.stem}"
         self.settings = {**_CAREFUL, **(settings or {})}
         self.tool_mode: ToolMode = tool_mode
@@ -113,40 +104,86 @@ class Local(ModelBase):
         return 0.0
 
     async def reply(self, request: ModelRequest, emit: Emit) -> ModelReply:
-        running = _running.get(self._plan)
-        if self._served is None or running is None or running[1] != self._key:
-            if running is None:
-                await emit(notice("local.loading", "loading the model {name}", name=self.model), "progress")
-            address, self._key = await asyncio.to_thread(_address, self._plan)
-            if running is None:
-                await emit(notice("local.loaded", "the model is loaded and is reading the question"), "progress")
+        server = await self._load(emit)
+        address, key = server.news["address"], server.news["key"]
+        if self._served is None or self._key != key:
+            self._key = key
             self._served = _Served(
                 self.model,
-                base_url=address + "/v1",
-                api_key=self._key,
+                base_url=f"{address}/v1",
+                api_key=key,
                 settings=self.settings,
                 timeouts=_SLOW,
                 price=_FREE,
                 tool_mode=self.tool_mode,
                 plan_first=self.plan_first,
             )
+            if not server.news.get("fresh", True):
+                prefix.leave_alone(address)
             self._served.runs = f"{self._plan.path} {self._plan.context} {os.stat(self._plan.path).st_mtime_ns}"
-        return await self._served.reply(seen_by(request, ()), emit)
+        try:
+            return await self._served.reply(seen_by(request, ()), emit)
+        except (ModelUnreachable, ReplyGarbled) as problem:
+            await server.wait_for(lambda it: it.ended, _REPORT)
+            if not server.ended:
+                raise
+            raise self._crashed(server) from problem
+
+    async def _load(self, emit: Emit) -> LocalServer:
+        """Return the server when the model is loaded. Until then, report that it is loading, and for how long."""
+        loop = asyncio.get_running_loop()
+        began, waited = loop.time(), False
+        for _ in range(_ATTEMPTS):
+            server = await self._connect()
+            while not server.news and not server.ended:
+                seconds = f" ({loop.time() - began:.0f} s)" if waited else ""
+                await emit(notice("local.loading", "loading the local model {name}", name=self.model) + seconds, "progress")
+                waited = True
+                await server.wait_for(lambda it: it.news or it.ended, _SHOWN_EVERY)
+            if server.news:
+                break
+        if "failed" in server.news:
+            await asyncio.to_thread(release, self._plan)
+            raise ConfigError(_not_loaded(self._plan.path, server.news["failed"]))
+        if server.ended:
+            raise self._crashed(server)
+        if waited:
+            await emit(notice("local.loaded", "the model is loaded and is reading the question"), "progress")
+        return server
+
+    async def _connect(self) -> LocalServer:
+        if (server := find_server(self._plan)) is not None:
+            return server
+        try:
+            return await asyncio.to_thread(connect, self._plan, _free_cores)
+        except OSError as problem:
+            raise ModelUnreachable.of(
+                "local.no_process", "the process of the local model cannot be started: {problem}", problem=problem
+            ) from problem
+
+    def _crashed(self, server: LocalServer) -> ModelUnreachable:
+        """Return the error for an engine that has ended. It can be retried."""
+        return ModelUnreachable.of(
+            "local.ended",
+            "the process of the local model {name} has ended{why}. The next call starts a new one",
+            name=self.model,
+            why=server.why_ended(),
+        )
 
     def ignores(self, settings: Mapping[str, Any]) -> list[str]:
         """Return the settings that `tool_mode` leaves out of the requests."""
         return ignored_settings({**self.settings, **settings}, self.tool_mode)
 
     async def close(self) -> None:
-        """Close the connections of this event loop. The model stays loaded, until `unload` or the end of the process."""
+        """Close the connections of this event loop. The model stays loaded until `unload`, or until this process ends."""
         if self._served is not None:
             await self._served.close()
 
     async def unload(self) -> None:
-        """Free the memory. Do not call it during a request; the next request loads the model again."""
+        """Free the memory, unless another process uses the model. Do not call it during a request; the next one loads again."""
         await self.close()
         self._served = None
-        await asyncio.to_thread(_unload, self._plan)
+        await asyncio.to_thread(release, self._plan)
 
 
 class _Served(OpenAI):
@@ -239,18 +276,18 @@ def _model_file(path: Path) -> Path:
     return path
 
 
-def _threads() -> int:
+def _threads() -> int | None:
+    """Return the number that `KANAME_THREADS` gives, or None: it is decided when the model is loaded."""
     given = os.environ.get("KANAME_THREADS", "").strip()
     if not given:
-        return _free_cores()
+        return None
     return _whole("KANAME_THREADS", int(given) if given.isascii() and given.isdecimal() else given, 0)
 
 
-@cache
 def _free_cores() -> int:
     """Return the number of free cores of the host: threads that wait for busy cores gain nothing.
 
-    0 (llama.cpp's choice) on an idle host. Decided once per process: another number loads the model again.
+    0 (llama.cpp's choice) on an idle host.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return free_threads(cores, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
@@ -274,47 +311,6 @@ def _whole(name: str, value: Any, least: int) -> int:
             value=value,
         )
     return value
-
-
-def _address(plan: _Plan) -> tuple[str, str]:
-    """Load the model if necessary, and return its address and key. The server listens on 127.0.0.1 only."""
-    with _starting:
-        if plan not in _running:
-            import xllamacpp
-
-            key = secrets.token_urlsafe(24)
-            wanted = xllamacpp.CommonParams()
-            wanted.model.path = plan.path
-            wanted.n_ctx, wanted.n_parallel = plan.context, 1
-            wanted.hostnames, wanted.port = ["127.0.0.1"], 0
-            wanted.api_keys, wanted.cors_origins, wanted.ui = [key], "http://127.0.0.1", False
-            wanted.endpoint_slots, wanted.warmup, wanted.verbosity = False, False, -1
-            wanted.slot_save_path = _prefix_folder()
-            if plan.threads:
-                wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = plan.threads
-            try:
-                server = xllamacpp.Server(wanted)
-            except (RuntimeError, ValueError, MemoryError) as problem:
-                raise ConfigError(_not_loaded(plan.path, problem)) from problem
-            _running[plan] = (server, key)
-        server, key = _running[plan]
-        return server.listening_address, key
-
-
-def _prefix_folder() -> str:
-    """Return the folder in which the server can keep its state, or "" if nothing can be written."""
-    try:
-        prefix.folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return ""
-    return f"{prefix.folder()}{os.sep}"
-
-
-def _unload(plan: _Plan) -> None:
-    with _starting:
-        held = _running.pop(plan, None)  # the server ends with the last that holds it
-        if held is not None:
-            prefix.forget(held[0].listening_address)
 
 
 def _not_loaded(path: str, problem: Exception) -> str:

@@ -23,17 +23,31 @@ _WORTH = 800  # characters of instructions from which on it pays
 _MOST = 8  # files, of some 10 MB each
 _ANSWER = 600.0  # seconds for the server's answer
 
-_ready: set[str] = set()  # servers of this process that have been given their first prefix
+_ready: set[str] = set()  # servers that have been given their first prefix
 
 
 def folder() -> Path:
     return weights.folder().parent / "prefixes"
 
 
+def writable_folder() -> str:
+    """Return the folder in which the server can keep its state, or "" if nothing can be written."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return ""
+    return f"{folder()}{os.sep}"
+
+
 def is_wanted(server: str, request: ModelRequest) -> bool:
     """Return True for the first request to a server with long instructions. Later the server has them in memory."""
     first = request.messages[0] if request.messages else None
     return server not in _ready and first is not None and first.role == "system" and len(first.text) >= _WORTH
+
+
+def leave_alone(server: str) -> None:
+    """Restore nothing in a server that has served another process: it would lose what it has in memory."""
+    _ready.add(server)
 
 
 def forget(server: str) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import ConfigError
-from ...core.file_lock import lock_file
 from ...core.notices import notice
+from ...core.processes import alone_with
 from .download import BLOCK, NoSource, Source, digest, download, wheel_of
 from .download import index_url as index_url
 
@@ -101,8 +101,7 @@ def pull(
 def alone_in(place: Path) -> Iterator[None]:
     """Allow one download at a time. A second process waits for the first, and then finds the file."""
     place.mkdir(parents=True, exist_ok=True)
-    with (place / ".lock").open("w") as lock:
-        lock_file(lock.fileno(), wait=True)
+    with alone_with(place / ".lock"):
         yield
 
 

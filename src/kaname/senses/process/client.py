@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ...core.errors import AgentError
+from ...core.processes import environment, python_command
 from . import frames
 
 Progress = Callable[[float, float], None]
@@ -19,9 +18,7 @@ Progress = Callable[[float, float], None]
 
 _STARTING = 120.0  # seconds to load the libraries on a busy machine
 _IDLE = 60.0  # seconds after which an unused process is ended
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from kaname.senses.process.child import main; main()"
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
-_PASSED_ON = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "XDG_CACHE_HOME", "KANAME_CACHE", "LD_LIBRARY_PATH", "MPLCONFIGDIR")
 
 
 class SenseError(AgentError):
@@ -97,14 +94,12 @@ class WorkProcess:
         if self._process is not None and self._process.returncode is None:
             return self._process
         await _close_with_loop()
-        paths = json.dumps([entry if os.path.isabs(entry) else os.path.join(os.getcwd(), entry) for entry in sys.path])
-        known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-c", _START, paths),
+            *python_command("kaname.senses.process.child"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={**known, **_THREADS},
+            env={**environment(names=["MPLCONFIGDIR"]), **_THREADS},
             start_new_session=True,
         )
         opening = {"work": self._work, "memory": self._limits.memory, **self._opening}

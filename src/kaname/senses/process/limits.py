@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import struct
 import sys
 
+from ...core.processes import end_with_parent
+
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
-_DEATH_SIGNAL, _NO_NEW_PRIVILEGES = 1, 38
+_NO_NEW_PRIVILEGES = 38
 _RULESET, _RULE, _RESTRICT, _GET_VERSION = 444, 445, 446, 1  # the calls of Landlock have the same numbers everywhere
 _FILE_RIGHTS = (0, 13, 14, 15, 15)  # by the version of Landlock: how many it knows; from the fifth on 16
 _READ = 0b1100  # files and folders
@@ -27,7 +28,7 @@ def hold_down(memory: int, *, writes: bool) -> dict[str, bool]:
     used = memory_used()
     if sys.platform.startswith("linux"):
         libc = ctypes.CDLL(None, use_errno=True)
-        libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        end_with_parent()
         libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         held["network"] = libc.unshare(_NEW_NET) == 0 or libc.unshare(_NEW_USER | _NEW_NET) == 0
         held["files"] = not writes and _keep_from_files(libc)
